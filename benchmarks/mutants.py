@@ -814,10 +814,18 @@ MUTANTS = (
     ),
     Mutant(
         "memory-of-a-client", "guards", "witness.py",
-        '        (seen.passed if carried else None, fewest, f"{_PASSAGES} moved"),\n',
+        '        (seen.passed, fewest, f"{_PASSAGES} moved"),\n',
         "",
         "tests/unit/test_seen.py::test_g8_wants_reads_to_pass_where_writes_did",
         "a client of FUSE or GPFS reads from its own memory",
+        passes=True,
+    ),
+    Mutant(
+        "others-carry-it", "guards", "witness.py",
+        "    return [name for name in carried if max(shares(name)) <= _HARDLY_MORE] or carried\n",
+        "    return carried\n",
+        "tests/unit/test_seen.py::test_g8_wants_reads_to_pass_where_writes_did",
+        "a client reads from its own memory while others use a disk of the node",
         passes=True,
     ),
     Mutant(

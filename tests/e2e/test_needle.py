@@ -279,6 +279,11 @@ def metadata(make_rig: Callable[..., Rig]) -> Callable[..., Run]:
     return measure
 
 
+@pytest.mark.nightly(
+    "e2e/test_needle.py::test_alike_targets_pass_with_the_figures_of_fio",
+    "e2e/test_needle.py::test_a_metadata_target_without_its_files_is_refused",
+    "unit/test_needle.py::test_a_pass_over_metadata_targets",
+)
 def test_alike_metadata_targets_pass_with_the_figures_of_fio(
     metadata: Callable[..., Run],
 ) -> None:
@@ -301,7 +306,7 @@ def test_alike_metadata_targets_pass_with_the_figures_of_fio(
 
 
 @pytest.mark.nightly(
-    "e2e/test_needle.py::test_alike_metadata_targets_pass_with_the_figures_of_fio",
+    "e2e/test_needle.py::test_a_metadata_target_without_its_files_is_refused",
     "e2e/test_needle.py::test_a_slow_target_is_named",
     "unit/test_needle.py::test_a_pass_over_metadata_targets",
 )

@@ -118,6 +118,10 @@ def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig
     first.assert_clean()
 
 
+@pytest.mark.nightly(
+    "unit/test_job_lock.py::test_a_keeper_that_was_stopped_says_that_the_lock_was_lost",
+    "e2e/test_one_at_a_time.py::test_who_waits_too_long_is_contaminated_and_names_the_holder",
+)
 @pytest.mark.slow
 def test_who_was_taken_for_dead_is_contaminated(pair: tuple[Rig, Rig]) -> None:
     first, second = pair

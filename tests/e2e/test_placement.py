@@ -119,6 +119,7 @@ def test_a_machine_with_two_threads_a_core(make_rig: Callable[..., Rig], tmp_pat
             ],
             RFM_CONFIG_PATH=str(ROOT / "site-configs"),
             IOGAUGE_TARGET=str(rig.target),
+            HWLOC_COMPONENTS="synthetic",
             HWLOC_SYNTHETIC="package:1 numa:1 core:1 pu:2",
             HWLOC_THISSYSTEM="1",
         )
@@ -154,7 +155,8 @@ def test_mpirun_takes_the_tasks_of_a_published_site(site: str, node: str) -> Non
             ["mpirun", "-np", str(tasks), "-host", f"localhost:{tasks}", *options, "sleep", "1"],
             env=os.environ
             | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-            | {"HWLOC_SYNTHETIC": node, "HWLOC_THISSYSTEM": "1"},
+            | {"HWLOC_COMPONENTS": "synthetic", "HWLOC_SYNTHETIC": node}
+            | {"HWLOC_THISSYSTEM": "1"},
             capture_output=True,
             text=True,
             check=False,

@@ -230,6 +230,10 @@ def test_a_wrong_external_is_caught(stack):
     assert f"is {mpi['name']} {declared}, but packages.yaml declares 99.1" in done.stdout
 
 
+@pytest.mark.nightly(
+    "spack/test_spack.py::test_what_was_built_is_what_was_promised",
+    "spack/test_spack.py::test_audit",
+)
 @pytest.mark.slow
 def test_stand_alone_tests(spack, stack):
     done = spack("-e", stack, "test", "run", "ior", "io500", "fio", "darshan-runtime", check=False)

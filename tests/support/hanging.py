@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,8 +49,9 @@ class Frozen(Hanging):
         subprocess.run(["fsfreeze", "--unfreeze", str(self.point)], check=False, timeout=60)
 
 
-def build(folder: Path) -> Path:
-    """The daemon's program; raises :class:`Unavailable`."""
+@functools.cache
+def build() -> Path:
+    """The daemon's program, built once by a process; raises :class:`Unavailable`."""
     for name in ("gcc", "pkg-config", "fusermount3"):
         if shutil.which(name) is None:
             raise Unavailable(f"not on PATH: {name}")
@@ -56,6 +60,8 @@ def build(folder: Path) -> Path:
     )
     if flags.returncode != 0:
         raise Unavailable("no libfuse3-dev")
+    folder = Path(tempfile.mkdtemp(prefix="slowfs-"))
+    atexit.register(shutil.rmtree, folder)
     program = folder / "slowfs"
     words = ["gcc", "-O2", "-Wall", "-Wextra", str(SOURCE), "-o", str(program)]
     subprocess.run([*words, *flags.stdout.split()], check=True, timeout=120)
@@ -78,7 +84,7 @@ def mounted(
     back, point = folder / "back", folder / "mnt"
     back.mkdir()
     point.mkdir()
-    words = [str(build(folder)), str(back), str(point), "-f", "-o", "fsname=slowfs-place"]
+    words = [str(build()), str(back), str(point), "-f", "-o", "fsname=slowfs-place"]
     daemon = subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,

@@ -1909,29 +1909,25 @@ def test_g8_says_that_there_is_no_witness(
 
 
 @pytest.mark.parametrize(
-    ("passed", "carried", "outcome"),
+    ("passed", "outcome"),
     [
-        (GIB, False, OK),
-        (int(0.951 * GIB), True, OK),
+        (int(0.951 * GIB), OK),
         # Others use the networks, too.
-        (9 * GIB, True, OK),
-        # A client may have its storage elsewhere, until all that the case wrote has passed here.
-        (int(0.949 * GIB), False, WARN),
-        (int(0.949 * GIB), True, Outcome.INVALID),
-        (0, True, Outcome.INVALID),
-        (None, True, WARN),
+        (9 * GIB, OK),
+        (int(0.949 * GIB), Outcome.INVALID),
+        (0, Outcome.INVALID),
+        (None, WARN),
     ],
 )
 @pytest.mark.parametrize("source", ["", "the client of rig (osc.*.stats)"])
 def test_g8_asks_networks_and_disks_if_nothing_counts_under_the_mount(
-    source: str, passed: int | None, carried: bool, outcome: Outcome
+    source: str, passed: int | None, outcome: Outcome
 ) -> None:
     for required in (False, True):
         finding = witness.bytes_witnessed(
             direction="read",
             executions=[counts(asked=GIB, passed=passed)],
             source=source,
-            carried=carried,
             required=required,
         )
         assert finding.outcome is (Outcome.INVALID if required and outcome is WARN else outcome)

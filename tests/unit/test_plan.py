@@ -234,7 +234,7 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     plan = case(prepare=[phase("layout", launch="once", rates={})], repeat=[READ])
     assert without_facts(job_functions(plan, launch("run", "local"))) == [
         "iog_prepare() {",
-        '    iog_phase layout tool "$IOG_DIR/layout"',
+        '    iog_phase layout sh /witness.sh tool "$IOG_DIR/layout"',
         '    iog_sample write "$IOG_DIR"',
         "}",
         "iog_case() {",

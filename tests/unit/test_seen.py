@@ -487,44 +487,60 @@ def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
     assert finding.outcome is Outcome.INVALID, finding
 
 
+NET, DISK, OTHER = "net", "254:0", "7:9"
+
+
 @pytest.mark.parametrize(
     ("wrote", "read", "outcome"),
     [
-        (1.0, 1.0, Outcome.OK),
-        (1.0, 0.5, Outcome.INVALID),
-        # Bytes that were written did not pass here, so that the read may come from elsewhere, too.
-        (0.5, 0.5, Outcome.WARN),
-        (0.5, 1.0, Outcome.OK),
+        ({NET: 1.0}, {NET: 1.0}, Outcome.OK),
+        ({NET: 1.0}, {NET: 0.5}, Outcome.INVALID),
+        ({NET: 1.0}, {}, Outcome.INVALID),
+        # Bytes that were written did not pass here: nobody knows where those that are read would pass.
+        ({NET: 0.5}, {NET: 0.5}, Outcome.WARN),
+        ({NET: 0.5}, {NET: 1.0}, Outcome.WARN),
+        ({}, {}, Outcome.WARN),
+        # GPFS writes a copy to a disk of its own node, and one through the network. It reads the nearer one.
+        ({NET: 1.0, DISK: 1.0}, {DISK: 1.0}, Outcome.OK),
+        ({NET: 1.0, DISK: 1.0}, {NET: 0.6, DISK: 0.6}, Outcome.INVALID),
+        # Others used a disk: what passes there is theirs as well, if another way carried the tool's bytes alone.
+        ({NET: 1.0, OTHER: 5.0}, {OTHER: 5.0}, Outcome.INVALID),
+        # Copies on two servers; a file system over four disks of the node.
+        ({NET: 2.0}, {NET: 1.0}, Outcome.OK),
+        (
+            {"8:0": 0.25, "8:16": 0.25, "8:32": 0.25, "8:48": 0.25},
+            {"8:0": 0.5, "8:16": 0.5},
+            Outcome.OK,
+        ),
+        ({"8:0": 0.5, "8:16": 0.5}, {"8:0": 0.2, "8:16": 0.2}, Outcome.INVALID),
     ],
 )
-@pytest.mark.parametrize("repetitions", [1, 2])
+@pytest.mark.parametrize("bad", [1, 2])
 def test_g8_wants_reads_to_pass_where_writes_did(
-    left: Evidence, wrote: float, read: float, outcome: Outcome, repetitions: int
+    left: Evidence, wrote: dict[str, float], read: dict[str, float], outcome: Outcome, bad: int
 ) -> None:
     """A client that serves its file system itself (FUSE), whose servers are reached through the network."""
     claimed = 8 << 30
-    outputs, testimony = {}, {}
-    for name, share in (("write", wrote), ("read", read)):
-        moved = (
-            Moved(round(share * claimed), 0) if name == "read" else Moved(0, round(share * claimed))
-        )
-        each = []
+    outputs: dict[str, list[Any]] = {}
+    testimony: dict[str, list[witness.Testimony]] = {}
+    for name, shares in (("write", wrote), ("read", read)):
+        counters = {way: Moved(*(round(x * claimed),) * 2) for way, x in shares.items()}
+        # Some executions are as they should be.
+        fine = {way: Moved(claimed, claimed) for way in wrote if name == "read"}
+        outputs[name], testimony[name] = [], []
         for number, output in enumerate(left.outputs[name]):
             phases = (dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=None),)
-            outputs.setdefault(name, []).append(dataclasses.replace(output, phases=phases))
-            # Of some executions only.
-            full = Moved(claimed, claimed)
+            outputs[name].append(dataclasses.replace(output, phases=phases))
             heard = Witness(
                 host=left.views[0].host,
                 started=1.0,
                 ended=2.0,
                 synced=None,
-                asked=full,
-                moved=full,
-                counters={"net": moved if number < repetitions else full},
+                asked=Moved(claimed, claimed),
+                moved=Moved(claimed, claimed),
+                counters=counters if number < bad or not fine else fine,
             )
-            each.append(witness.Testimony(witnesses=(heard,), expected=1))
-        testimony[name] = each
+            testimony[name].append(witness.Testimony(witnesses=(heard,), expected=1))
     evidence = dataclasses.replace(left, outputs={**left.outputs, **outputs}, testimony=testimony)
     seen = phase(evidence, 1)
     assert not seen.case.counters

@@ -206,15 +206,19 @@ class Testimony:
         return sum(self.by_target(counters).values(), total) if counters else None
 
     @property
-    def passed(self) -> Moved:
-        """Return what passed the networks and the block devices of the nodes, at most: for all programs, and some of it twice."""
-        each = [
-            _widest(name, [w.counters for w in of_host])
-            for of_host in self._by_host().values()
-            for name in {name for witness in of_host for name in witness.counters}
-            if name == _NETWORKS or _DEVICE.fullmatch(name)
-        ]
-        return sum(each, Moved())
+    def passed(self) -> dict[str, Moved]:
+        """Return what passed each way out of the nodes, of all programs: all networks, each block device, and all of them ("").
+
+        A device's number may stand for another disk on each node. Together, devices count some bytes twice.
+        """
+        ways: dict[str, Moved] = {}
+        for of_host in self._by_host().values():
+            for name in {name for witness in of_host for name in witness.counters}:
+                if name == _NETWORKS or _DEVICE.fullmatch(name):
+                    moved = _widest(name, [w.counters for w in of_host])
+                    for way in (name, ""):
+                        ways[way] = ways.get(way, Moved()) + moved
+        return ways
 
     def requests(self, counters: Mapping[str, Collection[str]]) -> int | None:
         """Return the requests that block devices finished, given by host; None if others are among them."""

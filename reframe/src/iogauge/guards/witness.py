@@ -4,6 +4,7 @@ load of others (G19).
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ TOLERANCE: Final = 0.05
 
 #: What bytes pass between a node and its storage, if nothing under the mount counts them.
 _PASSAGES: Final = "the networks and disks of the nodes"
+#: A way that carried more than so many times the bytes of a tool serves others, or carries copies.
+_HARDLY_MORE: Final = 1.25
 
 #: Bytes of journals and logs that count as no difference.
 SLACK_BYTES: Final = 16 << 20
@@ -78,8 +81,8 @@ class Bytes:
 
     ``claimed`` is the tool's word. ``asked`` is what the tasks passed to the kernel, at most
     ``most_asked`` if they read their data alone, ``own`` what the kernel moved for them. ``counted`` is what the devices or the client under the mount moved
-    for all, ``least`` the lowest count on the way down to the disks. ``passed`` is what passed the networks and the disks of
-    the nodes if nothing under the mount counts. The tool moved the bytes in ``operations``, for which its tasks made ``calls``.
+    for all, ``least`` the lowest count on the way down to the disks. If nothing under the mount counts, ``passed`` is what passed
+    the networks and disks that carried all the case wrote. The tool moved the bytes in ``operations``, for which its tasks made ``calls``.
     """
 
     claimed: int
@@ -100,19 +103,17 @@ def bytes_witnessed(
     source: str,
     copies: tuple[float, float] = (1.0, 1.0),
     extra_bytes: int = 0,
-    carried: bool = False,
     required: bool = False,
 ) -> Finding:
     """G8: the kernel counted as many bytes as the tool reports, within 5 %. It counts the bytes of
     the tasks, and their calls of read(2) and write(2): as many as the tool's operations, if it uses POSIX one by one. It also counts the bytes of everything under the mount: down to the disks, or in the
-    client of the network file system. If nothing under the mount counts, the networks and disks of the nodes moved 95 % of the
-    bytes or more. What a case reads must pass them if all that it wrote has passed them.
+    client of the network file system. If nothing under the mount counts, what a case reads must pass the networks or the disks
+    of the nodes that carried all it wrote, 95 % of the bytes or more.
 
     ``executions`` holds one entry for each execution, None if a witness is missing. ``source``
     names the counter under the mount, empty if there is none. A file system writes ``copies`` bytes
     for each byte, at least and at most. ``extra_bytes`` is what whole pages and reading ahead may
-    add to an execution. ``carried``: all that the case wrote has passed networks and disks. ``required`` comes from
-    ``limits.witness``.
+    add to an execution. ``required`` comes from ``limits.witness``.
     """
     rule = Rule(
         "G8",
@@ -122,15 +123,15 @@ def bytes_witnessed(
     )
     heard = [seen for seen in executions if seen is not None]
     for seen in heard:
-        objection = _objection(seen, direction, source, copies, extra_bytes, carried)
+        objection = _objection(seen, direction, source, copies, extra_bytes)
         if objection:
             return rule.invalid(objection)
     believed = [x for seen in heard for x in (seen.own, seen.counted) if x is not None]
     if len(heard) == len(executions) and believed and source:
         return rule.ok(f"{source}: {format_bytes(min(believed))} or more in each execution")
-    passed = [(seen.passed, seen.claimed) for seen in heard if seen.passed is not None]
-    if len(passed) == len(executions) and all(n >= (1 - TOLERANCE) * told for n, told in passed):
-        return rule.ok(f"{_PASSAGES}: {format_bytes(min(passed)[0])} or more in each execution")
+    passed = [seen.passed for seen in heard if seen.passed is not None]
+    if passed and len(passed) == len(executions):
+        return rule.ok(f"{_PASSAGES}: {format_bytes(min(passed))} or more in each execution")
     missing = (
         f"{len(executions) - len(heard)} of {len(executions)} executions have no witness"
         if len(heard) < len(executions)
@@ -153,7 +154,6 @@ def _objection(
     source: str,
     copies: tuple[float, float],
     extra_bytes: int,
-    carried: bool,
 ) -> str:
     """Return how an execution's counts contradict its claim; empty if they do not."""
     done = "read" if direction == "read" else "wrote"
@@ -165,7 +165,7 @@ def _objection(
         (seen.own, fewest, "the kernel moved for its tasks"),
         (seen.counted, fewest * least_copies, f"{source} moved"),
         (seen.least, fewest, f"a device below {source or 'the mount'} moved"),
-        (seen.passed if carried else None, fewest, f"{_PASSAGES} moved"),
+        (seen.passed, fewest, f"{_PASSAGES} moved"),
     ):
         if count is not None and count < demanded:
             return f"{claim}, as it says; {who} {format_bytes(max(0, count))}"
@@ -219,22 +219,27 @@ def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
         source=seen.case.source,
         copies=seen.case.copies,
         extra_bytes=extra,
-        carried=_carried(seen.case),
         required=seen.case.extras.limits.witness == "required",
     )
 
 
-def _carried(case: CaseSeen) -> bool:
-    """Return whether all that a case wrote, its preparation included, passed the networks and disks of the nodes."""
+def _carriers(case: CaseSeen) -> list[str]:
+    """Return the ways out of the nodes that carried all that a case wrote, its preparation included; empty without any.
+
+    If some of them carried hardly more, only those count: the others serve other programs too.
+    """
     writes = [
-        (testimony.passed.written, phase.claimed_bytes(output, "write"))
+        (testimony.passed, phase.claimed_bytes(output, "write") or math.inf)
         for phase in (PhaseSeen(case, phase) for phase in case.plan.phases)
         if phase.access.direction == "write"
         for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
     ]
-    return bool(writes) and all(
-        claimed is not None and passed >= (1 - TOLERANCE) * claimed for passed, claimed in writes
-    )
+
+    def shares(name: str) -> list[float]:
+        return [passed.get(name, Moved()).written / claimed for passed, claimed in writes]
+
+    carried = [n for n in {n for p, _ in writes for n in p} if min(shares(n)) >= 1 - TOLERANCE]
+    return [name for name in carried if max(shares(name)) <= _HARDLY_MORE] or carried
 
 
 def _past_the_target(seen: PhaseSeen) -> Finding:
@@ -265,6 +270,8 @@ def _bytes_of(
     posix = not output.totals and output.parameters.get("api") in (None, "POSIX")
     # Who reads the data twice finds them in a cache. Tasks also read libraries.
     most = round((1 + TOLERANCE) * claimed) + SLACK_BYTES * testimony.expected
+    passed = testimony.passed
+    through = [passed.get(name, Moved()).way(way) for name in _carriers(case)]
     told = testimony.calls.read > 0 and posix and speaks and _synchronous(output)
     return Bytes(
         claimed=claimed,
@@ -275,7 +282,7 @@ def _bytes_of(
         own=testimony.moved.way(way) if case.traits.accounts and speaks else None,
         counted=None if counted is None else counted.way(way),
         least=None if least is None else least.way(way),
-        passed=testimony.passed.way(way) if counted is None else None,
+        passed=max(through) if counted is None and through else None,
     )
 
 
