@@ -103,11 +103,11 @@ def test_a_wheel_measures_a_site_outside_the_clone(storage: Path) -> None:
     assert "time_limit: " in said
     assert "case(s), one at a time" in said
     sites = {"IOGAUGE_SITES": str(base / "repository" / "sites")}
-    # Its own site and, by night, one of the clone: a dry run of each.
-    names = ("mine", "oist-saion") if FULL else ("mine",)
-    checked = installed.run("iogauge", "validate", *names, **sites)
-    assert all(f"{name}: ok" in checked for name in names)
     if FULL:
+        # A dry run of its own site, and of one of the clone.
+        names = ("mine", "oist-saion")
+        checked = installed.run("iogauge", "validate", *names, **sites)
+        assert all(f"{name}: ok" in checked for name in names)
         words = ("sh", "-c", 'eval "$(iogauge site paths)"; reframe -l -t fio')
         assert "FioRandomRead %block=4KiB" in installed.run(*words, **sites)
     case = ("-n", "FioRandomRead%block=128KiB", "--system=mine", "-S", "repetitions=1")

@@ -613,3 +613,12 @@ def test_a_script_of_ours_that_has_moved_starts_no_series() -> None:
     now = evidence_fingerprint.normalise(f"sh {JOB_FILES}/rounds.sh write.fio 3")
     assert now == f"sh {LIBRARY}/sweep.sh write.fio 3"
     assert (JOB_FILES / "rounds.sh").exists()
+
+
+@pytest.mark.parametrize("name", ["tree", "objects"])
+def test_a_directory_of_each_repetition_starts_no_series(name: str) -> None:
+    """Clients of a network keep a directory's name for a second; so each repetition has a name of its own."""
+    now = evidence_fingerprint.normalise(
+        f'mdtest -d "$IOG_DIR/{name}.$IOG_REP" -x "mdtest.$IOG_REP.stonewall"'
+    )
+    assert now == f"mdtest -d DIR/{name} -x mdtest.REP.stonewall"

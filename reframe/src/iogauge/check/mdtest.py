@@ -29,6 +29,10 @@ STAT = Metric("stat_rate", "ops/s")
 READ = Metric("read_rate", "ops/s")
 REMOVE = Metric("remove_rate", "ops/s")
 
+#: A repetition does not use the directory of the one before again: the clients of a network keep a name for a second or more.
+_TREE: Final = f"{DIR}/tree.{REP}"
+_OBJECTS: Final = f"{DIR}/objects.{REP}"
+
 #: Seed of the data pattern (-G), the same in the writing and the verifying execution.
 _SIGNATURE = 1181783497
 #: How most phases touch data.
@@ -124,7 +128,7 @@ class MdtestCheck(StorageCheck):
         def phase(name: str, metric: Metric, access: Access, **does: Any) -> None:
             ranks = f"mdtest-{name}.{REP}.ranks.csv"
             options = MdtestOptions(
-                directory=f"{DIR}/tree",
+                directory=_TREE,
                 items=None if branched else self.items_per_task,
                 items_per_directory=self.items_per_task // self.directories if branched else None,
                 files_only=True,
@@ -208,10 +212,10 @@ class MdtestOnMdtsCheck(MdtestCheck):
                 f"topology.metadata_targets is {known}, and the target is striped by {self.site.target.striped_by}: "
                 "expected two metadata targets or more of a Lustre file system; there is nothing to choose from"
             )
-        case, tree = super().plan(), f"{DIR}/tree"
+        case = super().plan()
         create, *others = case.repeat
-        asked = _by_agent(STRIPE_DIRECTORY, [*self.directory_layout.arguments(), tree])
-        found = replace(_by_agent(DIRECTORIES_FOUND, [tree]), parse=parse_with_files)
+        asked = _by_agent(STRIPE_DIRECTORY, [*self.directory_layout.arguments(), _TREE])
+        found = replace(_by_agent(DIRECTORIES_FOUND, [_TREE]), parse=parse_with_files)
         return replace(
             case,
             repeat=[asked, create, found, *others],
@@ -287,7 +291,7 @@ class MdWorkbenchCheck(StorageCheck):
                 f"{_SETS} files at least for each of {self.total_tasks} tasks"
             )
         options = mdtest.WorkbenchOptions(
-            directory=f"{DIR}/objects",
+            directory=_OBJECTS,
             objects=objects,
             sets=_SETS,
             object_bytes=self.object_bytes,

@@ -81,6 +81,8 @@ def normalise(command: str, directory: str = "", session: str = "") -> str:
         command = command.replace(text, name) if text else command
     command = re.sub(r"\$\{IOG_DIR\}|\$IOG_DIR\b", "DIR", command)
     command = re.sub(r"\$\{IOG_REP\}|\$IOG_REP\b", "REP", command)
+    # Once the directories of all repetitions had one name. Their series go on.
+    command = re.sub(r"DIR/(tree|objects)\.REP\b", r"DIR/\1", command)
     try:
         words = shlex.split(command)
     except ValueError:
