@@ -196,7 +196,7 @@ class TestRun:
         assert "iogauge: FAILED: no case was measured" in flat(run.out)
 
     def test_gate_misses_what_it_had_before(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(limits={"case_bytes": "32 MiB"})
+        rig = make_rig(limits={"case_bytes": "64 MiB"})
         bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
         streams = {name: [0.1, -0.9, None, "MiB/s"] for name in ("write_bw", "read_bw")}
         references = {"FioSequential": streams, "FioRandomRead": bands}

@@ -170,7 +170,7 @@ class TestMdtest:
         show = f"cat {ior_rig.base}/create.1.out; cp {ior_rig.base}/*.csv ."
         prints(ior_rig, "*create.1.*", f"{{ cat >/dev/null; {show}; }}")
         ior_rig.run(*MDTEST).never_passed(
-            r"G22: mdtest 4.0.0, create, repetition 1: it says '\S+/tree' instead of '\S+/tree'"
+            r"G22: mdtest 4.0.0, create, repetition 1: it says '\S+/tree.1' instead of '\S+/tree.1'"
         )
 
     @_OF_MDTEST

@@ -222,7 +222,12 @@ def test_direct_reads_from_the_page_cache(make_rig: Make, place: Place) -> None:
 @pytest.mark.needs_fio
 def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, place: Place) -> None:
     """A file system that is a program. What was written reached a disk; what is read comes from the page cache behind it."""
-    folder = place.formatted("ext4", *NO_LATE_TABLES)
+    # Its disk is a device of its own down to the bottom: other tests use the machine's disk at the same time.
+    memory = place.mount("memory", "-t", "tmpfs", "none")
+    with (memory / "image").open("wb") as file:
+        file.truncate(256 << 20)
+    shell("mkfs.ext4", "-q", "-F", *NO_LATE_TABLES, str(memory / "image"))
+    folder = place.mount("disk", "-o", "loop", str(memory / "image"))
     try:
         with hanging.mounted(folder, keeps=True) as mount:
             (mount.point / "t").mkdir()

@@ -502,9 +502,11 @@ NET, DISK, OTHER = "net", "254:0", "7:9"
         ({}, {}, Outcome.WARN),
         # GPFS writes a copy to a disk of its own node, and one through the network. It reads the nearer one.
         ({NET: 1.0, DISK: 1.0}, {DISK: 1.0}, Outcome.OK),
-        ({NET: 1.0, DISK: 1.0}, {NET: 0.6, DISK: 0.6}, Outcome.INVALID),
+        ({NET: 1.0, DISK: 1.0}, {NET: 0.4, DISK: 0.4}, Outcome.INVALID),
+        # A mirror reads a half from each disk.
+        ({"8:0": 1.0, "8:16": 1.0}, {"8:0": 0.5, "8:16": 0.5}, Outcome.OK),
         # Others used a disk: what passes there is theirs as well, if another way carried the tool's bytes alone.
-        ({NET: 1.0, OTHER: 5.0}, {OTHER: 5.0}, Outcome.INVALID),
+        ({NET: 1.01, OTHER: 1.06}, {OTHER: 5.0}, Outcome.INVALID),
         # Copies on two servers; a file system over four disks of the node.
         ({NET: 2.0}, {NET: 1.0}, Outcome.OK),
         (

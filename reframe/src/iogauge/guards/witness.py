@@ -35,8 +35,6 @@ TOLERANCE: Final = 0.05
 
 #: What bytes pass between a node and its storage, if nothing under the mount counts them.
 _PASSAGES: Final = "the networks and disks of the nodes"
-#: A way that carried more than so many times the bytes of a tool serves others, or carries copies.
-_HARDLY_MORE: Final = 1.25
 
 #: Bytes of journals and logs that count as no difference.
 SLACK_BYTES: Final = 16 << 20
@@ -107,8 +105,8 @@ def bytes_witnessed(
 ) -> Finding:
     """G8: the kernel counted as many bytes as the tool reports, within 5 %. It counts the bytes of
     the tasks, and their calls of read(2) and write(2): as many as the tool's operations, if it uses POSIX one by one. It also counts the bytes of everything under the mount: down to the disks, or in the
-    client of the network file system. If nothing under the mount counts, what a case reads must pass the networks or the disks
-    of the nodes that carried all it wrote, 95 % of the bytes or more.
+    client of the network file system. If nothing under the mount counts, the networks and disks of the nodes do. 95 % of the
+    bytes that a case reads must pass those which carried all that it wrote.
 
     ``executions`` holds one entry for each execution, None if a witness is missing. ``source``
     names the counter under the mount, empty if there is none. A file system writes ``copies`` bytes
@@ -226,7 +224,8 @@ def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
 def _carriers(case: CaseSeen) -> list[str]:
     """Return the ways out of the nodes that carried all that a case wrote, its preparation included; empty without any.
 
-    If some of them carried hardly more, only those count: the others serve other programs too.
+    If some of them carried hardly more, only those count: the others serve other programs too, or carry copies. All ways
+    together ("") count if none carried it alone.
     """
     writes = [
         (testimony.passed, phase.claimed_bytes(output, "write") or math.inf)
@@ -239,7 +238,8 @@ def _carriers(case: CaseSeen) -> list[str]:
         return [passed.get(name, Moved()).written / claimed for passed, claimed in writes]
 
     carried = [n for n in {n for p, _ in writes for n in p} if min(shares(n)) >= 1 - TOLERANCE]
-    return [name for name in carried if max(shares(name)) <= _HARDLY_MORE] or carried
+    single = [name for name in carried if name]
+    return [name for name in single if max(shares(name)) <= 1 + TOLERANCE] or single or carried
 
 
 def _past_the_target(seen: PhaseSeen) -> Finding:
@@ -282,7 +282,8 @@ def _bytes_of(
         own=testimony.moved.way(way) if case.traits.accounts and speaks else None,
         counted=None if counted is None else counted.way(way),
         least=None if least is None else least.way(way),
-        passed=max(through) if counted is None and through else None,
+        # A mirror reads a part from each of its disks.
+        passed=sum(through) if counted is None and through else None,
     )
 
 
