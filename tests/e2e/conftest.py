@@ -10,7 +10,6 @@ import os
 import pickle
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,7 +56,6 @@ def _own(directory: Path, leaving: contextlib.ExitStack) -> Path:
         with image.open("wb") as file:
             file.truncate(_IMAGE_BYTES)
         run("mkfs.ext4", "-q", "-F", "-m", "0", "-N", "400000", "-E", "nodiscard", image)
-        leaving.callback(_leave, image)
         device = run("losetup", "-f", "--show", "--direct-io=on", image)
         leaving.callback(run, "losetup", "-d", device)
         direct = Path("/sys/block") / Path(device).name / "loop" / "dio"
@@ -68,19 +66,6 @@ def _own(directory: Path, leaving: contextlib.ExitStack) -> Path:
     except OSError:
         return directory
     return point
-
-
-def _leave(image: Path) -> None:
-    """Remove a large file. A process gives its blocks back, for which a file system that discards takes half a minute."""
-    with image.open("rb") as file:
-        subprocess.Popen(
-            ["sleep", "1"],
-            stdin=file,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    image.unlink()
 
 
 @pytest.fixture(scope="session")

@@ -428,7 +428,8 @@ _BY_NIGHT = pytest.mark.nightly(
 )
 
 
-@pytest.fixture(scope="module")
+# Not of the module: a module that shares a fixture runs in one worker, and this one waits for slow disks for ten minutes.
+@pytest.fixture(scope="session")
 def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("clock") / "clock.so"
     shell("gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(CLOCK), skips=True)
