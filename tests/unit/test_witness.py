@@ -872,16 +872,21 @@ SENDS = (
 )
 
 
+def networks_apart(enter: str, code: str, place: Path) -> Moved:
+    """What the networks count while Python code runs in a name space of its own, which a script prepares."""
+    apart = ["unshare", "--net", "--mount", "sh", "-euc", enter, "sh"]
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("networks cannot be made here: ip of iproute2, veth and bridge are needed")
+    words = [*apart, "sh", str(JOB_FILES / "witness.sh"), sys.executable, "-c", code]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=place)
+    (seen,), _ = parse(done.stderr)
+    return seen.counters["net"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes networks, which root may")
 def test_an_interface_over_others_counts_nothing_twice(tmp_path: Path) -> None:
     """A bridge, as a bond or a VLAN, counts what the interface below it counts, too."""
-    apart = ["unshare", "--net", "--mount", "sh", "-euc", BRIDGE, "sh"]
-    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("networks cannot be made here: ip of iproute2, veth and bridge are needed")
-    words = [*apart, "sh", str(JOB_FILES / "witness.sh"), sys.executable, "-c", SENDS]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
-    (seen,), _ = parse(done.stderr)
-    assert 1_400_000 <= seen.counters["net"].written < 2_100_000, seen.counters
+    assert 1_400_000 <= networks_apart(BRIDGE, SENDS, tmp_path).written < 2_100_000
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
@@ -902,13 +907,7 @@ def test_ports_of_infiniband_count_for_their_interfaces(tmp_path: Path) -> None:
         f"(at / 'port_xmit_data').write_text('2000\\n'); {SENDS.replace('10.9.0.2', '127.0.0.1')}"
     )
     enter = f'mount --bind {tmp_path} /sys/class; ip link set lo up; exec "$@"'
-    apart = ["unshare", "--net", "--mount", "sh", "-euc", enter, "sh"]
-    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("nothing can be mounted or named here")
-    words = [*apart, "sh", str(JOB_FILES / "witness.sh"), sys.executable, "-c", moves]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
-    (seen,), _ = parse(done.stderr)
-    assert seen.counters["net"] == Moved(4 * 4000, 4 * 1000)
+    assert networks_apart(enter, moves, tmp_path) == Moved(4 * 4000, 4 * 1000)
 
 
 def test_a_sync_is_timed(storage_file: Path) -> None:

@@ -147,11 +147,7 @@ def bytes_witnessed(
 
 
 def _objection(
-    seen: Bytes,
-    direction: str,
-    source: str,
-    copies: tuple[float, float],
-    extra_bytes: int,
+    seen: Bytes, direction: str, source: str, copies: tuple[float, float], extra_bytes: int
 ) -> str:
     """Return how an execution's counts contradict its claim; empty if they do not."""
     done = "read" if direction == "read" else "wrote"
