@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import fnmatch
 import gc
 import importlib
 import json
@@ -17,6 +18,7 @@ import select
 import socket
 import sys
 import time
+import warnings
 from typing import Any
 
 LENGTH_BYTES = 8
@@ -117,6 +119,23 @@ def show(words: list[str], variables: list[str]) -> None:
             memory.write(content.ljust(end - start, b"\0"))
 
 
+def prepare() -> None:
+    """Do once what ReFrame does in every command, and what leaves nothing that can be seen."""
+    from reframe.core import config, fields
+    from reframe.core.warnings import ReframeDeprecationWarning, user_deprecation_warning
+
+    # Compile the patterns of its settings; the module keeps what it has compiled.
+    for pattern in config._SiteConfig().schema["defaults"]:
+        fnmatch.fnmatchcase("", pattern)
+
+    def warn_if_heard(*told: Any) -> None:
+        """ReFrame looks through all callers and modules for each class of a check, also if it then says nothing."""
+        if warnings.filters[:1] != [("ignore", None, ReframeDeprecationWarning, None, 0)]:
+            user_deprecation_warning(*told)
+
+    fields.user_deprecation_warning = warn_if_heard
+
+
 def main() -> int | str | None:
     # No child of the tests: some of them look at the children that they have.
     if os.fork():
@@ -136,6 +155,7 @@ def main() -> int | str | None:
     for module in pkgutil.iter_modules(iogauge.check.__path__, "iogauge.check."):
         importlib.import_module(module.name)
     del sys.path[0]
+    prepare()
     # What is imported stays shared: the collector of a fork would copy every page of it.
     gc.collect()
     gc.freeze()
