@@ -152,7 +152,7 @@ def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -
         ("uuid: 5", "uuid is 5"),
         ("expires: soon", "expected a day"),
         ("expires: 2026-01-01 10:00:00", "expected a day"),
-        ("a: [", "line:1: this is not YAML: expected the node content"),
+        ("a: [", "line:1: this is not YAML: did not find expected node content"),
         ("users: [a]\nusers: [b]", "line:2: key .users. stands here a second time"),
         ("users: [yes]", "users is .True.: expected a name"),
     ],

@@ -391,7 +391,7 @@ def test_a_site_without_references_is_no_mistake(sites: Path, text: str | None) 
     ("text", "problem"),
     [
         ("Ior: {a: 1}\nIor: {b: 2}\n", "references.yaml:2: key 'Ior' stands here a second time"),
-        ("Ior: [1\n", "references.yaml:2"),
+        ("Ior: [1\n", "references.yaml:1"),
         ("\0", "not YAML"),
     ],
 )

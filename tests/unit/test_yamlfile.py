@@ -101,12 +101,23 @@ def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path: Pa
     assert str(found[1]) == f"{file}:3: a.x.b (lower bound): found 1; allowed: 2"
 
 
-def test_a_tab_is_named_with_its_line(tmp_path: Path) -> None:
-    file = write(tmp_path, "a:\n\tb: 1\n")
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("a:\n\tb: 1\n", 2, "a tab stands here. Use spaces: YAML does not indent with tabs"),
+        ("é: é\n\tb: 1\n", 2, "a tab stands here. Use spaces: YAML does not indent with tabs"),
+        ("a: 1\nb: @x\n", 2, "this is not YAML: no value starts with @. Check the indentation"),
+        ("\ufeffa: %x\n", 1, "this is not YAML: no value starts with %. Check the indentation"),
+        ("a: [1\nb: 2\n", 2, "this is not YAML: did not find expected ',' or ']'. Check"),
+    ],
+)
+def test_what_is_not_yaml_is_named_with_its_line(
+    tmp_path: Path, text: str, line: int, said: str
+) -> None:
+    file = write(tmp_path, text)
     with pytest.raises(YamlError) as caught:
         yamlfile.load(file)
-    said = str(Mistake.of_yaml(file, caught.value))
-    assert said == f"{file}:2: a tab stands here. Use spaces: YAML does not indent with tabs"
+    assert str(Mistake.of_yaml(file, caught.value)).startswith(f"{file}:{line}: {said}")
 
 
 def test_a_long_value_is_shown_on_one_short_line() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from yaml.composer import Composer
 
 from iogauge.core import untrusted
 
@@ -26,14 +27,20 @@ LIMIT_BYTES: Final = 4 << 20
 _LIMIT_VALUES: Final = 200_000
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(Composer, yaml.CSafeLoader):
+    """A loader that counts values as it composes them. Libyaml reads the text: each start reads the files of all sites."""
+
     values = 0
+
+    def __init__(self, stream: str) -> None:
+        yaml.CSafeLoader.__init__(self, stream)
+        Composer.__init__(self)
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         # Count while composing: reading all of a file with far too many values would take a minute.
         self.values += 1
         if self.values > _LIMIT_VALUES:
-            raise _too_many(self.peek_event().start_mark)  # type: ignore[no-untyped-call]
+            raise _too_many(getattr(self.peek_event(), "start_mark", None))
         return super().compose_node(parent, index)
 
     def get_single_node(self) -> yaml.Node | None:
@@ -43,7 +50,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def _too_many(mark: yaml.Mark) -> yaml.constructor.ConstructorError:
+def _too_many(mark: Any) -> yaml.constructor.ConstructorError:
     problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
     return yaml.constructor.ConstructorError(None, None, problem, mark)
 
@@ -84,10 +91,12 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
-def _advised(problem: str) -> str:
-    """Return what is wrong with a line that cannot be read, and where to look."""
-    if "'\\t' that cannot start" in problem:
+def _advised(problem: str, found: str) -> str:
+    """Return what is wrong with a line that cannot be read at the character ``found``, and where to look."""
+    if found == "\t" or "tab character" in problem:
         return "a tab stands here. Use spaces: YAML does not indent with tabs"
+    if "cannot start any token" in problem:
+        problem = f"no value starts with {found}"
     return (
         f"this is not YAML: {problem}. Check the indentation, colons and quotes of this line and the "
         "line above"
@@ -103,7 +112,10 @@ def parse(text: str, name: str) -> Any:
         line = mark.line + 1 if mark else None
         problem = error.problem or "not YAML"
         if not isinstance(error, yaml.constructor.ConstructorError):
-            problem = _advised(problem)
+            # No mark counts the byte order mark, and what is missing at the end has a line of its own.
+            found = text.removeprefix("\ufeff")[mark.index : mark.index + 1] if mark else ""
+            problem = _advised(problem, found)
+            line = line and min(line, text.count("\n") + (not text.endswith("\n")))
         raise YamlError(name, problem, line) from error
     except (
         yaml.YAMLError,
