@@ -19,6 +19,7 @@ import socket
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 LENGTH_BYTES = 8
@@ -121,12 +122,22 @@ def show(words: list[str], variables: list[str]) -> None:
 
 def prepare() -> None:
     """Do once what ReFrame does in every command, and what leaves nothing that can be seen."""
+    import jsonschema
     from reframe.core import config, fields
     from reframe.core.warnings import ReframeDeprecationWarning, user_deprecation_warning
 
-    # Compile the patterns of its settings; the module keeps what it has compiled.
-    for pattern in config._SiteConfig().schema["defaults"]:
+    from iogauge.site.references import known_checks
+
+    # Patterns of its settings, and names of the checks: modules keep what they have compiled or parsed.
+    schema = config._SiteConfig().schema
+    for pattern in schema["defaults"]:
         fnmatch.fnmatchcase("", pattern)
+    known_checks(Path(__file__).parents[2] / "checks")
+
+    # ReFrame asks each time whether its own schema is one.
+    validator = jsonschema.validators.validator_for(schema)
+    check_schema = validator.check_schema
+    validator.check_schema = lambda asked: None if asked == schema else check_schema(asked)
 
     def warn_if_heard(*told: Any) -> None:
         """ReFrame looks through all callers and modules for each class of a check, also if it then says nothing."""
