@@ -829,6 +829,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "raid-counts-twice", "node", "below.py",
+        "        if not _beneath(directory) and not",
+        "        if not",
+        "tests/unit/test_below.py::test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage",
+        "a FUSE over a software RAID reads half of its data from memory",
+        passes=True,
+    ),
+    Mutant(
         "layout-unheard", "evidence", "collect.py",
         "for phase in plan.phases if phase.witnessed}",
         "for phase in plan.repeat if phase.witnessed}",

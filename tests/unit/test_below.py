@@ -34,6 +34,7 @@ class Tree:
             path.parent.mkdir(exist_ok=True)
             path.write_text(f"{text}\n")
         self.place(f"sys/dev/block/{number}").symlink_to(place)
+        self.place(f"sys/block/{name}").symlink_to(place)
         for slave in slaves.split():
             (whole,) = (self.root / "sys/devices").rglob(f"{slave}/dev")
             (place / "slaves" / slave).symlink_to(whole.parent)
@@ -72,6 +73,20 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
 
 def test_a_file_system_on_a_whole_disk(tree: Tree) -> None:
     assert tree.resolve("/data") == Below(devices=("8:0",), disks=("8:0",), names={"8:0": "sda"})
+
+
+def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tree: Tree) -> None:
+    tree.device("dm-0", "252:0", "sda")
+    tree.disk("nvme0n1", "259:0")
+    tree.device("md0", "9:0", "nvme0n1")
+    tree.loop("loop0", "7:0", "/data/image")
+    tree.device("zram0", "253:0")
+    tree.device("sdz", "65:0", folder="pci0/ata9/block", device__model="scsi_debug")
+    for point, kind in (("/fuse", "fuse.any"), ("/gpfs", "gpfs")):
+        tree.mount(point, kind)
+        assert set(tree.resolve(point).ways) == {"8:0", "259:0", "7:0"}
+    # The devices under this mount are known.
+    assert tree.resolve("/data").ways == ()
 
 
 def test_a_partition_lies_on_its_whole_disk(tree: Tree) -> None:
@@ -115,13 +130,13 @@ def test_several_disks_below_each_counted_once(tree: Tree) -> None:
 @pytest.mark.parametrize("kind", ["nfs4", "lustre", "fuse.sshfs", "ceph", "beegfs", "gpfs"])
 def test_a_file_system_without_a_block_device_has_nothing_below(tree: Tree, kind: str) -> None:
     tree.mount("/m", kind)
-    assert tree.resolve("/m") == Below()
+    assert tree.resolve("/m") == Below(ways=("8:0",))
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ramfs"])
 def test_a_file_system_in_memory_is_memory(tree: Tree, kind: str) -> None:
     tree.mount("/m", kind)
-    assert tree.resolve("/m") == Below(memory=f"{kind} at /m")
+    assert tree.resolve("/m") == Below(memory=f"{kind} at /m", ways=("8:0",))
 
 
 @pytest.mark.parametrize(
@@ -345,7 +360,7 @@ def test_a_device_that_hands_no_flush_on_proves_no_fsync(
 
 def test_an_overlay_without_an_upper_directory_takes_no_data(tree: Tree) -> None:
     tree.mount("/m", "overlay", options="ro,lowerdir=/a:/b")
-    assert tree.resolve("/m") == Below()
+    assert tree.resolve("/m") == Below(ways=("8:0",))
 
 
 @pytest.mark.parametrize("hidden", ["missing", "another", "relative", "itself"])
@@ -521,6 +536,7 @@ def test_a_device_that_makes_data_smaller_is_named(
 FULL = Below(
     devices=("8:1", "8:2"),
     disks=("8:0",),
+    ways=("8:0",),
     names={"8:0": "sda"},
     memory="a",
     cached="b",

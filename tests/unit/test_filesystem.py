@@ -261,6 +261,7 @@ def test_a_view_of_striped_storage_survives_json() -> None:
 
 def test_a_view_of_before_there_were_targets_is_read() -> None:
     old = View("host", "/a", None, Space(4, 3, 2, 1)).to_json()
+    del old["below"]["ways"]
     del old["targets"]
     assert View.from_json(old).targets == ()
 

@@ -488,6 +488,7 @@ def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
 
 
 NET, DISK, OTHER = "net", "254:0", "7:9"
+WAYS = (DISK, OTHER, "8:0", "8:16", "8:32", "8:48")
 
 
 @pytest.mark.parametrize(
@@ -505,6 +506,8 @@ NET, DISK, OTHER = "net", "254:0", "7:9"
         ({NET: 1.0, DISK: 1.0}, {NET: 0.4, DISK: 0.4}, Outcome.INVALID),
         # A mirror reads a half from each disk.
         ({"8:0": 1.0, "8:16": 1.0}, {"8:0": 0.5, "8:16": 0.5}, Outcome.OK),
+        # A partition counts the bytes of its disk once more.
+        ({"8:0": 1.0, "8:1": 1.0}, {"8:0": 0.5, "8:1": 0.5}, Outcome.INVALID),
         # Others used a disk: what passes there is theirs as well, if another way carried the tool's bytes alone.
         ({NET: 1.01, OTHER: 1.06}, {OTHER: 5.0}, Outcome.INVALID),
         # Copies on two servers; a file system over four disks of the node.
@@ -543,7 +546,10 @@ def test_g8_wants_reads_to_pass_where_writes_did(
                 counters=counters if number < bad or not fine else fine,
             )
             testimony[name].append(witness.Testimony(witnesses=(heard,), expected=1))
-    evidence = dataclasses.replace(left, outputs={**left.outputs, **outputs}, testimony=testimony)
+    views = tuple(dataclasses.replace(view, below=Below(ways=WAYS)) for view in left.views)
+    evidence = dataclasses.replace(
+        left, outputs={**left.outputs, **outputs}, testimony=testimony, views=views
+    )
     seen = phase(evidence, 1)
     assert not seen.case.counters
     (finding,) = bytes_witnessed_of(seen)

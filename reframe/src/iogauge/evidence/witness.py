@@ -205,19 +205,18 @@ class Testimony:
                     return None
         return sum(self.by_target(counters).values(), total) if counters else None
 
-    @property
-    def passed(self) -> dict[str, Moved]:
-        """Return what passed each way out of the nodes, of all programs: all networks, each block device, and all of them ("").
+    def passed(self, devices: Mapping[str, Collection[str]]) -> dict[str, Moved]:
+        """Return what passed each way out of the nodes, of all programs: all networks, each device, and all of them ("").
 
-        A device's number may stand for another disk on each node. Together, devices count some bytes twice.
+        Devices are given by host. A device's number may stand for another disk on each node.
         """
         ways: dict[str, Moved] = {}
-        for of_host in self._by_host().values():
-            for name in {name for witness in of_host for name in witness.counters}:
-                if name == _NETWORKS or _DEVICE.fullmatch(name):
-                    moved = _widest(name, [w.counters for w in of_host])
+        for host, of_host in self._by_host().items():
+            looks = [w.counters for w in of_host]
+            for name in {name for look in looks for name in look}:
+                if name == _NETWORKS or name in devices.get(host, ()):
                     for way in (name, ""):
-                        ways[way] = ways.get(way, Moved()) + moved
+                        ways[way] = ways.get(way, Moved()) + _widest(name, looks)
         return ways
 
     def requests(self, counters: Mapping[str, Collection[str]]) -> int | None:

@@ -5,7 +5,7 @@ This module derives only values that several guards share.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -68,6 +68,11 @@ class CaseSeen:
         return self._by_host(lambda view: view.below.disks)
 
     @cached_property
+    def ways(self) -> Mapping[str, Sequence[str]]:
+        """Return the devices by which bytes may leave the nodes, by host; containers of one kernel share theirs."""
+        return {view.host: view.below.ways for view in self._firsts}
+
+    @cached_property
     def shared_counters(self) -> Mapping[str, Sequence[str]]:
         """Return the names of the counters that show the load of others, as :attr:`counters`.
 
@@ -76,9 +81,13 @@ class CaseSeen:
         return self._by_host(lambda view: view.below.disk_of_partition or view.counters)
 
     def _by_host(self, names: Callable[[View], Sequence[str]]) -> Mapping[str, Sequence[str]]:
-        firsts = {view.cache_id: view for view in reversed(self.evidence.views)}
-        named = {view.host: names(view) for view in firsts.values()}
+        named = {view.host: names(view) for view in self._firsts}
         return named if all(named.values()) else {}
+
+    @property
+    def _firsts(self) -> Collection[View]:
+        """Return the view of the first host of each kernel and mount."""
+        return {view.cache_id: view for view in reversed(self.evidence.views)}.values()
 
     @property
     def on_network(self) -> bool:

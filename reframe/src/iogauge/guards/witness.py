@@ -224,7 +224,7 @@ def _carriers(case: CaseSeen) -> list[str]:
     together ("") count if none carried it alone.
     """
     writes = [
-        (testimony.passed, phase.claimed_bytes(output, "write") or math.inf)
+        (testimony.passed(case.ways), phase.claimed_bytes(output, "write") or math.inf)
         for phase in (PhaseSeen(case, phase) for phase in case.plan.phases)
         if phase.access.direction == "write"
         for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
@@ -266,7 +266,7 @@ def _bytes_of(
     posix = not output.totals and output.parameters.get("api") in (None, "POSIX")
     # Who reads the data twice finds them in a cache. Tasks also read libraries.
     most = round((1 + TOLERANCE) * claimed) + SLACK_BYTES * testimony.expected
-    passed = testimony.passed
+    passed = testimony.passed(case.ways)
     through = [passed.get(name, Moved()).way(way) for name in _carriers(case)]
     told = testimony.calls.read > 0 and posix and speaks and _synchronous(output)
     return Bytes(

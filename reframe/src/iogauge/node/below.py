@@ -81,7 +81,23 @@ def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
         numbers if all(_is_counted(root, number) for number in numbers) else ()
         for numbers in (below.devices, below.disks)
     )
-    return replace(below, devices=devices, disks=disks)
+    return replace(below, devices=devices, disks=disks, ways=() if devices else _ways(root))
+
+
+def _ways(root: str) -> tuple[str, ...]:
+    """Return the devices of this node that lead to storage and lie over no other device; a loop device is among them.
+
+    A partition, or a device over others, counts their bytes once more.
+    """
+    directories = [
+        os.path.realpath(os.path.join(root, "sys/block", name))
+        for name in _listed(root, "sys/block")
+    ]
+    return tuple(
+        _text(directory, "dev")
+        for directory in directories
+        if not _beneath(directory) and not _leaf(os.path.basename(directory), directory).memory
+    )
 
 
 def resolve_device(device: str, *, root: str = "/") -> Below:

@@ -227,7 +227,8 @@ class Below:
     ``devices`` are the block devices directly under the file system, as ``MAJOR:MINOR``: all of a
     btrfs, those under the upper directory of an overlay. It is empty for network file systems.
     ``disks`` are the whole disks at the bottom: their counters (``/proc/diskstats``) show what
-    reached storage. ``names`` gives the kernel's names of both.
+    reached storage. ``names`` gives the kernel's names of both. ``ways`` are those disks of the node, whatever their use, by
+    which the bytes of a file system without ``devices`` may leave the node.
 
     The following are reasons in plain English, or empty. ``memory``: data end in memory. ``cached``:
     this kernel's page cache, a daemon or something unknown serves the file system itself.
@@ -239,6 +240,7 @@ class Below:
 
     devices: tuple[str, ...] = ()
     disks: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     memory: str = ""
     cached: str = ""
@@ -304,8 +306,10 @@ class View:
     @staticmethod
     def from_json(data: dict[str, Any]) -> View:
         """Return the view that :meth:`to_json` made plain; raises TypeError on other data."""
-        # Old views have no keys for targets, UUID, unanswered questions and soft limits.
+        # Old views have no keys for targets, UUID, unanswered questions, soft limits and ways.
         whole = {"targets": (), "uuid": "", "unanswered": (), "quotas": (), **data}
+        if isinstance(whole.get("below"), dict):
+            whole["below"] = {"ways": (), **whole["below"]}
         whole["quotas"] = [{"over": "", **quota} for quota in whole["quotas"]]
         view: View = build(View, whole)
         space = view.space
