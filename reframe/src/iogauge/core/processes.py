@@ -96,7 +96,10 @@ def of_case(directory: str) -> dict[int, str]:
         with contextlib.suppress(OSError):
             if entry.stat().st_uid != os.getuid():
                 continue
-            words = (entry / "environ").read_bytes().split(b"\0")
+            environment = (entry / "environ").read_bytes()
+            if wanted not in environment:  # most are not of the case, and a search takes no time
+                continue
+            words = environment.split(b"\0")
             if _KEEPER not in words and any(
                 word == wanted or word.startswith(wanted + b"/") for word in words
             ):
