@@ -6,6 +6,7 @@ are the same on all.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -242,7 +243,9 @@ def kill_all(job: Job, words: tuple[str, ...]) -> None:
     for word in words:
         for found in job.running(word).values():
             for pid in found:
-                os.kill(pid, signal.SIGKILL)
+                # The death of one may have ended another.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 _OTHER_DEATH = pytest.mark.nightly("e2e/test_hosts.py::test_a_job_that_is_killed_leaves_nothing")
