@@ -750,7 +750,7 @@ def test_a_slow_disk_is_healthy(make_rig: Make, place: Place, fstype: str) -> No
             target,
             *checks,
             tools=("ior", "fio"),
-            limits={"phase_seconds": "3 s"},
+            limits={"phase_seconds": "3 s", "case_bytes": "64 MiB"},
         )
     assert [record["verdict"] for record in run.records] == ["PASS"] * 3, run.out
     figures = {m["name"]: m["median"] for record in run.records for m in record["metrics"]}

@@ -45,26 +45,28 @@ def test_the_files_are_what_would_be_written() -> None:
     assert fold({name: expand(files, name) for name in dry_runs(files)}) == files
 
 
-@pytest.mark.parametrize(
-    ("path", "word"),
-    [
-        ("words.txt", "--distribution=block --cpu-bind=cores"),
-        ("checks.txt", "-F -L -u -C -Y"),
-        ("commands/site-kaust-shaheen2.txt", "#SBATCH --account=k01"),
-        ("commands/site-oracle-oci.txt", "lustre-client-"),
-        ("commands/workstation.txt", "PRTE_MCA_prte_display=bindings"),
-        ("jobs/TargetNeedle.write.fio", "create_on_open=1"),
-    ],
+#: A file of the recorded scripts, and words in it.
+WORDS = (
+    ("words.txt", "--distribution=block --cpu-bind=cores"),
+    ("checks.txt", "-F -L -u -C -Y"),
+    ("commands/site-kaust-shaheen2.txt", "#SBATCH --account=k01"),
+    ("commands/site-oracle-oci.txt", "lustre-client-"),
+    ("commands/workstation.txt", "PRTE_MCA_prte_display=bindings"),
+    ("jobs/TargetNeedle.write.fio", "create_on_open=1"),
 )
-def test_a_changed_word_changes_every_script_that_has_it(path: str, word: str) -> None:
+
+
+def test_a_changed_word_changes_every_script_that_has_it() -> None:
     files = read()
-    other = files | {path: files[path].replace(word, "CHANGED")}
-    changed = 0
-    for name in dry_runs(files):
-        for before, after in zip(expand(files, name), expand(other, name), strict=True):
-            assert after.text.replace("CHANGED", word) == before.text
-            changed += before != after
-    assert changed
+    recorded = {name: expand(files, name) for name in dry_runs(files)}
+    for path, word in WORDS:
+        other = files | {path: files[path].replace(word, "CHANGED")}
+        changed = 0
+        for name, cases in recorded.items():
+            for before, after in zip(cases, expand(other, name), strict=True):
+                assert after.text.replace("CHANGED", word) == before.text, (path, word)
+                changed += before != after
+        assert changed, (path, word)
 
 
 # --- Writing and reading --------------------------------------------------------------------------

@@ -249,4 +249,8 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    ended = main(sys.argv[1:])
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    # An interpreter that cleans up takes a tenth of the CPU time of an agent's start.
+    os._exit(ended)
