@@ -38,9 +38,12 @@ docs: ## write the parts of the pages that are made from code
 lock: ## pin requirements/*.in anew, with hashes
 	@ci/setup --dev
 	@cd requirements && for name in runtime dev mpi; do \
-	    echo "lock: $$name.lock" && \
+	    echo "lock: $$name.lock" && known= && \
+	    if [ "$$name" = dev ]; then \
+	        known=$$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' runtime.lock); \
+	    fi && \
 	    ../.venv/bin/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes \
-	        --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
+	        --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' $$known \
 	        --output-file "$$name.lock" "$$name.in" $(ARGS) || exit; \
 	done
 
