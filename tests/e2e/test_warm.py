@@ -144,6 +144,18 @@ def test_both_are_found_and_killed_alike(rig: Rig) -> None:
     assert process.poll() == -signal.SIGTERM
 
 
+def test_a_warning_of_reframe_names_the_same_line(rig: Rig) -> None:
+    """ReFrame looks for the first caller that is not its own."""
+    file = rig.base / "old.py"
+    file.write_text(
+        "import reframe as rfm\n\n\n@rfm.simple_test\nclass Old(rfm.RunOnlyRegressionTest):\n"
+        "    valid_systems = ['*']\n    valid_prog_environs = ['*']\n"
+        "    @run_after('init')\n    def old(self):\n        self.variables = {'A': '1'}\n"
+    )
+    told = rig.reframe("-c", str(file), "-l").out
+    assert f"{file}:10: WARNING: the use of 'variables' is deprecated" in told, told
+
+
 def test_iogauge_answers_alike(rig: Rig) -> None:
     assert "Usage: iogauge" in " ".join(rig.iogauge("--help").out.split())
     assert rig.iogauge("nothing-of-the-kind").rc == 2

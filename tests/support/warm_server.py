@@ -11,6 +11,7 @@ import ctypes
 import fnmatch
 import gc
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -20,6 +21,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 LENGTH_BYTES = 8
@@ -123,8 +125,8 @@ def show(words: list[str], variables: list[str]) -> None:
 def prepare() -> None:
     """Do once what ReFrame does in every command, and what leaves nothing that can be seen."""
     import jsonschema
-    from reframe.core import config, fields
-    from reframe.core.warnings import ReframeDeprecationWarning, user_deprecation_warning
+    import reframe.core.warnings
+    from reframe.core import config
 
     from iogauge.site.references import known_checks
 
@@ -139,12 +141,13 @@ def prepare() -> None:
     check_schema = validator.check_schema
     validator.check_schema = lambda asked: None if asked == schema else check_schema(asked)
 
-    def warn_if_heard(*told: Any) -> None:
-        """ReFrame looks through all callers and modules for each class of a check, also if it then says nothing."""
-        if warnings.filters[:1] != [("ignore", None, ReframeDeprecationWarning, None, 0)]:
-            user_deprecation_warning(*told)
+    # For each class of a check it looks through all callers, to name one in a warning that nobody hears.
+    unheard = ("ignore", None, reframe.core.warnings.ReframeDeprecationWarning, None, 0)
 
-    fields.user_deprecation_warning = warn_if_heard
+    def callers() -> list[inspect.FrameInfo]:
+        return [] if warnings.filters[:1] == [unheard] else inspect.stack()[1:]
+
+    reframe.core.warnings.inspect = SimpleNamespace(stack=callers, getmodule=inspect.getmodule)
 
 
 def main() -> int | str | None:
