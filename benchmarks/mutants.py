@@ -906,6 +906,13 @@ MUTANTS = (
         "an fio that hangs is killed, its jobs wait for ever, and the target stays locked",
     ),
     Mutant(
+        "signal-waits-for-the-agent", "job", "job.sh",
+        "read -r -t 1 part <",
+        'read -r -t "$1" part <',
+        "tests/unit/test_background.py::test_a_signal_just_before_the_script_waits_for_its_agent",
+        "a signal that comes just before the script waits for its agent is lost until the agent says a word",
+    ),
+    Mutant(
         "witness-hides-status", "job", "witness.sh",
         '[ "$status" -eq 0 ] || exit "$status"',
         '[ "$status" -eq 0 ] || exit 0',

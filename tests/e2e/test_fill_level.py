@@ -112,7 +112,7 @@ def test_what_fills_the_target_goes_after_a_kill(rig: Rig) -> None:
     assert fill_of(rig.target) > LEVEL / 100 - 0.02
 
     rig.kill(process.pid)
-    process.communicate(timeout=20)
+    process.communicate(timeout=100)
     (rig.bin / "fio").unlink()
     left = sum(path.stat().st_blocks * 512 for path in rig.leftovers() if path.is_file())
     assert left > 600 * MIB

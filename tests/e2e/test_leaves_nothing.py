@@ -116,7 +116,7 @@ def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
     process = start_and_wait(rig, arguments)
     # The session first, then whatever it had started: nobody is left to tidy up.
     rig.kill(process.pid)
-    process.communicate(timeout=20)
+    process.communicate(timeout=100)
     left = [path for path in rig.leftovers() if path.is_file()]
     assert any(path.name == ".iogauge-session" for path in left), left
 
@@ -138,7 +138,7 @@ def test_job_alone_stops_its_tool_and_tidies_up(running: tuple[Rig, list[str]]) 
     rig, arguments = running
     process = start_and_wait(rig, arguments)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=100)
     scripts = [p for p in processes("rfm_job.sh") if p in processes(str(rig.base))]
     os.kill(min(scripts), signal.SIGTERM)
     wait_for(lambda: not processes(str(rig.base)), 20, "job and tools to end")

@@ -159,7 +159,7 @@ def test_the_janitor_breaks_the_lock_of_the_dead(pair: tuple[Rig, Rig]) -> None:
     process = hold(first)
     # First what keeps the lock: it would give it up when it sees that the rest is gone.
     first.kill(keeper_of(first), process.pid)
-    process.communicate(timeout=20)
+    process.communicate(timeout=100)
     told = second.iogauge("doctor", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
     assert "whose processes have ended" in told
     dry = first.iogauge("clean", "--dry-run")

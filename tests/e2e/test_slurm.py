@@ -398,7 +398,7 @@ def test_a_session_that_is_killed(slurm: Slurm, make_rig: Callable[..., Rig]) ->
     process = cluster.start("-n", f"^{RANDOM_READ}")
     cluster.await_program("fio")
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=20)
+    process.communicate(timeout=100)
     assert slurm.jobs()
     slurm.run("scancel", *slurm.jobs())
     wait_for(lambda: not slurm.processes(), 90, "the end of all processes")

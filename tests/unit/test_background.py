@@ -47,12 +47,12 @@ iog_repeat 1 1 iog_case
 
 
 @pytest.fixture(scope="module")
-def at_fork(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The library that sends a shell TERM at one of its forks."""
+def signalled(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The library that sends a shell TERM at one of its forks, or just before it waits for a pipe."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc on PATH")
-    file = tmp_path_factory.mktemp("atfork") / "atfork.so"
-    source = str(SUPPORT / "atfork.c")
+    file = tmp_path_factory.mktemp("signalled") / "signalled.so"
+    source = str(SUPPORT / "signalled.c")
     words = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(file), source, "-ldl"]
     subprocess.run(words, check=True, timeout=60)
     return str(file)
@@ -101,9 +101,9 @@ def scripts(tmp_path: Path) -> Iterator[Scripts]:
 @pytest.mark.needs_fio
 @pytest.mark.parametrize("words", [SWEEP, WITNESS], ids=["sweep", "witness"])
 def test_a_signal_between_the_start_and_the_next_line(
-    scripts: Scripts, at_fork: str, words: list[str]
+    scripts: Scripts, signalled: str, words: list[str]
 ) -> None:
-    process = scripts.start(words, AT_FORK="1", LD_PRELOAD=at_fork)
+    process = scripts.start(words, AT_FORK="1", LD_PRELOAD=signalled)
     assert process.wait(30) == 143
     assert scripts.left() == []
 
@@ -146,17 +146,41 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
     "prepare",
     ["true", pytest.param("iog_servers fio 1 lo", marks=[pytest.mark.needs_fio, pytest.mark.slow])],
 )
-def test_a_signal_at_every_start_of_a_job(scripts: Scripts, at_fork: str, prepare: str) -> None:
+def test_a_signal_at_every_start_of_a_job(scripts: Scripts, signalled: str, prepare: str) -> None:
     """From the first to the tool's; an agent that was not told to begin ends by itself."""
     number = 0
     while not (scripts.base / "work.1.out").exists():
         number += 1
         process = scripts.start(
-            ["bash", "job"], AT_FORK=str(number), LD_PRELOAD=at_fork, PREPARE=prepare
+            ["bash", "job"], AT_FORK=str(number), LD_PRELOAD=signalled, PREPARE=prepare
         )
         assert process.wait(30) == 143
         wait_for(lambda: not scripts.left(), 10, f"the end after the signal at start {number}")
     assert number >= 2
+
+
+@pytest.mark.parametrize(
+    "opened",
+    ["", 'mkdir -p "$IOG_DIR"; touch moment; echo opened; read -r _; '],
+    ids=["opens", "is asked"],
+)
+def test_a_signal_just_before_the_script_waits_for_its_agent(
+    scripts: Scripts, signalled: str, opened: str
+) -> None:
+    """An agent that opens a case, or runs a command, may say nothing for minutes: no job waits for its next word."""
+    (scripts.base / "agent").write_text(f'[ "$1" = open ] || exit 0\n{opened}read -r _\n')
+    job = JOB.replace("iog_phase work", "iog_do facts; iog_phase work")
+    (scripts.base / "job").write_text(job)
+    moment = scripts.base / "moment"
+    if not opened:
+        moment.touch()
+    process = scripts.start(
+        ["bash", "job"], AT_READ=str(moment), LD_PRELOAD=signalled, PREPARE="true"
+    )
+    assert process.wait(60) == 143
+    assert not moment.exists()
+    assert (scripts.base / "told.txt").read_text() == "TERM\n"
+    wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
 @pytest.mark.parametrize("status", [0, 3])

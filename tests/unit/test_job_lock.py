@@ -140,16 +140,14 @@ def test_a_signal_waits_for_no_command_of_the_agent(
     """The agent asks a program that does not answer: it is left, and the lock is given up."""
     slow = tmp_path / "bin" / "mpirun"
     slow.parent.mkdir()
-    slow.write_text("#!/bin/sh\ntouch began\nexec sleep 40\n")
+    slow.write_text("#!/bin/sh\ntouch began\nexec sleep 600\n")
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     one = job("one").start('iog_phase facts iog_do facts "$IOG_DIR" facts')
     one.await_("began")
-    told = time.monotonic()
     one.process.terminate()
     status, printed = one.end()
     assert status == 143, printed
-    assert time.monotonic() - told < 15
     assert one.said("lock.json") == {"lost": ""}
     assert not one.held() and left(one) == []
 
@@ -343,10 +341,10 @@ def test_what_waits_can_be_told_to_end(job: Callable[..., Job]) -> None:
     one.await_("began")
     second = job("second").start(WORK)
     wait_for(lambda: "waiting" in os.read(second.process.stdout.fileno(), 999).decode(), 30, "it")  # type: ignore[union-attr]
-    start = time.monotonic()
     second.process.terminate()
-    assert second.end()[0] == 143
-    assert time.monotonic() - start < 5
+    status, printed = second.end()
+    assert status == 143, printed
+    assert "waiting" not in printed, "it waited for the next half minute"
     assert processes(str(second.stage)) == []
     assert "session one" in one.holder()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from e2e.rig import wait_for
 from iogauge.core.paths import JOB_FILES, LIBRARY
 
 JOB_SH = JOB_FILES / "job.sh"
@@ -63,10 +64,7 @@ class Job:
         return (self.stage / name).read_text()
 
     def await_file(self, path: Path) -> None:
-        deadline = time.monotonic() + 10
-        while not path.exists() or not path.read_text():
-            assert time.monotonic() < deadline, f"{path} did not appear"
-            time.sleep(0.01)
+        wait_for(lambda: path.exists() and path.read_text(), 10, str(path))
 
 
 @pytest.fixture
@@ -258,7 +256,7 @@ def test_a_signal_stops_the_tool_and_removes_the_directory(
     )
     job.await_file(job.stage / "pid")
     process.send_signal(signal.Signals[f"SIG{name}"])
-    assert process.wait(10) == status
+    assert process.wait(60) == status
     assert not job.directory.exists()
     assert gone(int(job.text("pid")))
     assert job.text("told.txt") == f"{name}\n"
@@ -270,7 +268,7 @@ def test_a_tool_that_ignores_the_signal_is_killed(job: Job) -> None:
     )
     job.await_file(job.stage / "pid")
     process.terminate()
-    assert process.wait(10) == 143
+    assert process.wait(60) == 143
     assert gone(int(job.text("pid")))
     assert not job.directory.exists()
 
@@ -282,7 +280,7 @@ def test_a_tool_is_told_before_it_is_killed(job: Job) -> None:
     )
     job.await_file(job.stage / "pid")
     process.terminate()
-    assert process.wait(10) == 143
+    assert process.wait(60) == 143
     assert job.text("heard") == "told\n"
 
 
@@ -303,7 +301,7 @@ def test_a_second_signal_does_not_stop_the_removal(job: Job) -> None:
     for _ in range(5):
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 143
+    assert process.wait(60) == 143
     assert not job.directory.exists()
 
 
@@ -314,6 +312,6 @@ def test_a_tool_that_writes_while_it_is_stopped_leaves_nothing(job: Job) -> None
     )
     job.await_file(job.stage / "pid")
     process.terminate()
-    assert process.wait(10) == 143
+    assert process.wait(60) == 143
     time.sleep(0.3)
     assert not job.directory.exists()

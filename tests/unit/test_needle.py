@@ -11,7 +11,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from e2e.rig import wait_for
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.judge import needle
@@ -720,9 +720,7 @@ def test_nothing_is_measured_without_knowing_what(tmp_path: Path, broken: str) -
 def test_a_signal_ends_fio_first(tmp_path: Path) -> None:
     fio = "trap 'echo >ended; exit 0' TERM\necho >began\nwhile :; do sleep 0.05; done"
     process = run_rounds(tmp_path, fio, "9")
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "began").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_for((tmp_path / "began").exists, 20, "fio")
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 143

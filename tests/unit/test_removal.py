@@ -128,10 +128,8 @@ def test_a_low_rate_shows_that_it_is_getting_on(tmp_path: Path, per_second: int)
 
 def test_it_ends_in_time(tmp_path: Path) -> None:
     fill(tmp_path, 500)
-    start = time.monotonic()
     with pytest.raises(NotRemoved, match=r"out of time with \d+ names removed"):
         empty(tmp_path, per_second=100, seconds=0.5)
-    assert time.monotonic() - start < 2
     left = len(list(tmp_path.iterdir()))
     assert 0 < left < 500
     time.sleep(0.2)

@@ -341,7 +341,7 @@ def test_what_ends_a_server_ends_its_jobs(
     client = servers.start(["fio", f"--client={address}", "long.fio"])
     wait_for(servers.busy, 30, "fio's processes")
     end(servers, process)
-    printed, _ = process.communicate(timeout=20)
+    printed, _ = process.communicate(timeout=100)
     assert process.returncode == status
     assert message in printed
     client.kill()
@@ -371,7 +371,7 @@ def test_what_started_a_server_is_killed(servers: Servers) -> None:
     process = servers.start(["sh", "-c", script])
     wait_for(servers.found, 30, "the server's address")
     process.kill()
-    assert "what started it is gone" in process.communicate(timeout=20)[0]
+    assert "what started it is gone" in process.communicate(timeout=100)[0]
     wait_for(servers.all_gone, 20, "the end of all processes")
 
 

@@ -13,7 +13,6 @@ import shutil
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -594,10 +593,8 @@ def setup(project: Project, *arguments: str, **env: str) -> subprocess.Completed
 
 def test_setup_does_nothing_when_ready(project: Project) -> None:
     project.make_ready()
-    started = time.monotonic()
     done = setup(project, "--dev")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert time.monotonic() - started < 1, "0.01 s are usual"
 
 
 def test_setup_refuses_an_old_python(project: Project) -> None:

@@ -399,10 +399,8 @@ def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_pa
     case = Path(directory.create(str(tmp_path), SESSION, "case", removals_per_second=200))
     for number in range(600):
         (case / f"{number}").touch()
-    start = time.monotonic()
     with pytest.raises(NotRemoved, match=r"out of time with \d+ names removed"):
         directory.remove(str(case.parent), seconds=0.7)
-    assert time.monotonic() - start < 2.5
     assert 0 < len(os.listdir(case)) < 600
     assert (case.parent / MARKER).exists()
     directory.remove(str(case.parent))

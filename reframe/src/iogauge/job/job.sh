@@ -141,11 +141,24 @@ iog_start_keeper() {
     line=${IOG_KEEP[1]}
     exec {line}>&-
     echo begin >&"$IOG_KEEPER_IN"
-    while read -r line <&"$IOG_KEEPER_OUT"; do
-        [ "$line" != opened ] || return 0
-        echo "$line"
+    while iog_hear $((1 << 30)); do
+        [ "$IOG_LINE" != opened ] || return 0
+        echo "$IOG_LINE"
     done
     wait "$IOG_KEEPER_PID"
+}
+
+# Read a line of the agent into $IOG_LINE. Returns 0, 1 if the agent has ended, or more than 128 if it says nothing for
+# $1 seconds. If a signal comes just before read(2), bash acts on it only after that read: so no read is long.
+iog_hear() {
+    local part status left=$1
+    IOG_LINE=
+    while :; do
+        read -r -t 1 part <&"$IOG_KEEPER_OUT"
+        status=$? left=$((left - 1))
+        IOG_LINE+=$part
+        [ "$status" -gt 128 ] && [ "$left" -gt 0 ] || return "$status"
+    done
 }
 
 # Record directories of other cases on the target, of any session: they load the target as well.
@@ -192,16 +205,15 @@ iog_at_close() {
 # question, which names the repetition, so that a late answer is not taken for the next one. Returns 0 if it says
 # "done", 1 if "failed", 2 if it has ended, 3 if it does not answer. "alive" means that it is still at it.
 iog_ask() {
-    local line seconds=$1 question="$2 $IOG_REP${3:+ $3}"
+    local seconds=$1 question="$2 $IOG_REP${3:+ $3}"
     (trap '' PIPE && echo "$question" >&"$IOG_KEEPER_IN") 2>/dev/null || return 2
     while :; do
-        # More than 128: the time is over.
-        read -r -t "$seconds" line <&"$IOG_KEEPER_OUT" || return $(($? > 128 ? 3 : 2))
-        case $line in
+        iog_hear "$seconds" || return $(($? > 128 ? 3 : 2))
+        case $IOG_LINE in
             "done $question") return 0 ;;
             "failed $question") return 1 ;;
             alive) ;;
-            *) echo "$line" ;;
+            *) echo "$IOG_LINE" ;;
         esac
     done
 }
