@@ -906,6 +906,20 @@ MUTANTS = (
         "an fio that hangs is killed, its jobs wait for ever, and the target stays locked",
     ),
     Mutant(
+        "silent-device-speaks", "guards", "seen.py",
+        "return frozenset(view.below.unsure) - moved",
+        "return frozenset()",
+        "tests/unit/test_seen.py::test_a_device_that_the_kernel_says_it_does_not_count",
+        "a device that counts nothing refuses each case of its target",
+    ),
+    Mutant(
+        "moving-device-is-silent", "guards", "seen.py",
+        "return frozenset(view.below.unsure) - moved",
+        "return frozenset(view.below.unsure)",
+        "tests/unit/test_seen.py::test_a_device_that_the_kernel_says_it_does_not_count",
+        "LVM on an older kernel is no witness, and bytes that are missing are not found",
+    ),
+    Mutant(
         "signal-waits-for-the-agent", "job", "job.sh",
         "read -r -t 1 part <",
         'read -r -t "$1" part <',

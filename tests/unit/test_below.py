@@ -34,7 +34,8 @@ class Tree:
             path.parent.mkdir(exist_ok=True)
             path.write_text(f"{text}\n")
         self.place(f"sys/dev/block/{number}").symlink_to(place)
-        self.place(f"sys/block/{name}").symlink_to(place)
+        if "partition" not in files:
+            self.place(f"sys/block/{name}").symlink_to(place)
         for slave in slaves.split():
             (whole,) = (self.root / "sys/devices").rglob(f"{slave}/dev")
             (place / "slaves" / slave).symlink_to(whole.parent)
@@ -102,9 +103,39 @@ def test_what_the_kernel_does_not_count_is_no_witness(tree: Tree) -> None:
     tree.device("md0", "9:0", "sda sdb1", queue__iostats="1")
     tree.mount("/m", "ext4", "8:17")
     tree.mount("/n", "ext4", "9:0")
-    assert (tree.resolve("/m").devices, tree.resolve("/m").disks) == ((), ())
-    assert (tree.resolve("/n").devices, tree.resolve("/n").disks) == (("9:0",), ())
-    assert not tree.resolve("/m").cached
+    found, other = tree.resolve("/m"), tree.resolve("/n")
+    assert (found.devices, found.disks, found.unsure) == (("8:17",), ("8:16",), ("8:17", "8:16"))
+    assert (other.devices, other.disks, other.unsure) == (("9:0",), ("8:0", "8:16"), ("8:16",))
+    # If they turn out to count nothing, bytes that leave the node speak.
+    assert set(found.ways) == set(other.ways) == {"8:0", "8:16"}
+    assert not found.cached
+
+
+@pytest.mark.parametrize(
+    ("counts", "devices"), [("0", ("nvme0c0n1", "nvme0c3n1")), ("1", ("259:1",))]
+)
+def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(
+    tree: Tree, counts: str, devices: tuple[str, ...]
+) -> None:
+    """Linux before 6.2 and after it. Others are paths of another disk, or of another namespace."""
+    subsystem = "virtual/nvme-subsystem/nvme-subsys0"
+    tree.device("nvme0n1", "259:1", folder=subsystem, queue__iostats=counts)
+    tree.device("nvme0n1p2", "259:2", folder=f"{subsystem}/nvme0n1", partition="2")
+    tree.device("dm-0", "252:0", "nvme0n1p2", queue__iostats="0", dm__uuid="LVM-x")
+    for name in ("nvme0c0n1", "nvme0c3n1", "nvme0c0n2", "nvme1c0n1"):
+        place = tree.place(f"sys/devices/pci0/nvme/{name}")
+        (place / "queue").mkdir(parents=True)
+        (place / "queue/iostats").write_text("1\n")
+        tree.place(f"sys/block/{name}").symlink_to(place)
+    tree.mount("/whole", "xfs", "259:1")
+    tree.mount("/part", "xfs", "259:2")
+    tree.mount("/lvm", "xfs", "252:0")
+    tree.mount("/fuse", "fuse.any")
+    whole, part, lvm = (tree.resolve(point) for point in ("/whole", "/part", "/lvm"))
+    assert (whole.devices, whole.disks, whole.unsure) == (devices, devices, ())
+    assert (part.devices, part.disks) == (devices if counts == "0" else ("259:2",), devices)
+    assert (lvm.devices, lvm.disks, lvm.unsure) == (("252:0",), devices, ("252:0",))
+    assert set(tree.resolve("/fuse").ways) == {"8:0", *devices}
 
 
 def test_several_disks_below_each_counted_once(tree: Tree) -> None:

@@ -489,6 +489,7 @@ def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
 
 NET, DISK, OTHER = "net", "254:0", "7:9"
 WAYS = (DISK, OTHER, "8:0", "8:16", "8:32", "8:48")
+GIB = 1 << 30
 
 
 @pytest.mark.parametrize(
@@ -552,6 +553,52 @@ def test_g8_wants_reads_to_pass_where_writes_did(
     )
     seen = phase(evidence, 1)
     assert not seen.case.counters
+    (finding,) = bytes_witnessed_of(seen)
+    assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(
+    ("moved", "outcome"),
+    [
+        # Device-mapper before Linux 6.5 counts, though the kernel says that it does not.
+        ([GIB, GIB], Outcome.OK),
+        ([GIB, GIB // 2], Outcome.INVALID),
+        ([GIB, 0], Outcome.INVALID),
+        # Later kernels tell the truth.
+        ([0, 0], Outcome.WARN),
+    ],
+)
+def test_a_device_that_the_kernel_says_it_does_not_count(
+    left: Evidence, moved: list[int], outcome: Outcome
+) -> None:
+    views = tuple(
+        dataclasses.replace(view, below=Below(devices=("252:0",), unsure=("252:0",)))
+        for view in left.views
+    )
+    outputs, testimony = {}, {}
+    for name in ("write", "read"):
+        (output, *_) = left.outputs[name]
+        part = dataclasses.replace(output.phases[0], bytes_moved=GIB, operations=None)
+        outputs[name] = [dataclasses.replace(output, phases=(part,)) for _ in moved]
+        testimony[name] = tuple(
+            witness.Testimony(
+                witnesses=(
+                    Witness(
+                        host=left.views[0].host,
+                        started=1.0,
+                        ended=2.0,
+                        synced=None,
+                        asked=Moved(GIB, GIB),
+                        moved=Moved(GIB, GIB),
+                        counters={"252:0": Moved(count, count)} if count else {},
+                    ),
+                ),
+                expected=1,
+            )
+            for count in moved
+        )
+    seen = phase(dataclasses.replace(left, views=views, outputs=outputs, testimony=testimony), 0)
+    assert bool(seen.case.counters) == any(moved)
     (finding,) = bytes_witnessed_of(seen)
     assert finding.outcome is outcome, finding
 

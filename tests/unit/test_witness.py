@@ -910,6 +910,53 @@ def test_ports_of_infiniband_count_for_their_interfaces(tmp_path: Path) -> None:
     assert networks_apart(enter, moves, tmp_path) == Moved(4 * 4000, 4 * 1000)
 
 
+#: /proc/diskstats of Linux 5.4 with an NVMe disk of one path, and with a disk that is a partition's.
+DISKSTATS = """\
+   0       0 nvme3c33n1 682 0 16148 59 67891 258573 17174264 58210 0 584 36052 0 0 0 0
+ 259      13 nvme3n1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
+   0       0 nvme0c0n1 10 0 80 1 0 0 0 0 0 1 1 0 0 0 0
+   8       1 sda1 5 0 40 1 0 0 0 0 0 1 1 0 0 0 0
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
+def test_paths_of_an_nvme_disk_count_in_its_place(tmp_path: Path) -> None:
+    """They are hidden devices, and all of them have the number 0:0."""
+    made, paths = tmp_path / "diskstats", tmp_path / "block"
+    made.write_text(DISKSTATS)
+    grown = DISKSTATS.replace(" 16148 ", " 18148 ").replace("10 0 80 1", "11 0 88 1")
+    code = f"from pathlib import Path; Path({str(made)!r}).write_text({grown!r})"
+    enter = f'mount --bind {made} /proc/diskstats; exec "$@"'
+    words = ["unshare", "--mount", "sh", "-euc", enter, "sh"]
+    if subprocess.run([*words, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no name space of mounts can be made here")
+    witness = ["sh", str(JOB_FILES / "witness.sh"), sys.executable, "-c", code]
+    done = subprocess.run(
+        [*words, *witness], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    (seen,), _ = parse(done.stderr)
+    counted = {name: moved for name, moved in seen.counters.items() if name != "net"}
+    assert counted == {"nvme3c33n1": Moved(2000 * 512, 0), "nvme0c0n1": Moved(8 * 512, 0)}
+    assert seen.requests == {"nvme3c33n1": 0, "nvme0c0n1": 1}
+    heard = Heard(witnesses=(seen,), expected=1)
+    assert heard.counted({seen.host: ["nvme3c33n1"]}) == Moved(2000 * 512, 0)
+    assert heard.requests({seen.host: ["nvme0c0n1"]}) == 1
+
+    # The agent reads the same, several times a second.
+    (paths / "nvme3c33n1").mkdir(parents=True)
+    (paths / "nvme3c33n1" / "stat").write_text("682 0 16148 59 67891 258573 17174264 58210 0 1 1")
+    look = "from iogauge.job import recorder; print(recorder._of_device('nvme3c33n1')())"
+    enter = f'mount --bind {paths} /sys/block; exec "$@"'
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-euc", enter, "sh", sys.executable, "-c", look],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONPATH": str(JOB_FILES.parents[1])},
+    )
+    assert done.stdout == f"({16148 * 512}, {17174264 * 512})\n"
+
+
 def test_a_sync_is_timed(storage_file: Path) -> None:
     _, (seen,), _ = told(storage_file.parent, "--sync", str(storage_file.parent), "true")
     assert seen.synced is not None and seen.synced >= seen.ended

@@ -25,7 +25,7 @@ from typing import Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.node.host import HARMLESS, OWN, Load
-from iogauge.node.mounts import unescape
+from iogauge.node.mounts import BLOCK_DEVICE, unescape
 from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.stage import Instant, PhaseRun, complaints_file, look_phase, printed_file
 
@@ -52,7 +52,6 @@ _LINE: Final = re.compile(
     rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 7)}((?: \S+={_SUM},{_SUM}(?:,{_SUM},{_SUM})?)*) end"
 )
 _COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}(?:,{_SUM},{_SUM})?")
-_DEVICE: Final = re.compile(r"[0-9]+:[0-9]+")
 _NETWORKS: Final = "net"
 
 #: More counters of a node, in a line of its own: host, start, counters.
@@ -199,7 +198,7 @@ class Testimony:
         total = Moved()
         for host, of_host in self._by_host().items():
             for name in counters.get(host, ()):
-                if _DEVICE.fullmatch(name) or name.startswith("/"):
+                if BLOCK_DEVICE.fullmatch(name) or name.startswith("/"):
                     total += _widest(name, [w.counters for w in of_host])
                 elif all(witness.targets is None for witness in of_host):
                     return None
@@ -224,7 +223,7 @@ class Testimony:
         total = 0
         for host, of_host in self._by_host().items():
             for name in counters.get(host, ()):
-                if not _DEVICE.fullmatch(name):
+                if not BLOCK_DEVICE.fullmatch(name):
                     return None
                 total += max(witness.requests.get(name, 0) for witness in of_host)
         return total if counters else None
@@ -443,7 +442,7 @@ def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
         moved = Moved(int(read), int(written))
         if name == _NETWORKS:
             counters[name] = moved
-        elif _DEVICE.fullmatch(name):
+        elif BLOCK_DEVICE.fullmatch(name):
             counters[name] = Moved(_SECTOR * moved.read, _SECTOR * moved.written)
             requests[name] = int(reads or 0) + int(writes or 0)
         elif name.startswith("/"):

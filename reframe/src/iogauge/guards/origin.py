@@ -287,7 +287,8 @@ def _parts(seen: PhaseSeen) -> list[PhasePart | None]:
     if not views:
         return [None] * len(seen.reported)
     hosts = {view.host for view in views if view.cache_id == views[0].cache_id}
-    share, instants = len(hosts) / case.plan.nodes, case.evidence.activity
+    counts = not case.silent(views[0]).intersection(views[0].counters)
+    share, instants = len(hosts) / case.plan.nodes, case.evidence.activity if counts else ()
     runs = [run for run in case.evidence.runs if run.name == name and run.repetition > 0]
     found: list[PhasePart | None] = []
     for (output, phase), run in zip(seen.reported, runs, strict=False):

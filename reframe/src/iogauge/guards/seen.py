@@ -58,7 +58,7 @@ class CaseSeen:
         """Return the names of the counters under the target's mount, by host.
 
         Containers of one kernel over one mount share their counters: only the first of them is
-        named. Empty if a node has none.
+        named. Empty if a node has none, or if one of them counts nothing.
         """
         return self._by_host(lambda view: view.counters)
 
@@ -82,7 +82,22 @@ class CaseSeen:
 
     def _by_host(self, names: Callable[[View], Sequence[str]]) -> Mapping[str, Sequence[str]]:
         named = {view.host: names(view) for view in self._firsts}
-        return named if all(named.values()) else {}
+        known = all(
+            named[v.host] and not self.silent(v).intersection(named[v.host]) for v in self._firsts
+        )
+        return named if known else {}
+
+    def silent(self, view: View) -> frozenset[str]:
+        """Return the devices of a node that moved nothing in all of the case, and that the kernel says it does not count."""
+        moved = {
+            name
+            for testimonies in self.evidence.testimony.values()
+            for testimony in testimonies
+            for witness in testimony.witnesses
+            if witness.host == view.host
+            for name in witness.counters
+        }
+        return frozenset(view.below.unsure) - moved
 
     @property
     def _firsts(self) -> Collection[View]:
@@ -108,7 +123,7 @@ class CaseSeen:
             if view.on_lustre
             else view.below.names.get(name, name)
             for view in self.evidence.views
-            for name in view.counters
+            for name in self.counters and view.counters
         }
         return ", ".join(sorted(named))
 

@@ -60,7 +60,7 @@ iog_spill() {
 
 # Set $counted to all counters of block devices that are not zero, and $interfaces to NAME=RECEIVED,SENT of each network.
 count_devices() {
-    local line lines IFS
+    local line lines name IFS
     counted='' interfaces=''
     # One program for both files: a shell's read takes a file of /proc byte by byte.
     lines=$(cat /proc/diskstats /proc/net/dev 2>/dev/null)
@@ -78,7 +78,9 @@ count_devices() {
             *)
                 # shellcheck disable=SC2086
                 set -- $line
-                [ "$6${10}" = 00 ] || counted="$counted $1:$2=$6,${10},$4,$8"
+                # Paths of an NVMe disk have no number of their own.
+                case $3 in nvme*c*n*) name=$3 ;; *) name=$1:$2 ;; esac
+                [ "$6${10}" = 00 ] || counted="$counted $name=$6,${10},$4,$8"
                 ;;
         esac
     done

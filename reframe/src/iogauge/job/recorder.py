@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.node import lustre
-from iogauge.node.mounts import Mount, no_barriers, parse_mountinfo, unescape
+from iogauge.node.mounts import BLOCK_DEVICE, Mount, no_barriers, parse_mountinfo, unescape
 from iogauge.plan.stage import (
     ACTIVITY,
     ASKED,
@@ -75,8 +75,9 @@ _SUM: Final = re.compile(
 
 
 def _of_device(number: str) -> Callable[[], _Moved]:
-    """Return what reads a block device, ``MAJOR:MINOR``; raises OSError without one."""
-    file = os.open(f"/sys/dev/block/{number}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    """Return what reads a block device, ``MAJOR:MINOR`` or the name of one without a number; raises OSError without one."""
+    place = "dev/block" if ":" in number else "block"
+    file = os.open(f"/sys/{place}/{number}/stat", os.O_RDONLY | os.O_CLOEXEC)
 
     def look() -> _Moved:
         words = os.pread(file, 512, 0).split()
@@ -306,7 +307,7 @@ class Recorder:
 
     def _watch(self, name: str) -> None:
         look: Callable[[], _Moved]
-        if re.fullmatch("[0-9]+:[0-9]+", name):
+        if BLOCK_DEVICE.fullmatch(name):
             look = _of_device(name)
         elif name.startswith("/"):
             look = partial(of_nfs, name)

@@ -73,15 +73,13 @@ _STORAGE: Final = ("drbd", "rbd", "emcpower", "scini", "VxVM", "VxDMP")
 def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
     """Return the stack below a path, which lies on ``mount``; raises OSError if it disappears.
 
-    ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices. Devices or disks of
-    which the kernel counts not all are left out: their counters would be no witness.
+    ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices.
     """
     below = _Walk(root).file_system(path, mount, frozenset())
-    devices, disks = (
-        numbers if all(_is_counted(root, number) for number in numbers) else ()
-        for numbers in (below.devices, below.disks)
-    )
-    return replace(below, devices=devices, disks=disks, ways=() if devices else _ways(root))
+    devices, disks = _counting(root, below.devices), _counting(root, below.disks)
+    unsure = tuple(n for n in dict.fromkeys(devices + disks) if not _is_counted(root, n))
+    ways = () if devices and not unsure else _ways(root)
+    return replace(below, devices=devices, disks=disks, unsure=unsure, ways=ways)
 
 
 def _ways(root: str) -> tuple[str, ...]:
@@ -93,11 +91,12 @@ def _ways(root: str) -> tuple[str, ...]:
         os.path.realpath(os.path.join(root, "sys/block", name))
         for name in _listed(root, "sys/block")
     ]
-    return tuple(
+    numbers = [
         _text(directory, "dev")
         for directory in directories
         if not _beneath(directory) and not _leaf(os.path.basename(directory), directory).memory
-    )
+    ]
+    return _counting(root, [number for number in numbers if number])
 
 
 def resolve_device(device: str, *, root: str = "/") -> Below:
@@ -105,10 +104,30 @@ def resolve_device(device: str, *, root: str = "/") -> Below:
     return _Walk(root).device(_number(os.stat(device).st_rdev), frozenset())
 
 
-def _is_counted(root: str, number: str) -> bool:
-    """Return whether the kernel counts what a device moves (sysfs, ``queue/iostats``)."""
-    device = os.path.realpath(os.path.join(root, "sys/dev/block", number))
-    queues = (os.path.join(device, "queue"), os.path.join(device, "../queue"))  # of its disk
+def _counting(root: str, numbers: Sequence[str]) -> tuple[str, ...]:
+    """Return the devices whose counters tell what given ones move.
+
+    An NVMe disk that may have several paths counts nothing itself before Linux 6.2: its paths do. They are hidden devices
+    without a number, ``nvme0c1n1`` of ``nvme0n1`` (drivers/nvme/host/multipath.c).
+    """
+    counting: dict[str, None] = {}
+    for number in numbers:
+        disk = os.path.basename(_Walk(root).whole(number)[0])
+        match = re.fullmatch(r"(nvme[0-9]+)(n[0-9]+)", disk)
+        paths = [
+            name
+            for name in (_listed(root, "sys/block") if match else ())
+            if match and re.fullmatch(f"{match[1]}c[0-9]+{match[2]}", name)
+        ]
+        counting |= dict.fromkeys(paths if paths and not _is_counted(root, number) else [number])
+    return tuple(counting)
+
+
+def _is_counted(root: str, device: str) -> bool:
+    """Return whether the kernel says that it counts what a device moves (sysfs, ``queue/iostats``)."""
+    place = "sys/dev/block" if ":" in device else "sys/block"
+    directory = os.path.realpath(os.path.join(root, place, device))
+    queues = (os.path.join(directory, "queue"), os.path.join(directory, "../queue"))  # of its disk
     return not any(_text(queue, "iostats") == "0" for queue in queues)
 
 

@@ -22,6 +22,9 @@ from iogauge.core.untrusted import build
 #: Inodes and bytes beyond all file systems.
 _NO_LIMIT: Final = 2**63 - 1
 
+#: How a counter of a block device is named: ``MAJOR:MINOR``, or a path of an NVMe disk by its name.
+BLOCK_DEVICE: Final = re.compile("[0-9]+:[0-9]+|nvme[0-9]+c[0-9]+n[0-9]+")
+
 #: How a client of a file system caches data.
 Cache = Literal["page-cache", "opaque", "memory"]
 
@@ -225,9 +228,12 @@ class Below:
     """What lies below the mount of a path; :func:`iogauge.node.below.resolve` finds it.
 
     ``devices`` are the block devices directly under the file system, as ``MAJOR:MINOR``: all of a
-    btrfs, those under the upper directory of an overlay. It is empty for network file systems.
+    btrfs, those under the upper directory of an overlay. If the paths of an NVMe disk count in its place, they are its
+    paths, by name (``nvme0c0n1``). It is empty for network file systems.
     ``disks`` are the whole disks at the bottom: their counters (``/proc/diskstats``) show what
-    reached storage. ``names`` gives the kernel's names of both. ``ways`` are those disks of the node, whatever their use, by
+    reached storage. ``unsure`` are those of both that the kernel says it does not count (``queue/iostats`` 0 in sysfs). It
+    says so of device-mapper before Linux 6.5, and of md before 5.14, although it counts them. ``names`` gives the kernel's
+    names. ``ways`` are those disks of the node, whatever their use, by
     which the bytes of a file system without ``devices`` may leave the node.
 
     The following are reasons in plain English, or empty. ``memory``: data end in memory. ``cached``:
@@ -240,6 +246,7 @@ class Below:
 
     devices: tuple[str, ...] = ()
     disks: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
     ways: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     memory: str = ""
@@ -306,10 +313,10 @@ class View:
     @staticmethod
     def from_json(data: dict[str, Any]) -> View:
         """Return the view that :meth:`to_json` made plain; raises TypeError on other data."""
-        # Old views have no keys for targets, UUID, unanswered questions, soft limits and ways.
+        # Old views have no keys for targets, UUID, unanswered questions, soft limits, ways and devices that may not count.
         whole = {"targets": (), "uuid": "", "unanswered": (), "quotas": (), **data}
         if isinstance(whole.get("below"), dict):
-            whole["below"] = {"ways": (), **whole["below"]}
+            whole["below"] = {"unsure": (), "ways": (), **whole["below"]}
         whole["quotas"] = [{"over": "", **quota} for quota in whole["quotas"]]
         view: View = build(View, whole)
         space = view.space
