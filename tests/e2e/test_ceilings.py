@@ -111,16 +111,22 @@ def rig(cluster: Hosts, disks: dict[str, int], make_module_rig: Callable[..., Ri
     return made
 
 
-@pytest.fixture(scope="module")
-def measured(cluster: Hosts, rig: Rig) -> Run:
+def measure(cluster: Hosts, rig: Rig, *checks: str) -> Run:
+    """Run checks from the first host."""
     process = rig.start(
-        cluster.command("n1", ["reframe", "-c", "checks/", "-r", "-t", "ceiling"]),
+        cluster.command("n1", ["reframe", "-c", "checks/", "-r", *checks]),
         OMPI_MCA_plm_rsh_agent=str(cluster.agent),
         OMPI_MCA_btl_tcp_if_include="eth0",
         OMPI_MCA_oob_tcp_if_include="eth0",
     )
     done = rig.finish(process, 300)
     rig.assert_clean()
+    return done
+
+
+@pytest.fixture(scope="module")
+def measured(cluster: Hosts, rig: Rig) -> Run:
+    done = measure(cluster, rig, "-t", "ceiling")
     for host in cluster.names:
         left = [line for line in cluster.processes(host).values() if "iperf3" in line]
         assert left == [], f"left on {host}"
@@ -134,7 +140,8 @@ def table(measured: Run, rig: Rig) -> Run:
 
 
 def metrics(run: Run, check: str) -> dict[str, dict[str, Any]]:
-    (record,) = (record for record in run.records if record["check"] == check)
+    """The newest figures of a check."""
+    *_, record = (record for record in run.records if record["check"] == check)
     assert record["verdict"] != "ERROR", run.out
     return {metric["name"]: metric for metric in record["metrics"]}
 
@@ -154,8 +161,16 @@ def test_the_limits_of_the_links_are_found(measured: Run) -> None:
     assert max(pairs.values()) == pytest.approx(mib_s(480), rel=0.05)
 
 
-def test_the_limits_of_the_devices_are_found(measured: Run, disks: dict[str, int]) -> None:
+def test_the_limits_of_the_devices_are_found(
+    measured: Run, cluster: Hosts, rig: Rig, disks: dict[str, int]
+) -> None:
+    """A ceiling is the best figure: others may keep the machine busy. No figure is higher."""
     found = metrics(measured, "DeviceCeiling")
+    for _ in range(2):
+        assert found["devices_bw"]["median"] < 90 * 1.05
+        if found["devices_bw"]["probes"] == pytest.approx(disks, rel=0.05):
+            break
+        found = metrics(measure(cluster, rig, "-n", "^DeviceCeiling"), "DeviceCeiling")
     assert found["devices_bw"]["median"] == pytest.approx(90, rel=0.05)
     assert found["devices_bw"]["probes"] == pytest.approx(disks, rel=0.05)
     slowest = found["devices_slowest"]
