@@ -112,6 +112,22 @@ def test_a_quota_is_part_of_the_look() -> None:
     assert outcomes == {"G9": "ok", "G13": "ok", "G14": "invalid"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "beneath", "exact"),
+    [("xfs", "", True), ("nfs4", "", False), ("overlay", "ext4", True), ("overlay", "zfs", False)],
+)
+def test_an_overlay_counts_as_what_is_below_it(
+    kind: str, beneath: str, exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ZFS says only later how many inodes are in use."""
+    monkeypatch.setattr(opening, "is_upper", lambda *_: True)
+    monkeypatch.setattr(opening, "find_mount", lambda _: Mount(2, "/", "s", beneath, ""))
+    options = "rw,lowerdir=/l,upperdir=/u,workdir=/w"
+    view = View("h", "/s", Mount(1, "/s", "s", kind, options), Space(100, 90, 0, 0), ())
+    assert opening._is_exact(kind, view) is exact
+    assert opening._is_exact(kind, None) is (kind != "nfs4")
+
+
 USER_AND_GROUP = """cat <<'EOF'
 Disk quotas for usr bench (uid 7):
      Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace

@@ -1940,7 +1940,7 @@ def test_g8_asks_networks_and_disks_if_nothing_counts_under_the_mount(
     [
         (30.0, 32.0, 29.5, OK),
         (29.4, 29.35, 30.9, OK),
-        (30.0, None, None, OK),
+        (30.0, None, None, WARN),
         (30.0, 29.0, None, Outcome.INVALID),  # longer than its processes
         (15.0, 32.0, 29.5, Outcome.INVALID),  # a clock at half speed
         (27.0, 32.0, 29.5, Outcome.INVALID),
@@ -1951,6 +1951,15 @@ def test_g4_wants_seconds_that_the_job_confirms(
 ) -> None:
     seen = witness.Seconds(claimed=claimed, ran=ran, moving=moving)
     assert witness.seconds_witnessed(executions=[seen]).outcome is outcome
+
+
+@pytest.mark.parametrize("required", [False, True])
+def test_g4_remarks_an_execution_that_nobody_saw(required: bool) -> None:
+    """Metadata have no other witness that every file system gives."""
+    seen = [witness.Seconds(claimed=3.0, ran=4.0), witness.Seconds(claimed=0.0)]
+    found = witness.seconds_witnessed(executions=seen, required=required)
+    assert found.outcome is (Outcome.INVALID if required else WARN)
+    assert found.saw.startswith("no second witness: 1 of 2 executions")
 
 
 @pytest.mark.parametrize(

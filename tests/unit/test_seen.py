@@ -603,6 +603,61 @@ def test_a_device_that_the_kernel_says_it_does_not_count(
     assert finding.outcome is outcome, finding
 
 
+def test_the_first_node_is_the_node_of_the_job_script(left: Evidence) -> None:
+    """Whatever the order of names: seconds since boot are those of one node."""
+    (view,) = {one.host: one for one in left.views[:1]}.values()
+    views = tuple(dataclasses.replace(view, host=host) for host in ("node10", "node9"))
+    heard = [
+        Witness(host=host, started=at, ended=at + 1, synced=None, asked=Moved(), moved=Moved())
+        for host, at in (("node10", 9000.0), ("node9", 100.0))
+    ]
+    testimony = witness.Testimony(witnesses=tuple(heard), expected=2)
+    evidence = dataclasses.replace(
+        left, views=views, opened=views[1], found=((99.0, 0), (101.5, 7), (9002.0, 0))
+    )
+    seen = phase(evidence, 0).case
+    assert seen.span(testimony) == (100.0, 101.0)
+    assert seen.found_after(testimony) == 7
+    # A job script on a node of its own says nothing of theirs.
+    alone = dataclasses.replace(evidence, opened=dataclasses.replace(view, host="login"))
+    assert phase(alone, 0).case.span(testimony) is None
+    # Old records do not say where the script ran.
+    unknown = dataclasses.replace(evidence, opened=None)
+    assert phase(unknown, 0).case.span(testimony) == (9000.0, 9001.0)
+
+
+def test_counters_of_a_node_without_tasks_are_unknown(left: Evidence) -> None:
+    heard = Witness(host="n7", started=1, ended=2, synced=None, asked=Moved(), moved=Moved())
+    testimony = witness.Testimony(witnesses=(heard,), expected=1)
+    assert testimony.counted({"n7": ["8:0"]}) == Moved()
+    assert testimony.requests({"n7": ["8:0"]}) == 0
+    for counters in ({"login": ["8:0"]}, {"login": ["/nfs"]}, {}):
+        assert testimony.counted(counters) is None
+        assert testimony.requests(counters) is None
+
+
+@pytest.mark.parametrize("moved", ["252:0", "9:0", ""])
+def test_a_driver_that_counts_one_device_counts_all(left: Evidence, moved: str) -> None:
+    """A btrfs on two logical volumes may have all data on one of them."""
+    names = {"252:0": "dm-0", "252:1": "dm-1", "9:0": "md0"}
+    under = Below(devices=("252:0", "252:1"), unsure=("252:0", "252:1", "9:0"), names=names)
+    views = tuple(dataclasses.replace(view, below=under) for view in left.views)
+    heard = Witness(
+        host=views[0].host,
+        started=1,
+        ended=2,
+        synced=None,
+        asked=Moved(),
+        moved=Moved(),
+        counters={moved: Moved(1, 1)} if moved else {},
+    )
+    testimony = {"write": (witness.Testimony(witnesses=(heard,), expected=1),)}
+    seen = phase(dataclasses.replace(left, views=views, testimony=testimony), 0).case
+    assert bool(seen.counters) == (moved == "252:0")
+    # Nobody knows whether such a device counts a byte once.
+    assert not seen.shared_counters
+
+
 def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
     """A journal has bytes of what makes, removes or writes; others wrote what was written beside a read or a stat."""
     for index, name in enumerate(("write", "read")):

@@ -830,6 +830,7 @@ def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
         ("OMPI_COMM_WORLD_LOCAL_RANK", "0", True),
         ("OMPI_COMM_WORLD_LOCAL_RANK", "3", False),
         ("SLURM_LOCALID", "1", False),
+        ("MV2_COMM_WORLD_LOCAL_RANK", "1", False),
         ("MPI_LOCALRANKID", "1", False),
     ],
 )

@@ -104,6 +104,16 @@ class Evidence:
     samples: tuple[Sample, ...] = ()
     mismatch: str = ""
 
+    @property
+    def first(self) -> View | None:
+        """Return the view of the first node, which runs the job script; None if it runs no task.
+
+        The agent looks several times a second there, and says when in seconds since the boot of that node.
+        """
+        if self.opened is None:
+            return next(iter(self.views), None)
+        return next((view for view in self.views if view.host == self.opened.host), None)
+
 
 #: Quantity of every phase: the seconds that the tool reports.
 SECONDS: Final = "seconds"

@@ -190,11 +190,13 @@ class Testimony:
         return sum((witness.moved for witness in self.witnesses), Moved())
 
     def counted(self, counters: Mapping[str, Collection[str]]) -> Moved | None:
-        """Return the growth of counters, whose names are given by host; None if it is unknown.
+        """Return the growth of counters, whose names are given by host; None if it is unknown, or no task ran on these hosts.
 
         A device that did not grow is not in a line. A name of neither a device nor a mount is that
         of a Lustre file system, whose clients before 2.17 tell root alone.
         """
+        if self._by_host().keys().isdisjoint(counters):
+            return None
         total = Moved()
         for host, of_host in self._by_host().items():
             for name in counters.get(host, ()):
@@ -202,7 +204,7 @@ class Testimony:
                     total += _widest(name, [w.counters for w in of_host])
                 elif all(witness.targets is None for witness in of_host):
                     return None
-        return sum(self.by_target(counters).values(), total) if counters else None
+        return sum(self.by_target(counters).values(), total)
 
     def passed(self, devices: Mapping[str, Collection[str]]) -> dict[str, Moved]:
         """Return what passed each way out of the nodes, of all programs: all networks, each device, and all of them ("").
@@ -219,14 +221,16 @@ class Testimony:
         return ways
 
     def requests(self, counters: Mapping[str, Collection[str]]) -> int | None:
-        """Return the requests that block devices finished, given by host; None if others are among them."""
+        """Return the requests that block devices finished, given by host; None if others are among them, or no task ran there."""
+        if self._by_host().keys().isdisjoint(counters):
+            return None
         total = 0
         for host, of_host in self._by_host().items():
             for name in counters.get(host, ()):
                 if not BLOCK_DEVICE.fullmatch(name):
                     return None
                 total += max(witness.requests.get(name, 0) for witness in of_host)
-        return total if counters else None
+        return total
 
     def by_target(self, counters: Mapping[str, Collection[str]]) -> dict[str, Moved]:
         """Return the bytes by target (``OST0003``) of the Lustre file systems among the counters."""

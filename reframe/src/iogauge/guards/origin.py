@@ -283,11 +283,11 @@ def _span_of(
 def _parts(seen: PhaseSeen) -> list[PhasePart | None]:
     """Return the phase in each execution, or None if the execution does not say when it ran."""
     case, way = seen.case, seen.access.direction
-    views, name = case.evidence.views, seen.phase.within or seen.phase.name
-    if not views:
+    first, name = case.evidence.first, seen.phase.within or seen.phase.name
+    if first is None:
         return [None] * len(seen.reported)
-    hosts = {view.host for view in views if view.cache_id == views[0].cache_id}
-    counts = not case.silent(views[0]).intersection(views[0].counters)
+    hosts = {view.host for view in case.evidence.views if view.cache_id == first.cache_id}
+    counts = not case.silent(first).intersection(first.counters)
     share, instants = len(hosts) / case.plan.nodes, case.evidence.activity if counts else ()
     runs = [run for run in case.evidence.runs if run.name == name and run.repetition > 0]
     found: list[PhasePart | None] = []

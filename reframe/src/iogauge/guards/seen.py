@@ -76,8 +76,11 @@ class CaseSeen:
     def shared_counters(self) -> Mapping[str, Sequence[str]]:
         """Return the names of the counters that show the load of others, as :attr:`counters`.
 
-        A partition's disk also serves the other partitions.
+        A partition's disk also serves the other partitions. Empty if a device is among them that the kernel says it does not
+        count: before Linux 5.14, md may count a part of a read twice.
         """
+        if any(set(view.below.unsure).intersection(view.counters) for view in self._firsts):
+            return {}
         return self._by_host(lambda view: view.below.disk_of_partition or view.counters)
 
     def _by_host(self, names: Callable[[View], Sequence[str]]) -> Mapping[str, Sequence[str]]:
@@ -88,7 +91,7 @@ class CaseSeen:
         return named if known else {}
 
     def silent(self, view: View) -> frozenset[str]:
-        """Return the devices of a node that moved nothing in all of the case, and that the kernel says it does not count."""
+        """Return the devices of a node that the kernel says it does not count, if those of their driver moved nothing in all of the case."""
         moved = {
             name
             for testimonies in self.evidence.testimony.values()
@@ -97,7 +100,11 @@ class CaseSeen:
             if witness.host == view.host
             for name in witness.counters
         }
-        return frozenset(view.below.unsure) - moved
+        kinds = {
+            name: view.below.names.get(name, "").rstrip("0123456789") for name in view.below.unsure
+        }
+        count = {kinds[name] for name in moved & kinds.keys()}
+        return frozenset(name for name, kind in kinds.items() if kind not in count)
 
     @property
     def _firsts(self) -> Collection[View]:
@@ -140,10 +147,14 @@ class CaseSeen:
         counted = testimony.counted(self.counters)
         return None if counted is None else counted.read
 
+    def span(self, testimony: Testimony) -> tuple[float, float] | None:
+        """Return when an execution began and ended on the first node; None if nobody there tells."""
+        first = self.evidence.first
+        return testimony.span(first.host) if first else None
+
     def found_after(self, testimony: Testimony) -> int | None:
         """Return how many files the first node found after an execution, before the next; None if nobody looked."""
-        views = self.evidence.views
-        span = testimony.span(views[0].host) if views and testimony.complete else None
+        span = self.span(testimony) if testimony.complete else None
         later = [count for when, count in self.evidence.found if span and when >= span[1]]
         return later[0] if later else None
 

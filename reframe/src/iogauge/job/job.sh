@@ -51,7 +51,7 @@ IOG_WARNED=30
 # These make IOR report false numbers of nodes and tasks.
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
 # Numbers of a task that started this job. A launcher gives each task its own (witness.sh).
-unset OMPI_COMM_WORLD_LOCAL_RANK SLURM_LOCALID MPI_LOCALRANKID PALS_LOCAL_RANKID FLUX_TASK_LOCAL_ID
+unset OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID MV2_COMM_WORLD_LOCAL_RANK PALS_LOCAL_RANKID SLURM_LOCALID FLUX_TASK_LOCAL_ID
 # fio would take options after its job file for names of job files, and the shell would split words elsewhere.
 unset POSIXLY_CORRECT IFS
 # If a rank dies, srun must not wait for the others until the time limit.
@@ -151,12 +151,16 @@ iog_start_keeper() {
 # Read a line of the agent into $IOG_LINE. Returns 0, 1 if the agent has ended, or more than 128 if it says nothing for
 # $1 seconds. If a signal comes just before read(2), bash acts on it only after that read: so no read is long.
 iog_hear() {
-    local part status left=$1
+    local part status began now left=$1
     IOG_LINE=
     while :; do
-        read -r -t 1 part <&"$IOG_KEEPER_OUT"
+        read -r began _ </proc/uptime
+        IFS= read -r -t 1 part <&"$IOG_KEEPER_OUT"
         status=$? left=$((left - 1))
         IOG_LINE+=$part
+        read -r now _ </proc/uptime
+        # Before 5.2, bash has an alarm of its own here, takes Flux's for it, and runs no trap.
+        [ "$status" -le 128 ] || [ $((10#${now/./} - 10#${began/./})) -ge 90 ] || iog_on_signal ALRM 142
         [ "$status" -gt 128 ] && [ "$left" -gt 0 ] || return "$status"
     done
 }

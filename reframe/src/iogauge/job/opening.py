@@ -43,7 +43,7 @@ from iogauge.node.files import Block, Sample
 from iogauge.node.host import read_clock, usable_cores
 from iogauge.node.layouts import LustreError, last_with_data
 from iogauge.node.lustre import PROGRAM_SECONDS, Directory, look, with_lustre
-from iogauge.node.mounts import StorageTarget, View
+from iogauge.node.mounts import StorageTarget, View, find_mount, is_upper, upper_directory
 from iogauge.plan.stage import (
     ALIVE,
     CONTENTS,
@@ -380,13 +380,22 @@ def open_case(order_file: str, run: Callable[[list[str]], int]) -> int:
             return REFUSED
         print(WORD, flush=True)
         view = opened.view
-        held_by = opened.directory if order.type in EXACT else None
+        held_by = opened.directory if _is_exact(order.type, view) else None
         recorder = Recorder(view.counters if view else (), held_by, opened.directory)
         try:
             _serve(recorder, Sampler(order.type), run)
         finally:
             recorder.write()
     return 0
+
+
+def _is_exact(kind: str, view: View | None) -> bool:
+    """Return whether a file system says at any time how many inodes are in use; an overlay says it of its upper directory's."""
+    mount = view.mount if view else None
+    upper = upper_directory(mount) if mount else None
+    if mount and upper and is_upper(mount, upper) and (beneath := find_mount(upper)):
+        kind = beneath.type
+    return kind in EXACT
 
 
 def _heard(recorder: Recorder) -> bytes:

@@ -61,7 +61,9 @@ if [ "$1" = --look ]; then
     exit
 fi
 
-number=${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRANKID:-${PALS_LOCAL_RANKID:-${FLUX_TASK_LOCAL_ID:-0}}}}}
+# The launcher's own number first: Hydra starts its proxies by srun, and all of their tasks have the proxy's SLURM_LOCALID.
+number=${OMPI_COMM_WORLD_LOCAL_RANK:-${MPI_LOCALRANKID:-${MV2_COMM_WORLD_LOCAL_RANK:-${PALS_LOCAL_RANKID:-}}}}
+number=${number:-${SLURM_LOCALID:-${FLUX_TASK_LOCAL_ID:-0}}}
 iog_end_on_signal
 counted='' answers=''
 if [ "$number" = 0 ]; then
