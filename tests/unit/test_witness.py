@@ -617,6 +617,19 @@ def test_a_task_passes_its_bytes_to_the_kernel_for_so_long() -> None:
     assert seconds_of_asking([], (0, 10), {"read"}, phases=2) is None
 
 
+def test_what_a_task_asked_for_before_and_after_is_not_of_this_execution() -> None:
+    """The agent looks five times a second, and each execution counts anew: it has mostly no look after the end of this one."""
+    before = [Instant(t / 5, 0, 8 * MIB * t) for t in range(1, 16)]
+    this = [Instant(3.5 + t / 5, 81774, 8 * MIB * t) for t in range(16)]
+    later = [Instant(7.0 + t / 5, 8 * MIB * t, 6054) for t in range(16)]
+    looks = [*before, *this, *later]
+    for span in ((3.1, 6.7), (3.0, 6.5), (2.99, 6.99)):
+        assert seconds_of_asking(looks, span, {"write"}) == pytest.approx(2.8, abs=0.21), span
+        assert seconds_of_asking(looks, span, {"read"}) is None
+    assert seconds_of_asking(looks, (6.8, 10.4), {"read"}) == pytest.approx(2.8, abs=0.21)
+    assert seconds_of_asking(looks, (20, 21), {"read"}) is None
+
+
 def test_a_rest_between_two_phases_is_no_asking() -> None:
     """8 MiB in each of ten looks a second: writes for 2 s, nothing for 4 s, reads for 3 s."""
     busy = [t for t in range(91) if t <= 20 or t > 60]

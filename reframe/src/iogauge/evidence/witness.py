@@ -331,10 +331,31 @@ def seconds_of_asking(
     for each pause that is too short to be seen.
     """
     counts = [(i.time, i.read * ("read" in ways) + i.written * ("write" in ways)) for i in instants]
-    within = _within(counts, span)
-    total = within[-1][1] - within[0][1] if within else 0
-    seconds = _seconds_of(counts, span, total - _STARTING_BYTES, rests=phases > 1)
+    mine = _of_execution(counts, span)
+    seconds = _seconds_of(mine, span, mine[-1][1] - _STARTING_BYTES, rests=phases > 1)
     return None if seconds is None else max(0.0, seconds - _REST_S * (phases - 1))
+
+
+def _of_execution(
+    counts: Sequence[tuple[float, int]], span: tuple[float, float]
+) -> list[tuple[float, int]]:
+    """Return the looks at a count of one execution, from zero at its start to the first look after its end.
+
+    The count of each execution begins anew. So if it falls, another execution has begun.
+    """
+    started, ended = span
+    mine = [(started, 0)]
+    for time, count in counts:
+        if time <= started:
+            continue
+        if count < mine[-1][1]:
+            if time > ended:
+                break
+            mine = [(started, 0)]
+        mine.append((time, count))
+        if time > ended:
+            break
+    return mine
 
 
 def _rests(looks: Sequence[tuple[float, int]]) -> float:
