@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import statistics
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,12 @@ from support import hosts as support
 from support.hosts import Hosts
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
-CAPPED = ROOT / "benchmarks" / "capped-fs"
 METRICS = {
     "write_slowest": "1",
     "read_slowest": "1",
     "write_median": "MiB/s",
     "read_median": "MiB/s",
 }
-BLKIO = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
@@ -350,47 +347,6 @@ def test_a_metadata_target_without_its_files_is_refused(
     done.never_passed("INVALID")
     assert done.record["verdict"] == "INVALID"
     assert re.search(cause.replace("mdt.*.", r"mdt\.\*\."), done.record["reason"])
-
-
-@pytest.fixture
-def capped(storage: Path) -> Iterator[Path]:
-    """A file system that moves 20 MiB/s."""
-    if os.getuid() != 0 or not os.access(BLKIO, os.W_OK) or shutil.which("mkfs.xfs") is None:
-        pytest.skip("needs root, cgroup v1 blkio and xfsprogs")
-    directory = storage / "capped"
-    up = [str(CAPPED), "up", str(directory), "512M", "20"]
-    done = subprocess.run(up, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    yield directory / "mnt"
-    subprocess.run([str(CAPPED), "down", str(directory)], check=True, timeout=60)
-
-
-@pytest.mark.needs_loop
-@pytest.mark.nightly(
-    "unit/test_needle.py::test_a_real_throttled_target_is_named",
-    "e2e/test_needle.py::test_a_slow_target_is_named",
-)
-def test_a_slow_device_is_named(rig: Rig, capped: Path) -> None:
-    """Three targets on the disk, and one on a device that is throttled from the layout to the last read."""
-    # A mount of the file alone: the stand-in finds its target by the directory that it is in.
-    rig.program(
-        "fio",
-        f"own=$IOG_DIR/ost0001/probe.0.0 slow={capped}/probe\n"
-        'case ${@: -1} in layout.fio) touch "$own" "$slow"; mount --bind "$slow" "$own" ;; esac\n'
-        'exec "$real" "$@"',
-    )
-    # After the last look at the contents, before the directory is removed.
-    rig.program(
-        "env",
-        'case "$*" in *facts-after*) umount "$IOG_DIR/ost0001/probe.0.0" ;; esac\n'
-        f'exec {STAND_INS}/env "$@"',
-    )
-    done = run(rig)
-    done.never_passed("reference")
-    assert done.record["verdict"] == "FAIL"
-    for way in ("write", "read"):
-        assert "ost0001: " in of(done, f"{way}_slowest")["reason"]
-    rig.assert_clean()
 
 
 @pytest.fixture
