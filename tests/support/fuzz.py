@@ -34,6 +34,7 @@ from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import fingerprint, model, witness
 from iogauge.evidence.collect import _answers
+from iogauge.evidence.series import series_of_instants
 from iogauge.judge import needle
 from iogauge.node import files, host, layouts, lustre, probes
 from iogauge.node import mounts as uuids
@@ -521,7 +522,7 @@ def _machine(data: bytes) -> object:
     instants = stage.parse_activity(text)
     witness.seconds_of_activity(instants, (0.0, 1e9), 0)
     run = stage.PhaseRun(1, "write", 0, 0.0, 1e9, "x")
-    if one := witness.series_of_instants(instants, "write", run, 10.0):
+    if one := series_of_instants(instants, "write", run, 10.0):
         assert all(map(math.isfinite, [one.mean, *one.windows]))
         assert all(0 <= dip.lowest < 0.5 for dip in one.dips)
         assert one.change is None or one.change.at_s > 0

@@ -29,7 +29,7 @@ from iogauge.check.storage import StorageCheck, share_of_bytes
 from iogauge.core import untrusted
 from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, format_seconds, parse_bytes
-from iogauge.evidence.witness import SERIES, Series
+from iogauge.evidence.series import SERIES, Series
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed, Verification
 from iogauge.plan.stage import FILL
 from iogauge.tools.fio.options import (

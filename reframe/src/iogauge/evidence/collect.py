@@ -30,6 +30,7 @@ from iogauge.core.words import Value
 from iogauge.evidence import model, witness
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
+from iogauge.evidence.series import with_series
 from iogauge.evidence.witness import NodeActivity, Testimony, changes, parse
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
@@ -682,7 +683,7 @@ def _outputs(
             parsed = witness.synced(parsed, measured, testimony, what)
         if parsed is not None and phase.series:
             (run,) = (r for r in runs if (r.repetition, r.name) == (repetition, phase.name))
-            parsed = witness.with_series(parsed, activity, run, what)
+            parsed = with_series(parsed, activity, run, what)
         parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
         if parsed is not None:
             for part in parts:

@@ -91,7 +91,7 @@ class CaseSeen:
         return named if known else {}
 
     def silent(self, view: View) -> frozenset[str]:
-        """Return the devices of a node that the kernel says it does not count, if those of their driver moved nothing in all of the case."""
+        """Return the devices that the kernel says it does not count, if no device of their driver moved anything in the case."""
         moved = {
             name
             for testimonies in self.evidence.testimony.values()
