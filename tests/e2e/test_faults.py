@@ -293,7 +293,7 @@ def test_a_target_that_becomes_read_only_between_two_phases(
     assert refused.rc == 1, refused.out
     assert f"refused: {session}" in refused.out.replace("\n", "")
     assert "Read-only file system" in refused.out
-    subprocess.run(["mount", "-o", "remount,rw", str(rig.target)], check=True, timeout=30)
+    subprocess.run(["mount", "-o", "remount,rw", str(rig.target)], check=True, timeout=60)
     janitor_removes_all(rig)
 
 
@@ -333,11 +333,11 @@ def test_a_target_that_dies_under_the_tool(
     if death == "read-only":
         Path("/sys/fs/ext4", Path(device).name, "trigger_fs_error").write_text("1")
     else:
-        subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=30)
+        subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=60)
     run = rig.finish(process)
     run.never_passed("ERROR", cause, f"iogauge clean --target {rig.target}")
     assert run.record["verdict"] == "ERROR"
-    subprocess.run(["umount", str(rig.target)], check=True, timeout=30)
+    subprocess.run(["umount", str(rig.target)], check=True, timeout=60)
     # A copy: hosts of other tests may hold the old mount in namespaces of their own.
     image = rig.target.parent / "image"
     again = [
@@ -347,7 +347,7 @@ def test_a_target_that_dies_under_the_tool(
         str(shutil.copy(image, image.with_name("copy"))),
         str(rig.target),
     ]
-    subprocess.run(again, check=True, timeout=30)
+    subprocess.run(again, check=True, timeout=60)
     assert data_of(rig) or rig.leftovers()
     janitor_removes_all(rig)
 
@@ -514,7 +514,7 @@ def test_the_janitor_is_killed_and_the_next_one_ends_its_work(make_rig: Callable
         ],
         env=rig.environment(PYTHONPATH=str(ROOT / "reframe" / "src")),
         check=True,
-        timeout=30,
+        timeout=60,
     )
     assert child.returncode == 0
     case = Path(directory.session_dir(str(rig.target), "dead"), "case")
@@ -527,7 +527,7 @@ def test_the_janitor_is_killed_and_the_next_one_ends_its_work(make_rig: Callable
     )
     wait_for(lambda: 0 < len(os.listdir(case)) < 0.8 * MANY, 60, "the removal to be under way")
     kill(janitor.pid)
-    janitor.communicate(timeout=30)
+    janitor.communicate(timeout=60)
     nothing_runs_on(rig)
     left = len(os.listdir(case))
     assert left > 0 and marked(rig)
@@ -562,7 +562,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=60,
         ).stdout
         return {line.partition("=")[2] for line in out.splitlines() if "=" in line}
 
@@ -570,7 +570,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
     process = rig.start(["reframe", "-c", "checks/", "-r", "-n", "ChecksumOverhead"], **knobs)
     wait_for(lambda: value() == {"0"}, 120, "the checksums to be off")
     rig.kill(process.pid)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert value() == {"0"}
     (kept,) = (rig.home / "restore").iterdir()
     assert set(json.loads(kept.read_text())["found"].values()) == {"1"}

@@ -141,7 +141,7 @@ def test_a_state_directory_that_fills_up(rig: Rig, place: Path) -> None:
 @pytest.mark.parametrize("place", [(".", ",mode=755")], indirect=True)
 def test_a_state_directory_that_is_read_only(rig: Rig, place: Path) -> None:
     earlier(rig)
-    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=30)
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=60)
     found = run(rig)
     found.never_passed("Read-only file system", re.escape(str(rig.home)))
     assert whole(rig) == ["FAIL"]

@@ -40,7 +40,7 @@ def open_mpi() -> bool:
     if shutil.which("mpirun") is None:
         return False
     words = ["mpirun", "--version"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     return "Open MPI" in done.stdout
 
 
@@ -234,7 +234,7 @@ def test_a_job_that_is_terminated_leaves_nothing(job: Job) -> None:
     process = job.start("iog_client long long.fio long.json")
     wait_for(job.busy, 60, "fio's processes on all hosts")
     process.terminate()
-    assert process.wait(30) == 143
+    assert process.wait(60) == 143
     wait_for(job.all_gone, 30, "the end of all processes")
     assert not job.directory.exists()
 
@@ -264,7 +264,7 @@ def test_a_job_that_is_killed_leaves_nothing(job: Job, words: tuple[str, ...]) -
     process = job.start("iog_client long long.fio long.json")
     wait_for(job.busy, 60, "fio's processes on all hosts")
     kill_all(job, words)
-    process.wait(30)
+    process.wait(60)
     wait_for(job.all_gone, 60, "the end of all processes")
 
 
@@ -278,7 +278,7 @@ def test_a_job_that_stands_still_loses_its_servers(job: Job) -> None:
     assert process.poll() is None
     for pid in halted:
         os.kill(pid, signal.SIGCONT)
-    assert process.wait(30) != 0
+    assert process.wait(60) != 0
     wait_for(job.all_gone, 30, "the end of all processes")
 
 

@@ -99,7 +99,7 @@ def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:
     rig, arguments = running
     process = start_and_wait(rig, arguments)
     os.kill(process.pid, number)
-    run = rig.finish(process, timeout=40)
+    run = rig.finish(process, timeout=60)
     assert run.rc != 0, run.out
     run.shows_no_pass()
     reason = f"run: {number.name} told the session to end, before the case was decided"
@@ -158,7 +158,7 @@ def test_a_living_session_is_kept(make_rig: Callable[..., Rig]) -> None:
         assert rig.leftovers()
     finally:
         os.kill(process.pid, signal.SIGTERM)
-        rig.finish(process, timeout=40)
+        rig.finish(process, timeout=60)
     rig.assert_clean()
 
 

@@ -114,7 +114,7 @@ def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig
         assert "it is in use" in kept.out
     finally:
         os.kill(holding.pid, signal.SIGTERM)
-        first.finish(holding, timeout=40)
+        first.finish(holding, timeout=60)
     first.assert_clean()
 
 

@@ -556,7 +556,7 @@ def why_not() -> str | None:
     script = 'hostname n1 && mount -t tmpfs -o size=400T,nr_inodes=0 replay "$1"'
     words = ["unshare", "--mount", "--uts", "sh", "-c", script, "sh", str(PROGRAMS)]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     except FileNotFoundError as error:
         return str(error)
     return done.stderr.strip() if done.returncode else None

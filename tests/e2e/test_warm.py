@@ -140,7 +140,7 @@ def test_both_are_found_and_killed_alike(rig: Rig) -> None:
     assert process.poll() is None
     assert process.pid in processes(str(rig.base))
     os.killpg(process.pid, signal.SIGTERM)
-    assert process.wait(20) == -signal.SIGTERM
+    assert process.wait(60) == -signal.SIGTERM
     assert process.poll() == -signal.SIGTERM
 
 

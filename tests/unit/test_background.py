@@ -104,7 +104,7 @@ def test_a_signal_between_the_start_and_the_next_line(
     scripts: Scripts, signalled: str, words: list[str]
 ) -> None:
     process = scripts.start(words, AT_FORK="1", LD_PRELOAD=signalled)
-    assert process.wait(30) == 143
+    assert process.wait(60) == 143
     assert scripts.left() == []
 
 
@@ -138,7 +138,7 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
     wait_for(lambda: scripts.left().count("hangs") == 2, 30, "the program and its child")
     time.sleep(0.2)
     process.terminate()
-    assert process.wait(30) == 143
+    assert process.wait(60) == 143
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
@@ -154,7 +154,7 @@ def test_a_signal_at_every_start_of_a_job(scripts: Scripts, signalled: str, prep
         process = scripts.start(
             ["bash", "job"], AT_FORK=str(number), LD_PRELOAD=signalled, PREPARE=prepare
         )
-        assert process.wait(30) == 143
+        assert process.wait(60) == 143
         wait_for(lambda: not scripts.left(), 10, f"the end after the signal at start {number}")
     assert number >= 2
 
@@ -202,7 +202,7 @@ def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_witness_keeps_the_status(scripts: Scripts, status: int) -> None:
-    assert scripts.start([*WITNESS[:2], "sh", "-c", f"exit {status}"]).wait(20) == status
+    assert scripts.start([*WITNESS[:2], "sh", "-c", f"exit {status}"]).wait(60) == status
 
 
 def test_no_other_file_starts_a_program_in_the_background() -> None:

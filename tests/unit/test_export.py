@@ -266,7 +266,7 @@ def gateway(tmp_path: Path) -> Iterator[str]:
     try:
         for _ in range(200):
             try:
-                urllib.request.urlopen(f"http://{address}/-/ready", timeout=5).close()
+                urllib.request.urlopen(f"http://{address}/-/ready", timeout=60).close()
                 break
             except OSError:
                 time.sleep(0.05)
@@ -278,7 +278,7 @@ def gateway(tmp_path: Path) -> Iterator[str]:
 
 def test_a_pushgateway_takes_the_newest_results(home: Path, gateway: str) -> None:
     run("report", "--since", "2027-01-01", "--push", gateway)
-    with urllib.request.urlopen(f"http://{gateway}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{gateway}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     (line,) = [line for line in text.splitlines() if line.startswith("iogauge_median{")]
     assert line.endswith(" 540.75") and 'job="iogauge"' in line

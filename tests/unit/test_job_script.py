@@ -288,7 +288,7 @@ def test_a_job_ends_after_the_lock_was_given_up(job: Job) -> None:
     """What the agent writes of it then must be there when the case is judged."""
     keeper = "\necho opened; read -r; sleep 1; touch given-up"
     process = job.start("iog_phase p true", agent=AGENT + keeper)
-    assert process.wait(30) == 0
+    assert process.wait(60) == 0
     assert (job.stage / "given-up").exists()
 
 

@@ -722,6 +722,6 @@ def test_a_signal_ends_fio_first(tmp_path: Path) -> None:
     process = run_rounds(tmp_path, fio, "9")
     wait_for((tmp_path / "began").exists, 20, "fio")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 143
     assert (tmp_path / "ended").exists()

@@ -196,14 +196,14 @@ def mount() -> Iterator[Callable[..., None]]:
     def run(*words: str | Path) -> None:
         call = ["mount", *map(str, words)]
         try:
-            subprocess.run(call, check=True, capture_output=True, text=True, timeout=30)
+            subprocess.run(call, check=True, capture_output=True, text=True, timeout=60)
         except (OSError, subprocess.CalledProcessError) as error:
             pytest.skip(f"nothing can be mounted here: {error}")
         done.append(Path(words[-1]))
 
     yield run
     for point in done:
-        subprocess.run(["umount", str(point)], check=True, timeout=30)
+        subprocess.run(["umount", str(point)], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "bind"])

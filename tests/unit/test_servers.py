@@ -350,7 +350,7 @@ def test_what_ends_a_server_ends_its_jobs(
 
 
 def test_a_lease_that_is_not_renewed_ends_the_server(servers: Servers) -> None:
-    printed, _ = servers.serve(seconds=1).communicate(timeout=30)
+    printed, _ = servers.serve(seconds=1).communicate(timeout=60)
     assert "did not renew" in printed
     wait_for(servers.all_gone, 20, "the end of all processes")
 
@@ -362,7 +362,7 @@ def test_a_lease_that_is_renewed_keeps_the_server(servers: Servers) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.2)
     stop(servers, process)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
 
 
 def test_what_started_a_server_is_killed(servers: Servers) -> None:
@@ -389,7 +389,7 @@ def test_a_port_that_another_fio_shares_is_given_up(servers: Servers) -> None:
     assert len(lines) == 2
     assert lines[0] != lines[1] == f"--server=ip:{address}"
     stop(servers, process)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     wait_for(servers.all_gone, 20, "the end of all processes")
 
 
@@ -430,5 +430,5 @@ def test_a_server_of_elbencho_works_for_those_who_know_its_secret(servers: Serve
         assert files == []
     assert write("--svcpwfile", "lease.secret") == (0, ["r0-f0", "r1-f0"])
     stop(servers, process)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     wait_for(servers.all_gone, 20, "the end of all processes")

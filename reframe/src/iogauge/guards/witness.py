@@ -53,6 +53,7 @@ _UNTIMED_S: Final = 1.0
 #: Seconds until all tasks are connected, on one node and on several, if no line of the tool tells.
 _START_S: Final = 5.0
 _STARTS_S: Final = 20.0
+_START_OF_NODE_S: Final = 0.1
 #: Bytes that are too few to say for how long they moved.
 _TIMED_BYTES: Final = 1 << 20
 #: What a tool does in an execution of which it reports all.
@@ -478,7 +479,9 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
     begins = begins_at if isinstance(begins_at, int) else 1
     silent = longest_silence(seen.case.evidence.printed, span, begins)
     if silent is None:  # Something kept the output back, until its end.
-        return testimony.seconds - (_START_S if seen.case.plan.nodes == 1 else _STARTS_S)
+        nodes = seen.case.plan.nodes
+        start = _START_S if nodes == 1 else _STARTS_S + _START_OF_NODE_S * nodes
+        return testimony.seconds - start
     # mdtest reports the mean of its iterations.
     return silent / iterations if isinstance(iterations, int) else silent
 
