@@ -326,7 +326,8 @@ def test_files_that_are_read_before_they_are_read(make_rig: Make, place: Place) 
     before = 'cat "$IOG_DIR"/data.*"$rank" >/dev/null'
     rig.program("ior", f'case "$*" in *" -r "*) {before} ;; esac\nexec "$real" "$@"')
     run = rig.run(*IOR)
-    run.never_passed("G8: the tool read 128 MiB, as it says; .* for 256 MiB")
+    # Its tasks asked for 256 MiB. If a disk moved less than 128 MiB, as some were still in the cache, that is said.
+    run.never_passed("G8: the tool read 128 MiB, as it says; ")
 
 
 @pytest.mark.needs_ior
