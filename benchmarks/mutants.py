@@ -906,6 +906,13 @@ MUTANTS = (
         "an fio that hangs is killed, its jobs wait for ever, and the target stays locked",
     ),
     Mutant(
+        "last-look-lost", "job", "recorder.py",
+        "        self._processes.settle()\n",
+        "",
+        "tests/unit/test_witness.py::test_a_quiet_time_ends_at_its_last_look",
+        "nobody knows for how long fio's jobs ran, and a slow clock passes for metadata on networks",
+    ),
+    Mutant(
         "executions-run-together", "evidence", "witness.py",
         "        if count < mine[-1][1]:",
         "        if count < 0:",

@@ -691,8 +691,28 @@ def test_the_jobs_of_fio_live_for_so_long() -> None:
     """Its shell and fio for 0.3 s, four jobs one after the other, all for 2 s; then those of another execution."""
     counts = [(1.0, 1), (1.1, 2), (1.3, 2), (1.4, 4), (1.5, 6), (3.5, 6), (3.6, 5), (3.7, 2)]
     assert seconds_of_jobs([*counts, (9.0, 8)], (1.0, 4.0)) == pytest.approx(2.0)
+    # The shell counts devices at its start: for a moment it has a child, whose child has one.
+    began = [(0.98, 7), (0.99, 1)]
+    assert seconds_of_jobs([*began, *counts], (0.98, 4.0)) == pytest.approx(2.0)
     assert seconds_of_jobs([(1.0, 1), (1.1, 2), (3.5, 2)], (1.0, 4.0)) is None
     assert seconds_of_jobs([], (1.0, 4.0)) is None
+
+
+def test_a_quiet_time_ends_at_its_last_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the next execution has as many processes, and at the end of the job."""
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder([])
+    for when in (1.0, 2.0, 3.0):
+        recorder._processes.note(when, "3")
+    recorder.begin()
+    for when in (9.0, 9.1):
+        recorder._processes.note(when, "3")
+    recorder.write()
+    seen = parse_counts((tmp_path / PROCESSES).read_text())
+    assert seen == [(1.0, 3), (3.0, 3), (9.0, 3), (9.1, 3)]
+    assert seconds_of_jobs(seen, (0.5, 4.0)) == pytest.approx(2.0)
 
 
 def test_the_recorder_says_when_a_tool_printed(

@@ -384,10 +384,11 @@ def longest_silence(
 def seconds_of_jobs(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> float | None:
     """Return the seconds, at least, in which fio had all of its jobs at once; None if it made no process for them.
 
-    ``counts`` are the processes of a task with fio: its shell, fio, and one for each job.
+    ``counts`` are the processes of a task with fio: its shell, fio, and one for each job. The shell may have another at
+    its start, as to count devices. So a number counts only if two looks in succession found it.
     """
     within = [(time, count) for time, count in counts if span[0] <= time <= span[1]]
-    most = max((count for _, count in within), default=0)
+    most = max((a for (_, a), (_, b) in pairwise(within) if a == b), default=0)
     times = [time for time, count in within if count == most]
     return times[-1] - times[0] if most > _WITHOUT_JOBS else None
 

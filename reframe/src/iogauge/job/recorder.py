@@ -253,16 +253,22 @@ class _Log:
     def note(self, now: float, seen: str) -> None:
         """Note what was seen at a time; raises OSError."""
         if seen != self._last:
-            if self._quiet:  # so that a quiet time ends at its last look
-                self._lines.append(self._quiet)
+            self.settle()
             self._lines.append(f"{now:.3f}\t{seen}\n")
         self._quiet = f"{now:.3f}\t{seen}\n" if seen == self._last else ""
         self._last = seen
         if len(self._lines) > _WAITING:
             self.write()
 
+    def settle(self) -> None:
+        """Note the last look of a quiet time, so that the time ends there; the next look begins another."""
+        if self._quiet:
+            self._lines.append(self._quiet)
+        self._last = self._quiet = ""
+
     def write(self) -> None:
         """Write the waiting lines; raises OSError."""
+        self.settle()
         if self._lines:
             with open(self._name, "a", encoding="ascii") as file:
                 file.writelines(self._lines)
@@ -319,6 +325,7 @@ class Recorder:
     def begin(self, output: str = "") -> None:
         """Look often for a while: a phase begins. Its tool prints to the file ``output``."""
         self._output = output
+        self._processes.settle()
         self._task, self._looks_at_task, self._asked_most = None, 0, (0, 0)
         for _ in range(_TRIES):
             if self.look():
