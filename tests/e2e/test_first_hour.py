@@ -87,9 +87,14 @@ def test_each_command_ends_as_the_page_says(disk: Path, make_rig: Callable[..., 
         if words[0] != "iogauge":
             continue
         words = [word for word in words[1:] if not word.startswith("--repeat=")]
-        run = rig.iogauge(*words, IOGAUGE_SITES=str(disk / "sites"))
+        status = int(re.findall(r"exit status (\d)", block)[0])
+        for _ in range(3):
+            run = rig.iogauge(*words, IOGAUGE_SITES=str(disk / "sites"))
+            # A busy machine may be slower than a tenth allows, which is no fault of the page.
+            if run.rc == status or words[0] != "run":
+                break
         found = said("".join(f"    {line}\n" for line in run.out.splitlines()))
-        assert run.rc == int(re.findall(r"exit status (\d)", block)[0]), f"{command}\n{run.out}"
+        assert run.rc == status, f"{command}\n{run.out}"
         wanted = [line for line in said(block) if not line.startswith(("$", "("))]
         assert [line for line in wanted if line not in found] == [], f"{command}\n{run.out}"
         if times:

@@ -829,8 +829,10 @@ def test_how_long_a_tool_worked(
     [
         (1, 9.4, Outcome.OK),
         (1, 9.6, Outcome.INVALID),
-        (2, 24.4, Outcome.OK),
-        (2, 24.6, Outcome.INVALID),
+        (2, 24.6, Outcome.OK),
+        (2, 24.8, Outcome.INVALID),
+        (1000, 124.4, Outcome.OK),
+        (1000, 124.6, Outcome.INVALID),
     ],
 )
 def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
