@@ -738,8 +738,8 @@ MUTANTS = (
     ),
     Mutant(
         "own-bytes-not-timed", "evidence", "witness.py",
-        "    seconds = _seconds_of(mine, span, mine[-1][1] - _STARTING_BYTES, rests=phases > 1)",
-        "    seconds = _seconds_of(mine, span, mine[-1][1] // 2, rests=phases > 1)",
+        "    seconds = _seconds_of(mine, span, mine[-1][1] - _STARTING_BYTES, rests=phases - 1)",
+        "    seconds = _seconds_of(mine, span, mine[-1][1] // 2, rests=phases - 1)",
         "tests/unit/test_witness.py::test_a_task_passes_its_bytes_to_the_kernel_for_so_long",
         "on a file system that no device counts for, a slow clock is believed",
         passes=True,

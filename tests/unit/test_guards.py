@@ -466,7 +466,10 @@ def test_g9_objects(views: list[View], words: list[str]) -> None:
 
 
 def identity(
-    *views: View, declared: str | None = None, at_end: Mapping[str, str] = MappingProxyType({})
+    *views: View,
+    declared: str | None = None,
+    at_end: Mapping[str, str] = MappingProxyType({}),
+    hosts: Sequence[str] = (),
 ) -> Finding:
     return preflight.identity(
         declared_type="lustre",
@@ -474,6 +477,7 @@ def identity(
         declared_uuid=declared,
         views=views,
         at_end=at_end,
+        hosts=hosts,
     )
 
 
@@ -493,6 +497,10 @@ def identity(
         (
             identity(view(uuid="A"), at_end={"n1": "A", "n2": "B"}),
             ["n2 sees UUID B", "after the last phase", "A before the first byte"],
+        ),
+        (
+            identity(view(uuid="A"), hosts=["n1", "n7"]),
+            ["tasks ran on n7", "n1 looked at the target", "launcher"],
         ),
     ],
 )

@@ -302,6 +302,13 @@ def test_bytes_with_each_target_are_those_of_all_repetitions(
     )
     assert finding.outcome is Outcome.OK
 
+    # A node that did not tell may have the bytes that are missing.
+    mute = dataclasses.replace(testimony[0].witnesses[0], targets=None)
+    unknown = witness.Testimony(witnesses=(mute,), expected=1)
+    without = dataclasses.replace(changed, testimony={"write": (testimony[0], unknown)})
+    found = list(targets_witnessed_of(dataclasses.replace(case(without).phases[0], phase=plan)))
+    assert all(finding.outcome is Outcome.OK for finding in found), found
+
 
 def test_files_of_their_own_are_not_asked_for_stripes(left: Evidence) -> None:
     seen = LayoutSeen(case(left), NOTED)
@@ -626,6 +633,18 @@ def test_the_first_node_is_the_node_of_the_job_script(left: Evidence) -> None:
     assert phase(unknown, 0).case.span(testimony) == (9000.0, 9001.0)
 
 
+def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left: Evidence) -> None:
+    seen = case(told(left, 1 << 30, 1 << 30))
+    (first, second) = seen.evidence.testimony["write"]
+    lost = dataclasses.replace(second, expected=2)
+    one = dataclasses.replace(seen.evidence, testimony={"write": (first, lost)})
+    outputs = {**left.outputs, "write": left.outputs["write"][:1] * 2}
+    both = [dataclasses.replace(e, outputs=outputs) for e in (seen.evidence, one)]
+    target = extras(target={"path": "/scratch", "type": "ext4"})
+    counted = [guards_witness._all_bytes(case(e, site=target)) for e in both]
+    assert [found and found[1].written for found in counted] == [2 << 30, 1 << 30]
+
+
 def test_counters_of_a_node_without_tasks_are_unknown(left: Evidence) -> None:
     heard = Witness(host="n7", started=1, ended=2, synced=None, asked=Moved(), moved=Moved())
     testimony = witness.Testimony(witnesses=(heard,), expected=1)
@@ -781,8 +800,15 @@ def test_servers_of_several_hosts_start_their_clocks_apart(
     case_of = dataclasses.replace(
         seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
     )
-    (finding,) = guards_witness.seconds_witnessed_of(dataclasses.replace(seen, case=case_of))
+    of_nodes = dataclasses.replace(seen, case=case_of)
+    (finding,) = guards_witness.seconds_witnessed_of(of_nodes)
     assert finding.outcome is outcome, finding
+    # mdtest -i reports the mean.
+    worked, third = (
+        guards_witness._working(of_nodes, dataclasses.replace(made, parameters=told_by), ran)
+        for told_by in ({}, {"iterations": 3})
+    )
+    assert worked is not None and third == pytest.approx(worked / 3)
 
 
 def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:

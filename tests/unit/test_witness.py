@@ -246,10 +246,11 @@ def test_lines_of_hundreds_of_targets_belong_to_their_node_and_look() -> None:
     seen = heard(
         *first,
         lustre_line(" lustre=9,9 more=1,0", "n2"),
+        lustre_line(""),  # another task, which began at the same time
         lustre_line(" lustre=9,9 more=2,0"),
         lustre_line(" lustre=9,9 more=1,0", started="20.00"),
     )
-    n2, n1, later = seen.witnesses
+    n2, _, n1, later = seen.witnesses
     assert n2.targets == {"rig-OST0002": Moved(2, 0)}
     assert n1.targets == {"rig-OST0001": Moved(1, 0), "rig-OST0003": Moved(3, 0)}
     assert later.targets is None
@@ -506,16 +507,15 @@ def test_a_link_is_no_file_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert counted_in(case)[-1] == 1
 
 
-def test_of_many_processes_the_nearest_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_processes_the_nearest_are_looked_at() -> None:
     """The tool stands near the task's shell; what it has started may be many."""
-    monkeypatch.setattr(looks_at, "_MOST_PROCESSES", 3)
     script = "sleep 60 & near=$!; sh -c 'sleep 60 & echo up; wait' & echo $near $!; wait"
     words = ["sh", "-c", script]
     with subprocess.Popen(words, stdout=-1, text=True, start_new_session=True) as task:
         assert task.stdout
         lines = [task.stdout.readline().split() for _ in range(2)]
         (children,) = ([int(pid) for pid in line] for line in lines if line != ["up"])
-        found = looks_at._tree(task.pid)
+        found = looks_at._tree(task.pid, 3)
         os.killpg(task.pid, signal.SIGKILL)
     assert sorted(found) == sorted([task.pid, *children])
 
@@ -640,6 +640,38 @@ def test_a_rest_between_two_phases_is_no_asking() -> None:
     seconds = seconds_of_asking(looks, (0, 9), both, phases=2)
     assert seconds is not None
     assert 4.2 < seconds <= 4.9
+
+
+def test_a_call_that_lasts_is_no_rest() -> None:
+    """16 MiB in each call of a second: a write and a read of a minute, and 2 s of rest between them."""
+    done = [16 * MIB * (t // 5) for t in range(301)]
+    looks = [Instant(t / 5, 0, count) for t, count in enumerate(done)]
+    looks += [Instant(62 + t / 5, count, done[-1]) for t, count in enumerate(done)]
+    seconds = seconds_of_asking(looks, (0, 122), {"read", "write"}, phases=2)
+    assert seconds is not None
+    assert 110 < seconds <= 120
+
+
+def test_the_recorder_looks_at_all_jobs_of_fio_five_times_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If looks follow each other closely, those at the nearest must do."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(looks_at, "_MOST_PROCESSES", 3)
+    words = ["sh", "-c", "for n in 1 2 3 4 5 6; do sleep 60 & done; echo up; wait"]
+    with subprocess.Popen(words, stdout=-1, start_new_session=True) as task:
+        assert task.stdout
+        task.stdout.readline()
+        recorder = Recorder([])
+        recorder.begin()
+        (tmp_path / TASK).write_text(f"{task.pid}\n")
+        recorder.look()
+        recorder._starting_until = 0.0
+        recorder.look()
+        os.killpg(task.pid, signal.SIGKILL)
+    recorder.write()
+    counts = [count for _, count in parse_counts((tmp_path / PROCESSES).read_text())]
+    assert counts == [3, 7]
 
 
 def test_the_recorder_asks_the_kernel_what_the_task_asked_for(

@@ -324,7 +324,7 @@ def seconds_of_asking(
     """
     counts = [(i.time, i.read * ("read" in ways) + i.written * ("write" in ways)) for i in instants]
     mine = _of_execution(counts, span)
-    seconds = _seconds_of(mine, span, mine[-1][1] - _STARTING_BYTES, rests=phases > 1)
+    seconds = _seconds_of(mine, span, mine[-1][1] - _STARTING_BYTES, rests=phases - 1)
     return None if seconds is None else max(0.0, seconds - _REST_S * (phases - 1))
 
 
@@ -350,20 +350,21 @@ def _of_execution(
     return mine
 
 
-def _rests(looks: Sequence[tuple[float, int]]) -> float:
-    """Return the seconds in which a count hardly grew for some time, at most.
+def _rests(looks: Sequence[tuple[float, int]], most: int) -> float:
+    """Return the seconds in which a count hardly grew for some time, at most: those of the ``most`` longest times.
 
-    Nothing is known of the intervals beside them: the count may have grown at their far ends alone.
+    Nothing is known of the intervals beside them: the count may have grown at their far ends alone. A count may also
+    stand still while a call of the kernel lasts.
     """
     rate = (looks[-1][1] - looks[0][1]) / (looks[-1][0] - looks[0][0])
     steps = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(looks)]
-    rests, at = 0.0, 0
+    rests, at = list[float](), 0
     for idle, of_kind in groupby(steps, lambda step: step[1] < _HARDLY * rate * step[0]):
         length = len(list(of_kind))
         if idle and sum(seconds for seconds, _ in steps[at : at + length]) >= _REST_S:
-            rests += sum(seconds for seconds, _ in steps[max(0, at - 1) : at + length + 1])
+            rests.append(sum(seconds for seconds, _ in steps[max(0, at - 1) : at + length + 1]))
         at += length
-    return rests
+    return sum(sorted(rests)[-most:])
 
 
 def longest_silence(
@@ -420,9 +421,9 @@ def _within(
 
 
 def _seconds_of(
-    counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int, rests: bool = False
+    counts: Sequence[tuple[float, int]], span: tuple[float, float], own: int, rests: int = 0
 ) -> float | None:
-    """Return the seconds in which a count grew by ``own``, at least, without ``rests``; None if unknown."""
+    """Return the seconds in which a count grew by ``own``, at least, without so many ``rests``; None if unknown."""
     within = _within(counts, span)
     if len(within) < 3:
         return None
@@ -433,7 +434,9 @@ def _seconds_of(
     begun = next(time for time, count in within if count >= first + trim * total)
     going = [time for time, count in within if count < first + (1 - trim) * total]
     busy = [look for look in within if begun <= look[0] <= going[-1]]
-    return max(0.0, going[-1] - begun - (_rests(busy) if rests and going[-1] > begun else 0.0))
+    return max(
+        0.0, going[-1] - begun - (_rests(busy, rests) if rests and going[-1] > begun else 0.0)
+    )
 
 
 def parse(text: str) -> tuple[list[Witness], str]:
@@ -449,7 +452,9 @@ def parse(text: str) -> tuple[list[Witness], str]:
         elif WORD not in line:
             rest.append(line)
         elif match := _LINE.fullmatch(line.strip()):
-            witnesses.append(_of_line(match, more.pop((match[1], match[2]), [])))
+            # Another task of the node may have begun in the same hundredth of a second.
+            further = more.pop((match[1], match[2]), []) if " more=" in match[12] else []
+            witnesses.append(_of_line(match, further))
     return witnesses, "".join(rest)
 
 

@@ -105,6 +105,7 @@ def identity(
     views: Sequence[View],
     at_end: Mapping[str, str] = MappingProxyType({}),
     hidden: Sequence[str] = (),
+    hosts: Collection[str] = (),
 ) -> Finding:
     """G9: every node sees the declared type (and source, and UUID) at the target's path. Every node
     sees the same file system (by its UUID) from the first byte to the end. On the first node nothing
@@ -112,6 +113,7 @@ def identity(
 
     ``at_end`` maps hosts to the UUIDs that they saw after the last phase. An unknown UUID agrees
     with any, but not with a declared one. ``hidden`` describes what was mounted over the case's directory.
+    A task of a case on one node ran on each of ``hosts``.
     """
     demands = f"type {declared_type}" + (f" from {declared_source}" if declared_source else "")
     demands += f" with UUID {declared_uuid}" if declared_uuid else ""
@@ -138,6 +140,11 @@ def identity(
         return Rule("G9", demands, "Run again").invalid("no node reported its mounts")
     if objection := _one_file_system(views, at_end):
         return objection
+    if elsewhere := sorted(set(hosts) - {view.host for view in views}):
+        remedy = "Start the job script on the node of its tasks. See how the partition's launcher chooses the node"
+        return Rule("G9", "the target seen by the node of the tasks", remedy).invalid(
+            f"the tasks ran on {elsewhere[0]}, but {views[0].host} looked at the target"
+        )
     if hidden:
         return Rule(
             "G9", "the target itself to the end", "See what was mounted meanwhile, and run again"
@@ -178,6 +185,7 @@ def _one_file_system(views: Sequence[View], at_end: Mapping[str, str]) -> Findin
 
 def identity_of(seen: CaseSeen) -> Iterator[Finding]:
     target, evidence = seen.extras.target, seen.evidence
+    heard = [t for testimonies in evidence.testimony.values() for t in testimonies]
     yield identity(
         declared_type=target.type,
         declared_source=target.source,
@@ -185,6 +193,7 @@ def identity_of(seen: CaseSeen) -> Iterator[Finding]:
         views=evidence.views,
         at_end={activity.host: activity.uuid for activity in evidence.changes},
         hidden=evidence.hidden,
+        hosts=[host for t in heard for host in t.hosts] if seen.plan.nodes == 1 else (),
     )
 
 

@@ -347,7 +347,9 @@ def targets_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     finding = targets_witnessed(
         counted=counted,
         held={ost for file in files for ost in file.osts},
-        whole=all(
+        # If a node did not tell, the bytes that are missing may be its own.
+        whole=all(t.complete and t.counted(seen.case.counters) for t in seen.testimonies)
+        and all(
             not file.composite and file.last.stripe_bytes * file.last.stripe_count <= fewest
             for file in files
         ),
@@ -477,13 +479,13 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
         return None
     begins_at, iterations = told.get("begins_at"), told.get("iterations")
     begins = begins_at if isinstance(begins_at, int) else 1
-    silent = longest_silence(seen.case.evidence.printed, span, begins)
-    if silent is None:  # Something kept the output back, until its end.
+    worked = longest_silence(seen.case.evidence.printed, span, begins)
+    if worked is None:  # Something kept the output back, until its end.
         nodes = seen.case.plan.nodes
         start = _START_S if nodes == 1 else _STARTS_S + _START_OF_NODE_S * nodes
-        return testimony.seconds - start
+        worked = testimony.seconds - start
     # mdtest reports the mean of its iterations.
-    return silent / iterations if isinstance(iterations, int) else silent
+    return worked / iterations if isinstance(iterations, int) else worked
 
 
 def _but_trees(output: ToolOutput) -> list[Phase]:
@@ -747,16 +749,16 @@ def _all_requests(seen: CaseSeen) -> tuple[int, int] | None:
 
 
 def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
-    """Return the tasks' bytes and all bytes of the judged phases; None if a witness is missing."""
-    executions = _executions(seen)
-    own = counted = Moved()
-    for phase, output, testimony in executions:
+    """Return the tasks' bytes and all bytes of the judged executions; None if no execution has all of its witnesses."""
+    own, counted, heard = Moved(), Moved(), False
+    for phase, output, testimony in _executions(seen):
         moved = testimony.counted(seen.shared_counters)
         if moved is None or not testimony.complete:
-            return None
+            continue
+        heard = True
         counted += moved
         own += _own(phase, output, testimony) + _beside(phase, output)
-    if not executions or not (seen.traits.accounts or seen.on_network):
+    if not heard or not (seen.traits.accounts or seen.on_network):
         return None
     return Moved(own.read, round(own.written * seen.copies[1])), counted
 

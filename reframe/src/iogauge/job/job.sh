@@ -160,7 +160,10 @@ iog_hear() {
         IOG_LINE+=$part
         read -r now _ </proc/uptime
         # Before 5.2, bash has an alarm of its own here, takes Flux's for it, and runs no trap.
-        [ "$status" -le 128 ] || [ $((10#${now/./} - 10#${began/./})) -ge 90 ] || iog_on_signal ALRM 142
+        # Containers may show other seconds, without hundredths.
+        if [ "$status" -gt 128 ] && [[ $began$now == *.??*.?? ]]; then
+            [ $((10#${now/./} - 10#${began/./})) -ge 90 ] || iog_on_signal ALRM 142
+        fi
         [ "$status" -gt 128 ] && [ "$left" -gt 0 ] || return "$status"
     done
 }

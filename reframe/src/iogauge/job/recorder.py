@@ -61,8 +61,10 @@ _BEGUN_FILES: Final = 20
 _LIBRARIES_AT: Final = (3, 20, 100)
 #: Looks that are tried before a phase.
 _TRIES: Final = 5
-#: Processes of a task that are looked at, at most; fio has one for each of its jobs. So a look does not take too long.
+#: Processes of a task that are looked at, at most; fio has one for each of its jobs. So a look does not take too long:
+#: those that follow each other closely, and those five times a second.
 _MOST_PROCESSES: Final = 16
+_MANY_PROCESSES: Final = 512
 
 #: Bytes that were read and written.
 _Moved = tuple[int, int]
@@ -156,11 +158,11 @@ def _content(file: str) -> bytes:
         os.close(descriptor)
 
 
-def _tree(first: int) -> list[int]:
+def _tree(first: int, most: int) -> list[int]:
     """Return a process and those that descend from it, up to a number; empty if it is gone."""
     found: list[int] = []
     waiting = [first]
-    while waiting and len(found) < _MOST_PROCESSES:
+    while waiting and len(found) < most:
         pid = waiting.pop(0)
         with contextlib.suppress(OSError, ValueError):
             below = _content(f"/proc/{pid}/task/{pid}/children").split()
@@ -388,7 +390,8 @@ class Recorder:
             with contextlib.suppress(OSError, ValueError):
                 self._task = int(_content(TASK))
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        processes = [] if self._task is None else _tree(self._task)
+        most = _MANY_PROCESSES if self.pause_s == PAUSE_S else _MOST_PROCESSES
+        processes = [] if self._task is None else _tree(self._task, most)
         asked = asked_by(processes)
         if not processes or self._late(now):
             return
