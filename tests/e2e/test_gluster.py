@@ -112,9 +112,9 @@ def test_what_nothing_counts_under_the_mount_the_networks_do(run: Run, cache: st
         assert {f["outcome"] for f in said} == {"ok"}, said
         assert any(f["saw"].startswith("the networks and disks of the nodes: ") for f in said)
     whole = {f["saw"] for f in findings if f["guard"] == "G8" and f["metric"] is None}
-    # A busy machine reads fewer than 32 in the time that it has.
-    again = re.compile("[1-9][0-9]* block\\(s\\) of 1 repetition\\(s\\) read again with O_DIRECT")
-    assert any(map(again.fullmatch, whole)), whole
+    # A busy machine reads fewer than 32 in the time that it has. If it reads none of them, that is said.
+    some = r"^[1-9][0-9]* block\(s\) of 1 repetition\(s\) read again with O_DIRECT$"
+    assert any(re.search(f"{some}|nothing was read in 2 s", saw) for saw in whole), whole
 
 
 def test_latencies_are_of_objects_that_the_other_host_made(run: Run) -> None:
