@@ -200,7 +200,7 @@ def test_the_kernel_counts_what_tasks_ask_a_client_for(run: Run, way: str) -> No
     [
         ("ior", "IorPosix%files=per-process%order=sequential%cache=direct", "its bytes moved for"),
         ("mdtest", "MdtestEasy", "it worked for"),
-        ("fio", "FioRandomRead%block=128KiB", "it worked for"),
+        ("fio", "FioRandomRead%block=128KiB", "its bytes moved for"),
     ],
 )
 @pytest.mark.usefixtures("site")
