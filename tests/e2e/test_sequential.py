@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 
@@ -54,7 +55,8 @@ def test_elbencho_beside_fio(make_rig: Callable[..., Rig]) -> None:
     assert one["verdict"] == "UNREFERENCED", one["reason"]
     said = "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in one["findings"])
     assert "G8 ok elbencho checked its data in the warm-up" in said
-    assert "G8 ok 32 block(s) of 1 repetition(s) read again" in said
+    # A busy machine reads fewer than 32 in the time that it has.
+    assert re.search(r"G8 ok [1-9]\d* block\(s\) of 1 repetition\(s\) read again", said)
     assert said.count("64 MiB or more in each execution") == 2
     rig.assert_clean()
     # Bytes that another process changes between write and read.
