@@ -143,8 +143,13 @@ def bytes_witnessed(
         "a witness of the bytes beside the tool",
         "Only the tool itself reports this figure. docs/witness.md lists the witnesses that can confirm it",
     )
+    return _unwitnessed(unseen, missing, required)
+
+
+def _unwitnessed(rule: Rule, missing: str, required: bool) -> Finding:
+    """Return the remark that a witness is missing, or an objection if the site requires a witness."""
     saw = f"{NO_WITNESS}: {missing}"
-    return unseen.invalid(saw) if required else unseen.warn(saw)
+    return rule.invalid(saw) if required else rule.warn(saw)
 
 
 def _objection(
@@ -423,8 +428,7 @@ def seconds_witnessed(*, executions: Sequence[Seconds], required: bool = False) 
             "a witness of the seconds beside the tool",
             "A task's line on standard error is lost. Look for a launcher that changes it, as SLURM_LABELIO does",
         )
-        saw = f"{NO_WITNESS}: {missing} of their seconds"
-        return unseen.invalid(saw) if required else unseen.warn(saw)
+        return _unwitnessed(unseen, f"{missing} of their seconds", required)
     return rule.ok(f"{len(known)} of {len(executions)} execution(s) confirmed")
 
 
