@@ -269,7 +269,8 @@ def test_two_loads_on_different_hosts(apart: Run) -> None:
         assert ratio == pytest.approx(2 * disturbed / (alone + again))
         own = [f for f in record["findings"] if "disturber" in f["demands"]]
         assert own
-        assert {f["outcome"] for f in own} == {"ok"}, own
+        # On a busy machine a load may have begun late: a remark.
+        assert {f["outcome"] for f in own} <= {"ok", "warn"}, own
         said = {(f["metric"], f["demands"]) for f in record["findings"] if f["guard"] == "G22"}
         on = 2 if kind == "stream" else 1
         assert any(demands.endswith(f"{2 * on} task(s) on {on} node(s)") for _, demands in said), (

@@ -17,7 +17,7 @@ from iogauge.core.words import Fingerprint
 from iogauge.evidence import collect
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Moved
-from iogauge.guards import figures, nodes, preflight, witness
+from iogauge.guards import figures, nodes, others, preflight
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
@@ -508,7 +508,7 @@ def test_a_case_says_that_its_limits_exclude_hardly_anything(
     limit: float, outcome: Outcome
 ) -> None:
     repeated = figures.spread(samples=[1.0, 1.1], limit=limit)
-    foreign = witness.foreign_load(nodes=1, own=None, counted=Moved(), max_share=limit)
+    foreign = others.foreign_load(nodes=1, own=None, counted=Moved(), max_share=limit)
     assert (repeated.outcome, foreign.outcome) == (outcome, outcome)
     assert ("max_spread" in repeated.saw, "max_foreign" in foreign.saw) == (outcome is WARN,) * 2
 

@@ -58,7 +58,7 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
         )
         tops = (str(top / "sys/fs/lustre"), str(top / "sys/kernel/debug/lustre"))
         monkeypatch.setattr(lustre_client, "TOPS", tops)
-        there = {"path": str(target), "type": "ext4", "striping": "lustre"}
+        there = {"path": str(target), "type": "ext4", "source": None, "striping": "lustre"}
         servers = {"count": 2, "nic": "100 GB/s"}
         topology = {"source": "made up", "targets": 4, "servers": servers}
         place = extras(target=there, topology=topology)

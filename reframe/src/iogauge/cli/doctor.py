@@ -13,7 +13,7 @@ import platform
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -25,9 +25,9 @@ from iogauge.core.paths import state_dir
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint
 from iogauge.core.yamlfile import Mistake
-from iogauge.guards.finding import Outcome
+from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import as_declared
-from iogauge.guards.preflight import cores, health
+from iogauge.guards.preflight import cores, health, identity, servers
 from iogauge.node import lustre
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
@@ -53,11 +53,13 @@ class Check:
     text: str
     remedy: str = ""
 
+    def __str__(self) -> str:
+        """Return the line with its remedy."""
+        return f"{self.subject}: {self.text}" + (f". {self.remedy}" if self.remedy else "")
+
 
 #: Names of a list that one line shows.
 _SHOWN: Final = 8
-
-_STATES: Final[Mapping[Outcome, Answer]] = {Outcome.OK: "ok", Outcome.WARN: "note"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,10 +110,9 @@ def lustre_checks(subject: str, seen: LustreSeen, declared: int | None) -> Itera
     yield Check("ok", subject, _lustre_versions(seen.facts))
     yield Check("ok", subject, _parts(seen.view.targets, seen.facts))
     found = health(targets=seen.view.targets, declared=declared)
-    state = _STATES.get(found.outcome, "problem")
-    yield Check(
-        state, subject, f"{found.guard}: {found.saw}", "" if state == "ok" else found.remedy
-    )
+    if found.outcome is Outcome.OK:
+        yield Check("ok", subject, f"{found.guard}: {found.saw}")
+    yield from _objections(subject, [found])
     yield Check("ok", subject, _fill(seen.view.targets))
     yield Check("ok", subject, _quotas(seen.view.quotas))
     yield Check("ok", subject, f"new files get: {seen.default}")
@@ -236,22 +237,34 @@ def launch_check(machine: Machine) -> Check | None:
     )
 
 
+def _seen_here(site: Mapping[str, Any]) -> Iterator[tuple[str, PartitionExtras, View]]:
+    """Yield each partition whose target this host sees, with its declarations and this host's view."""
+    for partition in site["systems"][0]["partitions"]:
+        extras = PartitionExtras.of_partition(partition["extras"])
+        path = extras.target.path
+        if not extras.target.of_job:
+            with contextlib.suppress(OSError, LustreError):  # this host may see no target
+                view = processes.call_in_time(path, partial(look, path))
+                if view.on_lustre and extras.target.striped_by == "lustre":
+                    view = processes.call_in_time(path, partial(with_lustre, view, True))
+                yield partition["name"], extras, view
+
+
 def seen_targets(site: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each target of a site's configuration that is mounted here and has a UUID."""
-    for partition in site["systems"][0]["partitions"]:
-        target = PartitionExtras.of_partition(partition["extras"]).target
-        try:
-            view = (
-                None
-                if target.of_job
-                else processes.call_in_time(target.path, partial(look, target.path))
-            )
-        except (OSError, LustreError):
-            continue  # this host may see no target
-        if view and view.uuid and view.mount and view.mount.type == target.type:
+    for name, extras, view in _seen_here(site):
+        target = extras.target
+        if view.uuid and view.mount and view.mount.type == target.type:
             declared = f", declared: {target.uuid}" if target.uuid else ""
             declared = ", as declared" if target.uuid == view.uuid else declared
-            yield f"{partition['name']}: {target.path} has UUID {view.uuid} here (target.uuid){declared}"
+            yield f"{name}: {target.path} has UUID {view.uuid} here (target.uuid){declared}"
+
+
+def seen_otherwise(folder: Path) -> Iterator[Check]:
+    """Yield what this host sees otherwise than a site declares: its targets, and itself if partitions run on it."""
+    for name, extras, view in _seen_here(settings.read_site(folder)[0]):
+        yield from _target_otherwise(f"partition {name}, target {view.path}", extras, view)
+    yield from _declared_nodes(folder)
 
 
 def missing_here(site: Mapping[str, Any]) -> Iterator[str]:
@@ -342,12 +355,9 @@ def _target(place: PartitionExtras | str) -> list[Check]:
         if extras:
             what = "correct target.path, or look on a node that mounts it"
         return [Check("problem", subject, str(error), what)]
-    checks = _target_mount(path, view)
-    if extras and view.mount and view.mount.type != extras.target.type:
-        text = f"type {view.mount.type}; the site declares target.type: {extras.target.type}"
-        checks.append(
-            Check("problem", subject, text, "mount the file system, or correct target.type")
-        )
+    checks = _target_mount(path, view, extras is not None and extras.target.compresses is not None)
+    if extras:
+        checks += _target_otherwise(subject, extras, view)
     striped = extras and extras.target.striped_by == "lustre"
     on_lustre = striped or view.on_lustre
     if on_lustre:
@@ -389,10 +399,50 @@ def _target_on_lustre(path: str, extras: PartitionExtras | None) -> list[Check]:
     except (OSError, LustreError) as error:
         what = "put lfs of the client on PATH; ask the administrators of the file system"
         return [Check("problem", subject, str(error), what)]
-    return list(lustre_checks(subject, seen, topology.targets if topology else None))
+    checks = [*lustre_checks(subject, seen, topology.targets if topology else None)]
+    if extras:
+        checks += _servers(subject, extras, {one.server or "" for one in seen.view.targets})
+    return checks
 
 
-def _target_mount(path: str, view: View) -> list[Check]:
+def _target_otherwise(subject: str, extras: PartitionExtras, view: View) -> Iterator[Check]:
+    """Yield the lines about what a site declares of a target, if this host sees it otherwise."""
+    target, mount = extras.target, view.mount
+    declared = identity(
+        declared_type=target.type,
+        declared_source=target.source,
+        declared_uuid=target.uuid,
+        views=[view],
+    )
+    yield from _objections(subject, [declared])
+    if mount and mount.type in ("nfs", "nfs4"):
+        yield from _servers(subject, extras, {mount.server}, clients=1)
+    yield from _servers(subject, extras, {one.server or "" for one in view.targets})
+    if view.below.compresses and target.compresses is False:
+        text = f"G18: data may be compressed, or stored once ({view.below.compresses})"
+        what = "Correct target.compresses: the site declares false"
+        yield Check("problem", subject, text, what)
+
+
+def _servers(
+    subject: str, extras: PartitionExtras, addresses: Collection[str], clients: int | None = None
+) -> Iterator[Check]:
+    """Yield the line about the number of servers, if the site declares it and all addresses are known."""
+    declared = extras.topology.servers if extras.topology else None
+    if declared and addresses and all(addresses):
+        found = servers(declared=declared.count, addresses=addresses, clients=clients)
+        yield from _objections(subject, [found])
+
+
+def _objections(subject: str, findings: Iterable[Finding]) -> Iterator[Check]:
+    """Yield a line for each finding that is not in order."""
+    for finding in findings:
+        if finding.outcome is not Outcome.OK:
+            state: Answer = "note" if finding.outcome is Outcome.WARN else "problem"
+            yield Check(state, subject, f"{finding.guard}: {finding.saw}", finding.remedy)
+
+
+def _target_mount(path: str, view: View, compression_declared: bool) -> list[Check]:
     """Return the lines about the file system of a target."""
     mount, room = view.mount, view.space
     kind = mount.type if mount else "unknown"
@@ -412,10 +462,12 @@ def _target_mount(path: str, view: View) -> list[Check]:
             "declare target.source",
         ),
     ]
-    return [*checks, *_target_promises(path, kind, view.below)]
+    return [*checks, *_target_promises(path, kind, view.below, compression_declared)]
 
 
-def _target_promises(path: str, kind: str, below: Below) -> Iterator[Check]:
+def _target_promises(
+    path: str, kind: str, below: Below, compression_declared: bool
+) -> Iterator[Check]:
     """Yield notes about what a file system, and the stack below it, do not promise."""
     known, subject = traits(kind).over(below), f"target {path}"
     if known.why and known.cache == "memory":
@@ -444,7 +496,7 @@ def _target_promises(path: str, kind: str, below: Below) -> Iterator[Check]:
     if known.unsynced:
         text = f"fsync proves nothing ({known.unsynced}): writes and metadata are INVALID"
         yield Check("note", subject, text, "choose another directory")
-    if below.compresses:
+    if below.compresses and not compression_declared:
         text = f"data may be compressed, or stored once ({below.compresses})"
         yield Check("note", subject, text, "declare target.compresses: true")
 
@@ -494,11 +546,7 @@ def _declared_nodes(folder: Path) -> Iterator[Check]:
                 memories=[memory],
             ),
         ]
-        for finding in findings:
-            if finding.outcome is not Outcome.OK:
-                state: Answer = "problem" if finding.outcome is Outcome.INVALID else "note"
-                subject = f"site {folder.name}, partition {partition['name']}"
-                yield Check(state, subject, f"{finding.guard}: {finding.saw}", finding.remedy)
+        yield from _objections(f"site {folder.name}, partition {partition['name']}", findings)
 
 
 def examine() -> list[Check]:

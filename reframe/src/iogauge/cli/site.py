@@ -273,8 +273,9 @@ def validate(
     """List every mistake and every doubt in settings and references.
 
     A doubt is a declaration that makes a PASS mean little, or a case that cannot run. References are
-    compared with the cases of a dry run: metrics, units, points, partitions, ceilings. It lists the UUID
-    of each target that is mounted here. If you name sites, it lists those that do not claim this host.
+    compared with the cases of a dry run: metrics, units, points, partitions, ceilings. If a site claims this
+    host, its declarations are compared with what this host sees. It lists the UUID of each target that is
+    mounted here. If you name sites, it lists those that do not claim this host.
     """
     console, wrong = new_console(), 0
     every = folders.site_folders(*folders.site_dirs())
@@ -290,6 +291,9 @@ def validate(
         mistakes += map(str, settings.claimed_twice(folder, every))
         refused, doubted = _as_planned(folder)
         mistakes, doubts = mistakes + refused, doubts + doubted
+        here = folder in folders.sites_of_host(every, socket.gethostname())
+        if here and not mistakes:
+            doubts += map(str, doctor.seen_otherwise(folder))
         wrong += len(mistakes)
         console.print(
             f"{plain(folder.name)}: "
@@ -297,10 +301,10 @@ def validate(
             + (f", [yellow]{len(doubts)} doubt(s)[/]" if doubts else "")
         )
         seen = [] if mistakes else [*doctor.seen_targets(site)]
-        host = socket.gethostname()
         if names and not mistakes:
             seen += doctor.missing_here(site)
-        if names and not mistakes and folder not in folders.sites_of_host(every, host):
+        if names and not mistakes and not here:
+            host = socket.gethostname()
             seen.append(
                 f"hostnames: no pattern matches this host ({host}). Use --system={folder.name} here, "
                 f"or add a pattern for {host} to hostnames"

@@ -141,6 +141,11 @@ class ToolOutput:
     beside: Mapping[str, int] = field(default_factory=dict)
     disturber: Disturber | None = None
 
+    @property
+    def but_trees(self) -> list[Phase]:
+        """Return the phases without the directories that mdtest makes for its files."""
+        return [phase for phase in self.phases if not phase.name.startswith("tree_")]
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:

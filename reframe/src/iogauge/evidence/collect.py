@@ -554,6 +554,7 @@ def _collect(
             plan, _if_there(stage / LAYOUTS), lambda number: _placed(stage, number)
         ),
         opened=opened.view,
+        disks=opened.disks,
         passed_on=opened.directory_seen,
         directory=opened.directory,
         clocks=(*own, *facts.clocks),

@@ -59,7 +59,8 @@ class Evidence:
     ``loaded`` names the libraries that its first task loaded.
 
     ``opened`` is the first node's view before anything was written, ``passed_on`` what the target
-    passes on to files, if it is on Lustre. ``neighbours`` are the
+    passes on to files, if it is on Lustre. ``disks`` are the counters of the disks below the devices that the case reads
+    past the file system. ``neighbours`` are the
     directories of other cases on the target meanwhile. ``occupied`` names the holder of the
     target's lock if the job waited in vain. ``lost`` says why the job may not have held the lock
     throughout. Both are empty if all is well. ``striping`` holds the layouts on Lustre.
@@ -93,6 +94,7 @@ class Evidence:
     lost: str = ""
     striping: tuple[Striping, ...] = ()
     opened: View | None = None
+    disks: tuple[str, ...] = ()
     passed_on: Directory | None = None
     directory: str = ""
     clocks: tuple[ClockSeen, ...] = ()

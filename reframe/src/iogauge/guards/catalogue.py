@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from iogauge.guards import cache, figures, nodes, origin, preflight, striping, witness
+from iogauge.guards import cache, figures, nodes, origin, others, preflight, striping, witness
 from iogauge.guards.finding import Finding
 from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
 
@@ -65,7 +65,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G22", "environment", figures.environment, "INVALID, or a remark", "", figures.environment_of),
     Guard("G15", "placement", nodes.placement, "remark", "`scale.tasks_per_node`", nodes.placement_of),
     Guard("G15", "nodes", nodes.as_declared, "remark", "`node.cores`, `node.memory`", nodes.as_declared_of),
-    Guard("G19", "foreign load", witness.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", witness.foreign_load_of),
+    Guard("G19", "foreign load", others.foreign_load, "CONTAMINATED", "`limits.max_foreign` 10 %", others.foreign_load_of),
     Guard("G20", "connections", nodes.connections, "INVALID", "", nodes.connections_of),
     Guard("G14", "quota", preflight.quota, _BEFORE, "", preflight.quota_of),
     Guard("G12", "health", preflight.health, _BEFORE, "`topology.targets`", preflight.health_of),
@@ -107,7 +107,7 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G17", "drift", figures.drift, "UNSTABLE", "`limits.max_spread` 10 %", figures.drift_of),
     Guard("G17", "steadiness", figures.steadiness, "remark", "", figures.steadiness_of),
     Guard("G19", "load on purpose", nodes.on_purpose, "INVALID", "", nodes.on_purpose_of),
-    Guard("G19", "files of others", witness.foreign_files, "CONTAMINATED, or INVALID", "`limits.max_foreign` 10 %", witness.foreign_files_of),
+    Guard("G19", "files of others", others.foreign_files, "CONTAMINATED, or INVALID", "`limits.max_foreign` 10 %", others.foreign_files_of),
     Guard("G7", "units", figures.unit_sanity, "INVALID", "", figures.unit_sanity_of),
     Guard("G8", "bytes", figures.bytes_moved, "INVALID, or a remark", "", figures.bytes_moved_of),
     Guard("G8", "witness", witness.bytes_witnessed, "INVALID", "`limits.witness`", witness.bytes_witnessed_of),

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from iogauge.core.words import NO_WITNESS
+
 
 class Outcome(Enum):
     """A guard's decision: believe, believe with a remark, or do not believe."""
@@ -60,6 +62,11 @@ class Rule:
     def invalid(self, saw: str) -> Finding:
         """Return a finding that does not believe."""
         return Finding(self.guard, Outcome.INVALID, saw, self.demands, self.remedy)
+
+    def unwitnessed(self, missing: str, required: bool) -> Finding:
+        """Return the remark that a witness is missing, or an objection if the site requires one (``limits.witness``)."""
+        saw = f"{NO_WITNESS}: {missing}"
+        return self.invalid(saw) if required else self.warn(saw)
 
     def decide(self, holds: bool, saw: str, otherwise: Outcome = Outcome.INVALID) -> Finding:
         """Return OK if the demand holds, else ``otherwise``. Keep the remedy in both findings."""

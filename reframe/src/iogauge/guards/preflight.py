@@ -18,7 +18,7 @@ from iogauge.core.words import Value
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.node.layouts import Part, last_with_data
 from iogauge.node.lustre import Directory, MetadataTarget
-from iogauge.node.mounts import Below, Mount, Quota, Space, StorageTarget, Traits, View, differ
+from iogauge.node.mounts import Below, Quota, Space, StorageTarget, Traits, View, differ
 from iogauge.plan.stage import FILL, MOST_FOUND
 
 if TYPE_CHECKING:
@@ -34,18 +34,26 @@ LEAST_FILES: Final = 1000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
     """Files that an execution made, as its tool says; what the target's devices wrote meanwhile, and how many files the
-    case's directory held then, counted up to :data:`MOST_FOUND`; None if unknown.
+    case's directory held then, counted up to :data:`MOST_FOUND`; None if unknown. ``passed`` is what passed the networks
+    and disks of the nodes.
     """
 
     files: int
     written: int | None = None
     found: int | None = None
+    passed: int | None = None
 
 
-def storage(*, traits: Traits, made: Sequence[Made] = ()) -> Finding:
+def storage(
+    *, traits: Traits, made: Sequence[Made] = (), counted: bool = True, required: bool = False
+) -> Finding:
     """G9: the target of metadata is storage, not memory, and fsync reaches it. After files were
     made, and before the next phase, the first node finds them in the case's directory: 100 at least,
     if there are so many. Links do not count. While files are made, the target's devices write at least 64 bytes for each.
+    If nothing under the mount counts, you get a remark unless as much passes the networks and disks of the nodes: a
+    program may keep the files in memory.
+
+    ``counted`` tells whether something under the mount counts. ``required`` comes from ``limits.witness``.
     """
     rule = Rule("G9", "a file system with storage behind it", "Choose another target")
     if traits.cache == "memory":
@@ -64,6 +72,16 @@ def storage(*, traits: Traits, made: Sequence[Made] = ()) -> Finding:
                 f"{one.files} file(s) were made, and the target's devices wrote {format_bytes(one.written)}: "
                 "the files lay elsewhere"
             )
+    for one in made:
+        passed = one.passed or 0
+        if not counted and one.files >= LEAST_FILES and passed < one.files * _INODE_BYTES:
+            unseen = Rule(
+                "G9",
+                "a witness of the files beside the tool",
+                "The files may lie in the memory of a program. docs/witness.md lists the witnesses that can confirm this figure",
+            )
+            missing = f"{one.files} file(s) were made, and {format_bytes(passed)} passed the networks and disks of the nodes"
+            return unseen.unwitnessed(missing, required)
     return rule.ok("the target is storage")
 
 
@@ -93,8 +111,21 @@ def storage_of(seen: PhaseSeen) -> Iterator[Finding]:
             # Without a sync, new inodes may wait in memory for half a minute.
             there = seen.phase.syncs and not case.on_network
             written = counted.written if counted and there else None
-            made.append(Made(files=files, written=written, found=case.found_after(testimony)))
-    yield storage(traits=case.traits, made=made)
+            passed = testimony.passed(case.ways).get("")
+            made.append(
+                Made(
+                    files=files,
+                    written=written,
+                    found=case.found_after(testimony),
+                    passed=passed.written if passed else None,
+                )
+            )
+    yield storage(
+        traits=case.traits,
+        made=made,
+        counted=bool(case.counters),
+        required=case.extras.limits.witness == "required",
+    )
 
 
 def identity(
@@ -341,13 +372,8 @@ def servers_of(seen: CaseSeen) -> Iterator[Finding]:
         yield servers(declared=declared, addresses=known)
     shares = [view.mount for view in views if view.mount and view.mount.type in ("nfs", "nfs4")]
     if declared and shares and len(shares) == len(views):
-        yield servers(declared=declared, addresses=set(map(_address, shares)), clients=len(views))
-
-
-def _address(share: Mount) -> str:
-    """Return the address that an NFS mount uses (nfs(5), ``addr``), or the name of its server."""
-    match = re.search(r"(?:^|,)addr=([^,]+)", share.options)
-    return match[1] if match else share.source.partition(":/")[0]
+        addresses = {share.server for share in shares}
+        yield servers(declared=declared, addresses=addresses, clients=len(views))
 
 
 def target_room(

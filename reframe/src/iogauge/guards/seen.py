@@ -12,7 +12,7 @@ from functools import cached_property
 from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
-from iogauge.evidence.witness import Testimony
+from iogauge.evidence.witness import Moved, Testimony
 from iogauge.node.layouts import Layouts
 from iogauge.node.mounts import Traits, View, traits
 from iogauge.plan.case import NOTHING_MEASURED, Access, CasePlan, MeasuredCeilings, PhasePlan
@@ -263,6 +263,42 @@ class PhaseSeen:
         moved = [phase.bytes_moved for phase in output.phases if phase.name == direction]
         known = [count for count in moved if count is not None]
         return sum(known) if moved and len(known) == len(moved) else None
+
+    def claimed(self, output: ToolOutput, hosts: Collection[str] | None = None) -> Moved:
+        """Return the bytes that an execution's tool says it moved on some hosts, evenly divided, or on all."""
+        share = 1.0 if hosts is None else len(hosts) / self.case.plan.nodes
+        claimed = (self.claimed_bytes(output, way) for way in ("read", "write"))
+        return Moved(*(round(share * (count or 0)) for count in claimed))
+
+    def own(
+        self, output: ToolOutput, testimony: Testimony, hosts: Collection[str] | None = None
+    ) -> Moved:
+        """Return the bytes of an execution's tasks on some hosts, or on all.
+
+        The kernel does not tell those of servers, nor any of a network's client. Some kernels
+        count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
+        """
+        of_hosts = [w for w in testimony.witnesses if hosts is None or w.host in hosts]
+        if testimony.speaks_of_tasks and self.case.traits.accounts:
+            return sum((witness.moved for witness in of_hosts), Moved())
+        claimed = [self.claimed_bytes(output, way) for way in ("read", "write")]
+        if testimony.speaks_of_tasks and claimed == [None, None]:
+            return sum((witness.asked for witness in of_hosts), Moved())
+        return self.claimed(output, hosts)
+
+    def files_changed(
+        self, output: ToolOutput, testimony: Testimony
+    ) -> tuple[tuple[float, float], int] | None:
+        """Return when an execution ran on the first node, and how many files it made, or removed if negative; None if it
+        also did something else.
+        """
+        span, phases = self.case.span(testimony), output.but_trees
+        names = [phase.name for phase in phases]
+        kept = output.parameters.get("unlink") != "1" and not output.disturber
+        if span is None or names not in (["create"], ["remove"]) or not kept or self.phase.pauses:
+            return None
+        files = phases[0].operations or 0
+        return span, files if names == ["create"] else -files
 
     @property
     def bytes_per_node(self) -> int:

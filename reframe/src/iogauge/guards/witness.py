@@ -1,6 +1,4 @@
-"""Guards that compare the tool's word with the kernel's: bytes (G8), targets (G11), seconds (G4),
-load of others (G19).
-"""
+"""Guards that compare the tool's word with the kernel's: bytes (G8), targets (G11), seconds (G4)."""
 
 from __future__ import annotations
 
@@ -10,13 +8,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from iogauge.core.measurement import Phase, ToolOutput
+from iogauge.core.measurement import ToolOutput
 from iogauge.core.units import format_bytes, format_seconds
-from iogauge.core.words import NO_WITNESS
 from iogauge.evidence.witness import (
     Moved,
     Testimony,
-    files_changed,
     longest_silence,
     seconds_of_activity,
     seconds_of_asking,
@@ -24,10 +20,9 @@ from iogauge.evidence.witness import (
     seconds_of_growth,
     seconds_of_jobs,
 )
-from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.guards.finding import Finding, Rule
 from iogauge.guards.preflight import LEAST_FILES
 from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.site.extras import DOUBTFUL_LIMIT, generous
 from iogauge.tools.fio.output import told_seconds
 
 #: Share by which the tool's and the kernel's count may differ.
@@ -38,12 +33,6 @@ _PASSAGES: Final = "the networks and disks of the nodes"
 
 #: Bytes of journals and logs that count as no difference.
 SLACK_BYTES: Final = 16 << 20
-
-#: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
-FOREIGN_BYTES: Final = 16 << 20
-#: The same in requests, for phases whose requests are so small that they, not the bytes, load a device.
-FOREIGN_REQUESTS: Final = 256
-SMALL_REQUEST: Final = 128 << 10
 
 #: Seconds by which two looks at a clock may differ.
 _CLOCK_S: Final = 0.1
@@ -56,22 +45,19 @@ _STARTS_S: Final = 20.0
 _START_OF_NODE_S: Final = 0.1
 #: Bytes that are too few to say for how long they moved.
 _TIMED_BYTES: Final = 1 << 20
+_MAKES_FILES: Final = {"create", "precreate", "benchmark"}
 #: What a tool does in an execution of which it reports all.
 _NAMES: Final = {"create", "stat", "remove"}
 
 #: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
-_PAGE: Final = 4096
-_READ_AHEAD: Final = 128 << 10
+PAGE: Final = 4096
+READ_AHEAD: Final = 128 << 10
 #: Part of a buffered read, one in so many bytes, that may be fetched twice. Seen: 7 % in a job with 400 MiB of memory.
 _DROPPED: Final = 4
 
-#: Bytes written beside the data for an operation that makes, removes or writes, in a journal or in trees. Seen with
-#: mdtest, -Y, and fio: ext4 0.6 KiB, XFS 0.3 KiB, both also below an overlay, btrfs 14 KiB. f2fs has a page of 4 KiB for each inode.
-#: Operations that read or stat write nothing.
-_METADATA: Final = 1024
-_METADATA_OF_TREES: Final = 16384
-_TREES: Final = ("btrfs", "f2fs")
-_WRITES_NOTHING: Final = {"read", "stat"}
+#: Bytes that btrfs and f2fs write beside the data for an operation that makes, removes or writes. Seen: btrfs 14 KiB; f2fs has
+#: a page of 4 KiB for each inode.
+METADATA_OF_TREES: Final = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,13 +129,7 @@ def bytes_witnessed(
         "a witness of the bytes beside the tool",
         "Only the tool itself reports this figure. docs/witness.md lists the witnesses that can confirm it",
     )
-    return _unwitnessed(unseen, missing, required)
-
-
-def _unwitnessed(rule: Rule, missing: str, required: bool) -> Finding:
-    """Return the remark that a witness is missing, or an objection if the site requires a witness."""
-    saw = f"{NO_WITNESS}: {missing}"
-    return rule.invalid(saw) if required else rule.warn(saw)
+    return unseen.unwitnessed(missing, required)
 
 
 def _objection(
@@ -198,15 +178,15 @@ def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
         return
     executions += [None] * (len(seen.outputs) - len(executions))
     operations = max((phase.operations or 0 for phase in seen.tool_phases), default=0)
-    ends = 2 * (_READ_AHEAD if direction == "read" else _PAGE)
+    ends = 2 * (READ_AHEAD if direction == "read" else PAGE)
     beside = 0
     for output in (output for output in seen.outputs if output.totals):
         # The bytes are those of all phases, and so are the ends, the metadata and the unscored ones.
         operations = max(operations, sum(phase.operations or 0 for phase in output.phases))
-        ends = 2 * (_READ_AHEAD if direction == "read" else _METADATA_OF_TREES)
+        ends = 2 * (READ_AHEAD if direction == "read" else METADATA_OF_TREES)
         beside = max(beside, output.beside.get(direction, 0))
         if output.disturber:
-            beside = max(beside, (output.disturber.phase.operations or 0) * _METADATA_OF_TREES)
+            beside = max(beside, (output.disturber.phase.operations or 0) * METADATA_OF_TREES)
     extra = beside
     if not seen.access.o_direct:
         extra += operations * ends * seen.phase.samples
@@ -245,13 +225,19 @@ def _carriers(case: CaseSeen) -> list[str]:
 
 
 def _past_the_target(seen: PhaseSeen) -> Finding:
-    """Return G8 for reads past the file system: the kernel counts those of devices, not of memory."""
+    """Return G8 for reads past the file system: the kernel counts those of devices, not of memory. The disks below the
+    devices count as well: a loop device answers itself what its file does not hold.
+    """
     executions = []
+    below, first = seen.case.evidence.disks, seen.case.evidence.first
+    disks = {first.host: below} if first and below else {}
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
         claimed = sum(phase.bytes_moved or 0 for phase in output.phases)
         own = testimony.moved.read if seen.phase.of_devices else None
         heard = testimony.complete and testimony.speaks_of_tasks
-        executions.append(Bytes(claimed=claimed, own=own) if heard else None)
+        moved = testimony.counted(disks)
+        least = moved.read if moved else None
+        executions.append(Bytes(claimed=claimed, own=own, least=least) if heard else None)
     return bytes_witnessed(
         direction="read",
         executions=executions,
@@ -383,15 +369,18 @@ class Seconds:
     working: float | None = None
 
 
-def seconds_witnessed(*, executions: Sequence[Seconds], required: bool = False) -> Finding:
+def seconds_witnessed(
+    *, executions: Sequence[Seconds], rests: bool = False, required: bool = False
+) -> Finding:
     """G4: no execution reports more seconds than its processes ran. No execution reports fewer seconds than its bytes or
     its files took on the target. The same holds for the time in which its first task passed its bytes to the kernel. The
     first node counts them five times a second, and more often while a phase begins. No execution of fio reports fewer
     seconds than fio was told to run. In half of its executions or more, a tool works no longer than it reports, a quarter
     of that, and a second. mdtest works from the line with the number of its files to its results. fio works while all of
-    its jobs have processes; its buffered writes are left out. If nobody saw an execution, you get a remark.
+    its jobs have processes; its buffered writes are left out. If nobody saw an execution, you get a remark. You also get it
+    if only the run time bounds the seconds of all executions.
 
-    ``required`` comes from ``limits.witness``.
+    ``rests`` means that the tool rests on purpose: then the run time must do. ``required`` comes from ``limits.witness``.
     """
     rule = Rule(
         "G4",
@@ -421,14 +410,24 @@ def seconds_witnessed(*, executions: Sequence[Seconds], required: bool = False) 
         if execution in idle and 2 * len(idle) > len(known):
             worked = format_seconds(execution.working or 0.0)
             return rule.invalid(f"{said}; it worked for {worked}")
+    demanded = "a witness of the seconds beside the tool"
     if len(known) < len(executions):
         missing = f"{len(executions) - len(known)} of {len(executions)} executions have no witness"
-        unseen = Rule(
+        lost = Rule(
             "G4",
-            "a witness of the seconds beside the tool",
+            demanded,
             "A task's line on standard error is lost. Look for a launcher that changes it, as SLURM_LABELIO does",
         )
-        return _unwitnessed(unseen, f"{missing} of their seconds", required)
+        return lost.unwitnessed(f"{missing} of their seconds", required)
+    at_work = [e for e in known if (e.moving, e.making, e.working) != (None, None, None)]
+    if known and not at_work and not rests:
+        unseen = Rule(
+            "G4",
+            demanded,
+            "The tool may report fewer seconds than it took, and so too high a rate. Use an engine that the kernel "
+            "counts (psync), or longer phases",
+        )
+        return unseen.unwitnessed("nobody saw how long the tool was at work", required)
     return rule.ok(f"{len(known)} of {len(executions)} execution(s) confirmed")
 
 
@@ -457,7 +456,7 @@ def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
             )
     executions += [Seconds(claimed=0.0)] * (len(seen.outputs) - len(executions))
     required = seen.case.extras.limits.witness == "required"
-    yield seconds_witnessed(executions=executions, required=required)
+    yield seconds_witnessed(executions=executions, rests=seen.phase.pauses, required=required)
 
 
 def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
@@ -470,7 +469,7 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
     span = seen.case.span(testimony) if testimony.of_tasks else None
     if span is None or seen.phase.pauses or output.disturber:
         return None
-    metadata = {phase.name for phase in _but_trees(output)} <= _NAMES
+    metadata = {phase.name for phase in output.but_trees} <= _NAMES
     if output.tool == "fio":
         # What is written to the page cache may reach storage after the tool has stopped its clock.
         timed = metadata or seen.access.o_direct or seen.access.direction == "read"
@@ -492,76 +491,14 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
     return worked / iterations if isinstance(iterations, int) else worked
 
 
-def _but_trees(output: ToolOutput) -> list[Phase]:
-    """Return the phases of an output without the directories that mdtest makes for its files."""
-    return [phase for phase in output.phases if not phase.name.startswith("tree_")]
-
-
-def _made(
-    seen: PhaseSeen, output: ToolOutput, testimony: Testimony
-) -> tuple[tuple[float, float], int] | None:
-    """Return when an execution ran on the first node, and how many files it made, or removed if negative; None if it
-    also did something else, or if they are few.
-    """
-    span = seen.case.span(testimony)
-    names = [phase.name for phase in _but_trees(output)]
-    kept = output.parameters.get("unlink") != "1" and not output.disturber
-    if span is None or names not in (["create"], ["remove"]) or not kept or seen.phase.pauses:
-        return None
-    files = _but_trees(output)[0].operations or 0
-    if files < LEAST_FILES:
-        return None
-    return span, files if names == ["create"] else -files
-
-
 def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
     """Return the seconds in which an execution made or removed its files, with the sync after it; None if unknown."""
-    made = _made(seen, output, testimony)
-    if made is None:
+    made = seen.files_changed(output, testimony)
+    if made is None or abs(made[1]) < LEAST_FILES:
         return None
     seconds = seconds_of_files(seen.case.evidence.activity, *made)
     synced = (testimony.sync_seconds or 0.0) if seen.phase.syncs else 0.0
     return None if seconds is None else seconds + synced
-
-
-def foreign_files(
-    *, executions: Sequence[tuple[int, int]], max_share: float = 0.1
-) -> Finding | None:
-    """G19: while a tool makes files, the inodes in use change by as many files, within 10 %. If they
-    change by less, the case is INVALID: the files may lie elsewhere. ext2 to ext4, XFS and an overlay
-    on them tell this number. A difference of less than 1,000 files is ignored.
-
-    ``executions`` holds the files that the tool made, and those that came or went on the file system meanwhile. Returns
-    None if nobody counted any.
-    """
-    rule = Rule(
-        "G19",
-        f"the inodes in use change by the files of the tool, within {max_share:.0%}",
-        "Run when others neither make nor remove files on the target. If nobody does, the tool's files lay elsewhere",
-    )
-    for own, changed in executions:
-        saw = f"{own} file(s) were made, as the tool says; the inodes in use changed by {changed} meanwhile"
-        if own - changed >= LEAST_FILES and changed < (1 - max_share) * own:
-            return rule.invalid(saw)
-        if changed - own >= LEAST_FILES and own < (1 - max_share) * changed:
-            return rule.decide(False, saw, Outcome.CONTAMINATED)
-    return rule.ok("the inodes in use agree with the tool") if executions else None
-
-
-def foreign_files_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G19 for phases that make files on a file system of one node."""
-    case = seen.case
-    executions = []
-    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
-        made = _made(seen, output, testimony) if testimony.complete else None
-        changed = files_changed(case.evidence.activity, made[0]) if made else None
-        # XFS counts what was removed later.
-        if made and changed is not None and made[1] > 0:
-            executions.append((made[1], changed))
-    if len({view.cache_id for view in case.evidence.views}) == 1:
-        finding = foreign_files(executions=executions, max_share=case.extras.limits.max_foreign)
-        if finding:
-            yield finding
 
 
 def _moving(
@@ -590,9 +527,9 @@ def _moving(
     if len(hosts) > 1 and not testimony.of_tasks:
         # Each server starts its clock when it is ready: their bytes move for longer than any of them measures.
         return heard
-    own = _own(seen, output, testimony, hosts)
+    own = seen.own(output, testimony, hosts)
     # Tasks read programs and libraries before the tool's time begins, if nobody did lately. The tool does not claim them.
-    told = _claimed(seen, output, hosts)
+    told = seen.claimed(output, hosts)
     bytes_own = min(own.read, told.read) + round(min(own.written, told.written) * case.copies[1])
     if bytes_own < _TIMED_BYTES:
         return heard
@@ -614,7 +551,9 @@ def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     A tool may rest between two phases that it runs in one execution.
     """
     span = seen.case.span(testimony)
-    ways = {phase.name for phase in output.phases} & {"read", "write"}
+    names = {phase.name for phase in output.phases}
+    # What makes files may also write data to them; without data nothing is known.
+    ways = {"read", "write"} if names & _MAKES_FILES else names & {"read", "write"}
     if span is None or not ways or seen.phase.pauses or not _synchronous(output):
         return None
     return seconds_of_asking(seen.case.evidence.asked, span, ways, phases=len(output.phases))
@@ -623,162 +562,3 @@ def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
 def _synchronous(output: ToolOutput) -> bool:
     """Return whether the kernel counts what a tool asks for: not with an asynchronous engine."""
     return output.tool != "fio" or output.parameters.get("engine") == "psync"
-
-
-def _own(
-    seen: PhaseSeen, output: ToolOutput, testimony: Testimony, hosts: Collection[str] | None = None
-) -> Moved:
-    """Return the bytes of an execution's tasks on some hosts, or on all.
-
-    The kernel does not tell those of servers, nor any of a network's client. Some kernels
-    count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
-    """
-    of_hosts = [w for w in testimony.witnesses if hosts is None or w.host in hosts]
-    if testimony.speaks_of_tasks and seen.case.traits.accounts:
-        return sum((witness.moved for witness in of_hosts), Moved())
-    claimed = [seen.claimed_bytes(output, way) for way in ("read", "write")]
-    if testimony.speaks_of_tasks and claimed == [None, None]:
-        return sum((witness.asked for witness in of_hosts), Moved())
-    return _claimed(seen, output, hosts)
-
-
-def _claimed(seen: PhaseSeen, output: ToolOutput, hosts: Collection[str] | None) -> Moved:
-    """Return the bytes that an execution's tool says it moved on some hosts, evenly divided, or on all."""
-    share = 1.0 if hosts is None else len(hosts) / seen.case.plan.nodes
-    claimed = (seen.claimed_bytes(output, way) for way in ("read", "write"))
-    return Moved(*(round(share * (count or 0)) for count in claimed))
-
-
-def foreign_load(
-    *,
-    nodes: int,
-    own: Moved | None,
-    counted: Moved,
-    jobs: Sequence[tuple[int, int]] = (),
-    requests: tuple[int, int] | None = None,
-    max_share: float = 0.1,
-) -> Finding:
-    """G19: at most 10 % of the bytes that the nodes counted during the judged phases are not the
-    tasks' bytes. If servers' job accounts are readable, at most 10 % of the bytes that they counted
-    belong to other jobs. Less than 16 MiB are ignored, unless all transfers of the case are direct and
-    below 128 KiB. Then at most 10 % of the bytes and of the requests on the devices are those of
-    others, and less than 256 requests are ignored. A limit above 50 % gives a remark.
-
-    ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own``
-    what the tasks moved; None if nothing was counted. Fewer bytes than the tasks moved are no load:
-    there was a cache. ``jobs`` holds the bytes of this job and of others, for each server.
-    ``requests`` are those of the tasks and of all programs, None unless they are small.
-    """
-    parts = []
-    worst = 0.0
-
-    def weigh(foreign: int, total: int, who: str, requests: tuple[int, int] | None = None) -> None:
-        nonlocal worst
-        share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
-        said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"
-        if requests:
-            theirs = max(0, requests[1] - requests[0])
-            said += f" with {theirs} of {requests[1]} requests"
-            if total and theirs >= FOREIGN_REQUESTS:
-                # A few large requests are little load, and so are many small ones with hardly a byte.
-                share = max(share, min(foreign / total, theirs / requests[1]))
-        worst = max(worst, share)
-        parts.append(f"{said} ({share:.0%})")
-
-    if own is not None:
-        foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
-        weigh(foreign, counted.read + counted.written, f"others on {nodes} node(s)", requests)
-    if jobs:
-        theirs = sum(foreign for _, foreign in jobs)
-        weigh(theirs, theirs + sum(mine for mine, _ in jobs), "other jobs, as the servers say,")
-    rule = Rule(
-        "G19",
-        f"at most {max_share:.0%} of the bytes moved by others",
-        "Run while nobody else uses the target, or request exclusive nodes",
-    )
-    saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
-    if worst <= max_share and max_share > DOUBTFUL_LIMIT:
-        return Rule("G19", rule.demands).warn(f"{saw}. {generous('max_foreign', max_share)}")
-    return rule.decide(worst <= max_share, saw, Outcome.CONTAMINATED)
-
-
-def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
-    # Containers of one kernel over one mount count the same bytes.
-    distinct = list({change.cache_id: change for change in seen.evidence.changes}.values())
-    own, counted = _all_bytes(seen) or (None, Moved())
-    yield foreign_load(
-        nodes=len(distinct) or seen.plan.nodes,
-        own=own,
-        counted=counted,
-        jobs=[
-            (change.jobs_own, change.jobs_foreign)
-            for change in distinct
-            if change.jobs_own is not None and change.jobs_foreign is not None
-        ],
-        requests=_all_requests(seen),
-        max_share=seen.extras.limits.max_foreign,
-    )
-
-
-def _executions(seen: CaseSeen) -> list[tuple[PhaseSeen, ToolOutput, Testimony]]:
-    """Return the executions of the judged phases that use the target."""
-    return [
-        (phase, output, testimony)
-        for phase in seen.phases
-        if phase.phase.witnessed
-        and phase.access.direction != "elsewhere"
-        and not phase.phase.within
-        for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
-    ]
-
-
-def _all_requests(seen: CaseSeen) -> tuple[int, int] | None:
-    """Return the tasks' requests and all requests of the judged phases; None unless all are small.
-
-    A direct transfer is one request, if it is not copied.
-    """
-    own = counted = 0
-    for phase, output, testimony in _executions(seen):
-        sizes = {one.transfer_bytes or 0 for one in output.phases}
-        requests = testimony.requests(seen.shared_counters)
-        direct = phase.moves_data and phase.access.o_direct and not output.disturber
-        if not direct or not sizes or not 0 < min(sizes) <= max(sizes) < SMALL_REQUEST:
-            return None
-        if requests is None or not testimony.complete:
-            return None
-        moved = _own(phase, output, testimony)
-        own += (moved.read + round(moved.written * seen.copies[1])) // min(sizes)
-        counted += requests
-    return (own, counted) if counted else None
-
-
-def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
-    """Return the tasks' bytes and all bytes of the judged executions; None if no execution has all of its witnesses."""
-    own, counted, heard = Moved(), Moved(), False
-    for phase, output, testimony in _executions(seen):
-        moved = testimony.counted(seen.shared_counters)
-        if moved is None or not testimony.complete:
-            continue
-        heard = True
-        counted += moved
-        own += _own(phase, output, testimony) + _beside(phase, output)
-    if not heard or not (seen.traits.accounts or seen.on_network):
-        return None
-    return Moved(own.read, round(own.written * seen.copies[1])), counted
-
-
-def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
-    """Return the bytes that an execution may move beside its data."""
-    beside = [output.disturber.phase] if output.disturber else []
-    phases = [phase for phase in (*output.phases, *beside) if phase.operations]
-    operations = sum(phase.operations or 0 for phase in phases)
-    if seen.case.traits.accounts:
-        each = _METADATA_OF_TREES if seen.case.extras.target.type in _TREES else _METADATA
-        return Moved(
-            0, each * sum(p.operations or 0 for p in phases if p.name not in _WRITES_NOTHING)
-        )
-    more = Moved(output.beside.get("read", 0), output.beside.get("write", 0))
-    # A client of a network moves whole pages, and reads ahead, on nobody's account.
-    small = all((phase.transfer_bytes or 0) < _READ_AHEAD for phase in phases)
-    ends = 0 if seen.access.o_direct or not small else 2 * operations
-    return Moved(ends * _READ_AHEAD, ends * _PAGE) + more

@@ -19,7 +19,7 @@
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
-#   TASK task.pid           process of this node's first task, written by witness.sh
+#   TASK task.pid           process of this node's first task, written by witness.sh, or of its server
 #   OPENED open.json        what the agent saw of the target before the first byte
 #   LOCKED lock.json        whether the case had the lock to the end
 #   ACTIVITY activity.tsv   when the target's devices moved bytes
@@ -43,6 +43,8 @@ IOG_DIR_MADE=
 IOG_KEEPER_PID=
 IOG_AT_CLOSE=()
 IOG_AGENT=()
+# Process of this node's server, if servers do the work (servers.sh).
+IOG_SERVER_PID=
 # Seconds for the removal (0: no limit). After a signal it is the time before the batch system
 # kills: Slurm 30 s after TERM (KillWait), or the job's warning time (--signal=B:USR1@30). The
 # janitor does the rest.
@@ -181,7 +183,7 @@ iog_phase() {
     shift
     read -r token </proc/sys/kernel/random/uuid || exit 1
     token=$name.$IOG_REP.$token
-    : >"$IOG_TASK" || exit 1
+    echo "$IOG_SERVER_PID" >"$IOG_TASK" || exit 1
     # The agent looks at the target's counters now, and often from now on.
     iog_ask 10 phase "$name.$IOG_REP.out" || true
     read -r started _ </proc/uptime

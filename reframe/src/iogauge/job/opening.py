@@ -321,6 +321,14 @@ def _enter(
     return view, seen, refused
 
 
+def _disks(order: JobOrder) -> tuple[str, ...]:
+    """Return the counters of the disks below the devices that a case reads; empty if one does not count."""
+    below = [resolve_device(name) for name in order.devices]
+    if any(one.unsure or not one.disks for one in below):
+        return ()
+    return tuple(dict.fromkeys(disk for one in below for disk in one.disks))
+
+
 def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
     """Take the lock, look at the target and make the directory, or record the reason against it."""
     opened = Opened(session=order.session, case=order.case, clock=read_clock())
@@ -352,7 +360,8 @@ def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
         view, seen, refused = processes.call_in_time(
             target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS
         )
-        return replace(opened, view=view, directory_seen=seen, refused=refused)
+        disks = _disks(order)
+        return replace(opened, view=view, directory_seen=seen, refused=refused, disks=disks)
     except processes.NoAnswer as error:
         return replace(opened, failed=str(error))
     except (OSError, LustreError) as error:

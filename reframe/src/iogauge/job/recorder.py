@@ -158,6 +158,13 @@ def _content(file: str) -> bytes:
         os.close(descriptor)
 
 
+def _noted_task() -> int | None:
+    """Return the number of the process that the first task of this node left in the stage; None before."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(_content(TASK))
+    return None
+
+
 def _tree(first: int, most: int) -> list[int]:
     """Return a process and those that descend from it, up to a number; empty if it is gone."""
     found: list[int] = []
@@ -282,7 +289,8 @@ class Recorder:
 
     ``counters`` are block devices (``MAJOR:MINOR``), the point of a mounted NFS, or the name of a
     Lustre file system. ``held_by`` is a directory on a target whose inodes and bytes are counted. ``directory`` is the
-    case's. The first task of this node leaves the number of its process in the stage.
+    case's. The first task of this node leaves the number of its process in the stage. If a server does the work, its
+    number stands there before the phase begins.
     """
 
     def __init__(
@@ -297,7 +305,7 @@ class Recorder:
         self._total = self._at_begin = (0, 0)
         self._task: int | None = None
         self._looks_at_task = 0
-        self._asked_most = (0, 0)
+        self._asked_before = self._asked_most = (0, 0)
         self._held_by: int | None = None
         self._directory = directory
         #: By namespace of mounts: first this process's own.
@@ -328,7 +336,9 @@ class Recorder:
         """Look often for a while: a phase begins. Its tool prints to the file ``output``."""
         self._output = output
         self._processes.settle()
-        self._task, self._looks_at_task, self._asked_most = None, 0, (0, 0)
+        self._task, self._looks_at_task = _noted_task(), 0
+        # A server has worked in earlier phases.
+        self._asked_before, self._asked_most = asked_by(self._task_tree(_MANY_PROCESSES)), (0, 0)
         for _ in range(_TRIES):
             if self.look():
                 break
@@ -387,16 +397,15 @@ class Recorder:
     def _look_at_task(self) -> None:
         """Note what the first task of this node has asked for; raises OSError of the stage alone."""
         if self._task is None:
-            with contextlib.suppress(OSError, ValueError):
-                self._task = int(_content(TASK))
+            self._task = _noted_task()
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
-        most = _MANY_PROCESSES if self.pause_s == PAUSE_S else _MOST_PROCESSES
-        processes = [] if self._task is None else _tree(self._task, most)
+        processes = self._task_tree(_MANY_PROCESSES if self.pause_s == PAUSE_S else _MOST_PROCESSES)
         asked = asked_by(processes)
         if not processes or self._late(now):
             return
         # A child may end while the others are looked at.
-        read, written = (max(ways) for ways in zip(asked, self._asked_most, strict=True))
+        ways = zip(asked, self._asked_before, self._asked_most, strict=True)
+        read, written = (max(sums - before, most) for sums, before, most in ways)
         self._asked_most = read, written
         self._asked.note(now, f"{read}\t{written}")
         self._processes.note(now, str(len(processes)))
@@ -404,6 +413,10 @@ class Recorder:
         self._looks_at_task += 1
         if self._looks_at_task in _LIBRARIES_AT:
             self._loaded.note(now, json.dumps(libraries_of(processes)))
+
+    def _task_tree(self, most: int) -> list[int]:
+        """Return the first task's processes, up to a number."""
+        return [] if self._task is None else _tree(self._task, most)
 
     def _notice_begin(self) -> None:
         """Look still more often if the tool has begun since the phase did."""

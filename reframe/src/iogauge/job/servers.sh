@@ -37,7 +37,7 @@ iog_servers_beat() {
 }
 
 iog_servers() {
-    local tool=$1 nodes=$2 interface=$3
+    local tool=$1 nodes=$2 interface=$3 host pid _
     shift 3
     rm -f server.* servers.*
     (umask 077 && cat /proc/sys/kernel/random/uuid >servers.secret) || exit 1
@@ -51,6 +51,10 @@ iog_servers() {
         </dev/null >servers.out 2>servers.err
     IOG_LAUNCHER=$IOG_TOOL IOG_TOOL=
     iog_phase servers iog_servers_await "$tool" "$nodes" "${IOG_SERVERS_SECONDS:-60}"
+    while read -r host _ pid; do
+        # shellcheck disable=SC2034 # job.sh tells the agent of it
+        [ "$host" != "$IOG_HOST" ] || IOG_SERVER_PID=$pid
+    done <servers.txt
     cut -d ' ' -f 2 servers.txt | tr , : >servers.hosts
     { tail -n +2 servers.hosts && head -n 1 servers.hosts; } >servers.next
 }
@@ -148,6 +152,7 @@ iog_servers_stop() {
     # It must not renew the lease after we write "stop".
     iog_stop "$IOG_BEAT" 20
     IOG_BEAT=
+    IOG_SERVER_PID=
     [ -n "$IOG_LAUNCHER" ] || return 0
     echo stop >servers.lease
     for _ in {1..40}; do

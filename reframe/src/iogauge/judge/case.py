@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
@@ -32,7 +33,7 @@ from iogauge.plan.case import (
     nodes_of,
     reference_doubt,
 )
-from iogauge.site.extras import Doubt, PartitionExtras, doubt_of_bounds
+from iogauge.site.extras import Doubt, PartitionExtras, doubt_of_bounds, doubt_of_figure
 
 #: Name, in place of a guard's number, of the findings about the reference itself.
 REFERENCE: Final = "reference"
@@ -160,6 +161,16 @@ def beside_ceilings(
                 yield metric.name, doubt
 
 
+def far_below(
+    values: Mapping[str, Sequence[float]], references: Mapping[str, Reference]
+) -> Iterator[tuple[str, Doubt]]:
+    """Yield the references that lie so far below the figures that they prove little, with the name of the metric."""
+    for name, reference in references.items():
+        doubt = doubt_of_figure(statistics.median(values[name]), reference)
+        if doubt is not None:
+            yield name, doubt
+
+
 def doubtful(metric: str, doubt: Doubt) -> Finding:
     """Return a doubt about a metric's reference as a finding, which no number can clear."""
     outcome = Outcome.INVALID if doubt.refused else Outcome.WARN
@@ -200,6 +211,8 @@ def judge(
     used = references_of(plan, metrics, references, extras, unreferenced, standing)
     wide = [(name, doubt) for name, one in used.items() if (doubt := doubt_of_bounds(one))]
     wide += beside_ceilings(plan, metrics, used, extras)
+    doubted = {name for name, _ in wide}
+    wide += (found for found in far_below(values, used) if found[0] not in doubted)
     findings += [doubtful(name, doubt) for name, doubt in wide]
     decided = []
     for metric in metrics:

@@ -75,11 +75,8 @@ def resolve(path: str, mount: Mount, *, root: str = "/") -> Below:
 
     ``root`` holds ``sys``, ``proc``, ``dev`` and the files behind loop devices.
     """
-    below = _Walk(root).file_system(path, mount, frozenset())
-    devices, disks = _counting(root, below.devices), _counting(root, below.disks)
-    unsure = tuple(n for n in dict.fromkeys(devices + disks) if not _is_counted(root, n))
-    ways = () if devices and not unsure else _ways(root)
-    return replace(below, devices=devices, disks=disks, unsure=unsure, ways=ways)
+    below = _with_counters(_Walk(root).file_system(path, mount, frozenset()), root)
+    return replace(below, ways=() if below.devices and not below.unsure else _ways(root))
 
 
 def _ways(root: str) -> tuple[str, ...]:
@@ -101,7 +98,15 @@ def _ways(root: str) -> tuple[str, ...]:
 
 def resolve_device(device: str, *, root: str = "/") -> Below:
     """Return the stack below a block device, ``/dev/...``; raises OSError if there is none."""
-    return _Walk(root).device(_number(os.stat(device).st_rdev), frozenset())
+    below = _Walk(root).device(_number(os.stat(device).st_rdev), frozenset())
+    return _with_counters(below, root)
+
+
+def _with_counters(below: Below, root: str) -> Below:
+    """Return a stack with the devices that count for its own, and those of which nobody knows whether they do."""
+    devices, disks = _counting(root, below.devices), _counting(root, below.disks)
+    unsure = tuple(n for n in dict.fromkeys(devices + disks) if not _is_counted(root, n))
+    return replace(below, devices=devices, disks=disks, unsure=unsure)
 
 
 def _counting(root: str, numbers: Sequence[str]) -> tuple[str, ...]:
@@ -314,7 +319,20 @@ class _Walk:
             under = _unknown("btrfs, whose devices the kernel does not show here")
         if traits(mount.type).cache == "memory":
             under = replace(under, memory=f"{mount.type} at {mount.point}")
+        elif mount.type.startswith("fuse"):
+            under = replace(under, memory=under.memory or self.behind_program(mount, above))
         return self.promises(path, mount, replace(under, devices=devices))
+
+    def behind_program(self, mount: Mount, above: frozenset[int]) -> str:
+        """Return why the directory that a program shows elsewhere is memory; empty if it is not, or unknown.
+
+        bindfs, gocryptfs and others have the directory as their source. It says nothing of the program's own cache.
+        """
+        source = self.place(mount.source)
+        beneath = _mount(source) if mount.source.startswith("/") and os.path.isdir(source) else None
+        if beneath is None:
+            return ""
+        return _on(mount.type, self.file_system(source, beneath, above)).memory
 
     def promises(self, path: str, mount: Mount, below: Below) -> Below:
         """Add what a file system itself does to data: copies, compression, O_DIRECT."""

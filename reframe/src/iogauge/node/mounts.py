@@ -105,6 +105,12 @@ class Mount:
     root: str = "/"
     device: str = "0:0"
 
+    @property
+    def server(self) -> str:
+        """Return the address that a mount of NFS uses (nfs(5), ``addr``), or the name of its server."""
+        word = option(self, "addr=.+")
+        return word.partition("=")[2] or self.source.partition(":/")[0]
+
 
 def option(mount: Mount, pattern: str) -> str:
     """Return the first mount option that matches as a whole, or nothing."""

@@ -25,7 +25,15 @@ from typing import Final
 
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_bytes
-from iogauge.core.words import FIO, IOR, MDTEST, Fingerprint
+from iogauge.core.words import (
+    ELBENCHO,
+    FIO,
+    IO500,
+    IOR,
+    MD_WORKBENCH,
+    MDTEST,
+    Fingerprint,
+)
 from iogauge.node import below, lustre
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
@@ -435,7 +443,7 @@ def _between(node: _Node) -> Fingerprint:
     facts: Fingerprint = {}
     for key in {key for look in looks for key in look}:
         facts[key] = ":".join(dict.fromkeys(str(look[key]) for look in looks if key in look))
-    for tool in (FIO, IOR, MDTEST):
+    for tool in (FIO, IOR, MDTEST, MD_WORKBENCH, IO500, ELBENCHO):
         with contextlib.suppress(OSError):
             facts |= script(tool, os.environ)
     with contextlib.suppress(OSError):

@@ -257,7 +257,8 @@ class Opened:
     ``directory`` is the case's directory as this node names it. ``clock`` is a look at the clock of
     this node. ``directory_seen`` is what the target passes on, if it is on Lustre. ``refused`` are findings against the case. ``occupied`` names the holder of the lock if the wait
     was in vain. ``failed`` says why the target could not be looked at. ``locked`` means that the
-    case took the target's lock.
+    case took the target's lock. ``disks`` are the counters of the disks below the devices that the case reads past the
+    file system; empty if one of these does not count.
     """
 
     session: str
@@ -270,6 +271,7 @@ class Opened:
     occupied: str = ""
     locked: bool = False
     failed: str = ""
+    disks: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
@@ -286,6 +288,7 @@ class Opened:
             "failed": "",
             "directory": "",
             "directory_seen": None,
+            "disks": (),
             **data,
             "view": None,
             "clock": None,

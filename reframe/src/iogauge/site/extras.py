@@ -542,6 +542,24 @@ def doubt_of_bounds(reference: Reference) -> Doubt | None:
     )
 
 
+def doubt_of_figure(figure: float, reference: Reference) -> Doubt | None:
+    """Return the doubt about a reference that a figure exceeds by far, in its unit; None if it does not.
+
+    A ratio has no better side.
+    """
+    kind = dimension(reference.unit)
+    if kind == "ratio" or (kind != "time" and reference.least <= 0):
+        return None
+    times = reference.most / figure if kind == "time" else figure / reference.least
+    if not MOST_SLACK <= times < math.inf:
+        return None
+    return Doubt(
+        f"a number {format_value(times)} times worse than this figure passes",
+        f"less than {MOST_SLACK:g} times",
+        "Raise the reference (iogauge calibrate proposes one)",
+    )
+
+
 def doubts_of_extras(file: str, key: str, extras: PartitionExtras) -> Iterator[Mistake]:
     """Yield the doubtful limits of a partition; ``key`` leads to its extras."""
     sizes = {

@@ -290,7 +290,8 @@ def parse_table(text: str) -> ToolOutput:
         parameters["shift"] = int(shift[1])
     hits = _CONTINUE.findall(text)
     command = _COMMAND.search(text)
-    if "time" not in tables and not hits and command and re.search(r"'?-x\b", command[1]):
+    of_file = command is not None and re.search(r"'?-x\b", command[1]) is not None
+    if "time" not in tables and not hits and of_file:
         raise ToolOutputError(
             "mdtest took its number of items from a stonewall status file (-x) and printed no "
             "times: run it with -P"
@@ -305,7 +306,7 @@ def parse_table(text: str) -> ToolOutput:
             f"mdtest output: it did {min(counts)} operations: nothing was measured"
         )
     phases = tuple(
-        _phase(name, row, times[0].get(name), iterations, counts)
+        _phase(name, row, times[0].get(name), iterations, counts, not of_file)
         for name, row in rates.items()
         if row[2] > 0
     )
@@ -407,7 +408,12 @@ def _rows(lines: Sequence[str], where: str) -> dict[str, _Row]:
 
 
 def _phase(
-    name: str, row: _Row, times: _Row | None, iterations: int, counts: Sequence[int]
+    name: str,
+    row: _Row,
+    times: _Row | None,
+    iterations: int,
+    counts: Sequence[int],
+    certain: bool,
 ) -> Phase:
     greatest, least, mean, deviation = row
     if least == 0:
@@ -422,6 +428,12 @@ def _phase(
     if iterations > 1 and deviation > 0:
         rates["rate_stddev"] = Quantity(deviation, "ops/s")
     seconds, operations = _seconds(name, row, times, iterations, counts)
+    if operations is None and certain and not name.startswith("Tree"):
+        done = " or ".join(map(str, counts))
+        raise ToolOutputError(
+            f"mdtest: {name!r} at {mean} ops/s in {seconds} s is not {done} operations, which it began with; the "
+            "output is damaged"
+        )
     return Phase(name=PHASES[name], rates=rates, seconds=seconds, operations=operations)
 
 
@@ -604,6 +616,10 @@ _END: Final = re.compile(r"(?m)^Total runtime: \d{1,9}s time: (\S+ \S+)\s*$")
 _PHASE: Final = re.compile(r"(?m)^(precreate|benchmark|cleanup) process (.*)$")
 _OBJECTS: Final = re.compile(r"\bobjects:(\d{1,18})\b")
 _RATE: Final = re.compile(r"\brate:(\d{1,15}\.\d) obj/s")
+_LONGEST: Final = re.compile(r"^max:(\d{1,9}\.\d\d)s ")
+#: What the digits of seconds and of a rate may leave out.
+_HUNDREDTH_S: Final = 0.01
+_ROUNDED: Final = 0.1
 _ERRORS: Final = re.compile(r"\((\d{1,18}) errs")
 _TIME: Final = r"(\d\.\d{4}e[+-]\d{2})s"
 _LATENCIES: Final = re.compile(rf"\b(\w+)\({', '.join([_TIME] * len(_QUANTILES))}\)")
@@ -688,15 +704,23 @@ def parse(text: str) -> ToolOutput:
 
 def _latency_phase(name: str, line: str) -> Phase:
     objects, rate, errors = _OBJECTS.search(line), _RATE.search(line), _ERRORS.search(line)
+    longest = _LONGEST.search(line)
     if (
-        objects is None
+        longest is None
+        or objects is None
         or rate is None
         or errors is None
         or not float(rate[1])
         or not int(objects[1])
     ):
         raise ToolOutputError(
-            f"md-workbench: {name}: expected objects and a rate above 0, found {excerpt(line)}"
+            f"md-workbench: {name}: expected seconds, objects and a rate above 0, found {excerpt(line)}"
+        )
+    total_s = int(objects[1]) / float(rate[1])
+    if abs(total_s - float(longest[1])) > _HUNDREDTH_S + _ROUNDED / float(rate[1]) * total_s:
+        raise ToolOutputError(
+            f"md-workbench: {name}: {objects[1]} objects at {rate[1]} objects/s take {total_s:.2f} s, but its longest "
+            f"task took {longest[1]} s; the output is damaged"
         )
     if int(errors[1]):
         raise ToolOutputError(f"md-workbench: {name}: {errors[1]} operations failed")
@@ -714,6 +738,6 @@ def _latency_phase(name: str, line: str) -> Phase:
     return Phase(
         name,
         rates,
-        int(objects[1]) / float(rate[1]),
+        total_s,
         operations=int(objects[1]) * (len(OPERATIONS) if name == "benchmark" else 1),
     )

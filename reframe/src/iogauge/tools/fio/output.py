@@ -33,6 +33,7 @@ Many runs of fio, one after the other, as rounds.sh prints them: the probes of a
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -144,7 +145,14 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         engine, name = str(own.get("ioengine", "psync")), str(job["jobname"])
         # fio does not time what it reads back between its writes.
         timed = [way for way in _DIRECTIONS if way != "read" or "verify_backlog" not in own]
-        phases += _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}", timed)
+        own_phases = _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}", timed)
+        files = _files_asked(own, len(parts) if remote else 1)
+        if engine in METADATA_PHASES and files not in (None, own_phases[0].operations):
+            raise ToolOutputError(
+                f"fio JSON, job {name!r}: {own_phases[0].operations} operations; its options ask for {files} "
+                "(nrfiles x numjobs x loops): the output is damaged"
+            )
+        phases += own_phases
         half_seconds[name] = _half_seconds(entry, f"fio JSON, job {name!r}")
         short += sum(
             int(non_negative(entry[way], "short_ios", f"fio JSON, job {name!r}"))
@@ -332,6 +340,14 @@ def _check_error(entry: object, where: str) -> None:
             f"{excerpt(repr(error))}; "
             "its rates mean nothing; read fio's stderr"
         )
+
+
+def _files_asked(options: Mapping[str, Any], servers: int) -> int | None:
+    """Return how many operations a job of a metadata engine was asked for; None if it ends by its time."""
+    told = [str(options.get(name, "1")) for name in ("nrfiles", "numjobs", "loops")]
+    if "runtime" in options or not all(re.fullmatch(r"[1-9]\d{0,8}", number) for number in told):
+        return None
+    return math.prod(map(int, told)) * servers
 
 
 def _options(entry: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -248,6 +248,12 @@ class _Result:
     iops: float
     latency_s: float
     total_s: float
+    transfers_s: float
+
+    def agrees_with(self, transfers: int) -> bool:
+        """Return whether iops = transfers / wrRdTime, within the printed digits."""
+        slack = 1e-6 * transfers + _PRINTED * (self.iops + self.transfers_s + _PRINTED)
+        return abs(self.iops * self.transfers_s - transfers) <= slack
 
     def agrees(self, bytes_moved: float) -> bool:
         """Return whether bw = bytes / totalTime, within the printed digits."""
@@ -280,7 +286,6 @@ def _results(value: object, plan: _Plan) -> list[_Result]:
                 f"{where}: 'totalTime' is 0.0000 s: the phase was too short to be timed (IOR "
                 "prints 0.1 ms steps); move more data"
             )
-        non_negative(entry, "wrRdTime", where)
         results.append(
             _Result(
                 operation=str(operation),
@@ -288,6 +293,7 @@ def _results(value: object, plan: _Plan) -> list[_Result]:
                 iops=positive(entry, "iops", where),
                 latency_s=non_negative(entry, "latency", where),
                 total_s=total_s,
+                transfers_s=non_negative(entry, "wrRdTime", where),
             )
         )
     operations = [result.operation for result in results]
@@ -346,6 +352,12 @@ def _phases(
         done.add(result.operation)
         reached = pairs[number] if len(pairs) == len(results) else None
         moved = _bytes_moved(result, summary[result.operation], plan, first, reached)
+        operations = None if moved is None else moved // plan.transfer
+        if operations is not None and not result.agrees_with(operations):
+            raise ToolOutputError(
+                f"IOR JSON: {result.operation} of {result.iops} operations/s for {result.transfers_s} s (wrRdTime) is "
+                f"not {operations} transfers; the output is damaged"
+            )
         rates = {
             "bw": Quantity(result.bw_mib_s, "MiB/s"),
             "iops": Quantity(result.iops, "ops/s"),
@@ -358,7 +370,7 @@ def _phases(
                 rates=rates,
                 seconds=result.total_s,
                 bytes_moved=moved,
-                operations=None if moved is None else moved // plan.transfer,
+                operations=operations,
                 transfer_bytes=plan.transfer,
                 stonewall=_stonewall(
                     summary[result.operation],
