@@ -46,10 +46,17 @@ class Tree:
     def loop(self, name: str, number: str, file: str, direct: bool = True) -> None:
         self.device(name, number, loop__backing_file=file, loop__dio=str(int(direct)))
 
-    def mount(self, point: str, kind: str, number: str = "0:50", options: str = "rw") -> None:
+    def mount(
+        self,
+        point: str,
+        kind: str,
+        number: str = "0:50",
+        options: str = "rw",
+        source: str = "source",
+    ) -> None:
         place = self.place(point)
         place.mkdir(exist_ok=True)
-        mount = Mount(len(self.mounts) + 1, point, "source", kind, options, "/", number)
+        mount = Mount(len(self.mounts) + 1, point, source, kind, options, "/", number)
         self.mounts[str(place)] = mount
 
     def find(self, path: str) -> Mount | None:
@@ -70,6 +77,16 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     made.mount("/data", "ext4", "8:0")
     made.place("/data/image").touch()
     return made
+
+
+def test_what_a_program_shows_elsewhere_may_be_memory(tree: Tree) -> None:
+    """bindfs and others name the directory as their source. The name of a bucket or of a server says nothing."""
+    tree.mount("/memory", "tmpfs", "0:51")
+    tree.mount("/shown", "fuse.bindfs", "0:52", source="/memory")
+    assert tree.resolve("/shown").memory == "fuse.bindfs on tmpfs at /memory"
+    for source in ("/data", "/missing", "memory", "host:/memory"):
+        tree.mount("/shown", "fuse.bindfs", "0:52", source=source)
+        assert tree.resolve("/shown").memory == ""
 
 
 def test_a_file_system_on_a_whole_disk(tree: Tree) -> None:

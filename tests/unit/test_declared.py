@@ -32,7 +32,7 @@ from iogauge.report import plan_table
 from iogauge.site import extras as doubts
 from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
-from iogauge.site.extras import PartitionExtras
+from iogauge.site.extras import PartitionExtras, doubt_of_figure
 from iogauge.site.references import References
 from support import stage as healthy
 from support.extras import EXTRAS, extras
@@ -375,6 +375,27 @@ def test_a_wide_bound_is_remarked_on_in_the_case(found: Evidence) -> None:
     assert remarks(-0.49) == []
     assert remarks(-0.5) == [("write_bw", WARN)]
     assert remarks(-0.99) == [("write_bw", INVALID)]
+
+
+@pytest.mark.parametrize(
+    ("reference", "figure", "times"),
+    [
+        (Reference(50.0, -0.1, None, "MiB/s", "x"), 500.0, "11.11"),
+        (Reference(60.0, -0.1, None, "MiB/s", "x"), 500.0, None),
+        (Reference(50.0, None, 0.2, "us", "x"), 5.0, "12.00"),
+        (Reference(50.0, None, 0.2, "us", "x"), 50.0, None),
+        (Reference(0.1, -0.1, 0.1, "1", "x"), 5.0, None),
+        (Reference(50.0, None, None, "MiB/s", "x"), 500.0, None),
+    ],
+)
+def test_a_reference_far_below_the_figure_is_remarked_on(
+    reference: Reference, figure: float, times: str | None
+) -> None:
+    doubt = doubt_of_figure(figure, reference)
+    assert (doubt is None) is (times is None)
+    if doubt is not None:
+        assert f"a number {times} times worse than this figure passes" in doubt.saw
+        assert not doubt.refused
 
 
 # --- references: beside the ceiling ---------------------------------------------------------------

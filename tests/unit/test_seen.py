@@ -20,7 +20,7 @@ from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 from iogauge.guards.witness import bytes_witnessed_of, targets_witnessed_of
 from iogauge.judge.case import findings_of
 from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
-from iogauge.node.mounts import Below, Traits
+from iogauge.node.mounts import Below, Mount, Traits
 from iogauge.plan.case import CasePlan
 from iogauge.plan.stage import Instant
 from iogauge.site.extras import PartitionExtras
@@ -904,6 +904,131 @@ def test_files_of_each_execution_are_held_against_its_devices(
     seen = phase(made, 0, direction="metadata")
     synced = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, syncs=syncs))
     (finding,) = preflight.storage_of(synced)
+    assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(
+    ("passed", "required", "outcome"),
+    [
+        (640_000, True, Outcome.OK),
+        (639_999, False, Outcome.WARN),
+        (639_999, True, Outcome.INVALID),
+        (None, False, Outcome.WARN),
+    ],
+)
+def test_files_that_nothing_counts_are_held_against_the_ways_out_of_the_nodes(
+    left: Evidence, passed: int | None, required: bool, outcome: Outcome
+) -> None:
+    """A program that keeps the files of its file system in memory sends nothing anywhere."""
+    (output, *_) = left.outputs["write"]
+    part = dataclasses.replace(output.phases[0], name="create", operations=10_000)
+    created = dataclasses.replace(output, phases=(part,))
+    views = tuple(dataclasses.replace(view, below=Below()) for view in left.views)
+    (one, *_) = told(left, 0).testimony["write"]
+    counters = {} if passed is None else {"net": Moved(0, passed)}
+    heard = dataclasses.replace(
+        one, witnesses=(dataclasses.replace(one.witnesses[0], counters=counters),)
+    )
+    looks = dataclasses.replace(
+        left,
+        views=views,
+        outputs={**left.outputs, "write": [created]},
+        testimony={"write": (heard,)},
+    )
+    limits = {"witness": "required"} if required else {}
+    seen = phase(looks, 0, direction="metadata")
+    case_of = dataclasses.replace(seen.case, extras=extras(limits=limits))
+    (finding,) = preflight.storage_of(dataclasses.replace(seen, case=case_of))
+    assert finding.outcome is outcome, finding
+    assert finding.saw.startswith("no second witness: 10000 file(s)") is (outcome is not Outcome.OK)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "name", "size", "credit"),
+    [
+        ("ext4", "rw", "write", 4096, 204),  # a twentieth of the data
+        ("ext4", "rw", "write", 1 << 20, 1024),
+        ("btrfs", "rw", "write", 4096, 2048),  # half of the data
+        ("btrfs", "rw", "create", None, 16384),
+        ("ext4", "rw,dirsync", "create", None, 160 << 10),
+        ("xfs", "rw,wsync", "write", 4096, 160 << 10),
+    ],
+)
+def test_how_much_a_file_system_may_write_beside_an_operation(
+    left: Evidence, kind: str, options: str, name: str, size: int | None, credit: int
+) -> None:
+    (output, *_) = left.outputs["write"]
+    number = 1000
+    part = dataclasses.replace(
+        output.phases[0],
+        name=name,
+        operations=number,
+        bytes_moved=None if size is None else number * size,
+    )
+    views = tuple(
+        dataclasses.replace(view, mount=Mount(1, "/scratch", "/dev/x", kind, options))
+        for view in left.views
+    )
+    seen = phase(dataclasses.replace(left, views=views), 0)
+    local = dataclasses.replace(seen.case, extras=extras(target={"path": "/scratch", "type": kind}))
+    made = dataclasses.replace(output, phases=(part,))
+    found = others._beside(dataclasses.replace(seen, case=local), made)
+    assert found.written // number == credit
+
+
+@pytest.mark.parametrize(("read", "outcome"), [(973, Outcome.OK), (900, Outcome.INVALID)])
+def test_g8_asks_the_disks_below_devices_that_are_read(
+    left: Evidence, read: int, outcome: Outcome
+) -> None:
+    """A loop device over a file with holes answers, and its file's disk moves nothing."""
+    (output, *_) = left.outputs["write"]
+    part = dataclasses.replace(output.phases[0], name="devices", bytes_moved=1 << 30)
+    (one, *_) = told(left, 0).testimony["write"]
+    heard = dataclasses.replace(
+        one.witnesses[0],
+        asked=Moved(1 << 30, 0),
+        moved=Moved(1 << 30, 0),
+        counters={"7:0": Moved(1 << 30, 0), "8:0": Moved(read << 20, 0)},
+    )
+    looks = dataclasses.replace(
+        left,
+        disks=("8:0",),
+        outputs={**left.outputs, "write": [dataclasses.replace(output, phases=(part,))]},
+        testimony={"write": (dataclasses.replace(one, witnesses=(heard,)),)},
+    )
+    seen = phase(looks, 0, direction="elsewhere")
+    of_devices = dataclasses.replace(seen.phase, of_devices=True, launch="once")
+    found = list(bytes_witnessed_of(dataclasses.replace(seen, phase=of_devices)))
+    assert found[0].outcome is outcome, found
+
+
+@pytest.mark.parametrize(
+    ("tool", "name", "seconds", "outcome"),
+    [
+        ("mdtest", "create", 6.0, Outcome.OK),
+        ("mdtest", "create", 5.0, Outcome.INVALID),
+        ("md-workbench", "benchmark", 5.0, Outcome.INVALID),
+        ("mdtest", "stat", 5.0, Outcome.OK),
+    ],
+)
+def test_data_of_new_files_time_what_makes_them(
+    left: Evidence, tool: str, name: str, seconds: float, outcome: Outcome
+) -> None:
+    """The first task passed data to the kernel for 6 s while it made files."""
+    (output, *_) = left.outputs["write"]
+    part = dataclasses.replace(output.phases[0], name=name, seconds=seconds, bytes_moved=None)
+    made = dataclasses.replace(output, tool=tool, parameters={}, phases=(part,))
+    size = 64 << 20
+    looks = dataclasses.replace(
+        told(left, 0),
+        outputs={**left.outputs, "write": [made]},
+        asked=tuple(Instant(1 + n / 10, 0, size * min(n, 60) // 60) for n in range(71)),
+        printed=((1.2, 700), (6.2, 700), (7.4, 1500)),
+    )
+    (one,) = looks.testimony["write"]
+    ran = dataclasses.replace(one, witnesses=(dataclasses.replace(one.witnesses[0], ended=8.0),))
+    seen = phase(dataclasses.replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
+    (finding,) = guards_witness.seconds_witnessed_of(seen)
     assert finding.outcome is outcome, finding
 
 

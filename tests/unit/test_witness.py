@@ -456,6 +456,34 @@ def test_a_late_look_at_output_or_task_is_left_out(
     assert [(tmp_path / name).exists() for name in (PRINTED, ASKED)] == [noted, noted]
 
 
+def test_of_a_server_only_what_it_does_in_the_phase_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server lived and worked before the phase, which its number in the stage tells; a task begins with it."""
+    monkeypatch.chdir(tmp_path)
+    passed, now = [(7 << 30, 9 << 30)], [1000.0]
+    monkeypatch.setattr(looks_at, "asked_by", lambda pids: passed[0] if pids else (0, 0))
+    monkeypatch.setattr(looks_at.time, "clock_gettime", lambda _: now[0])
+    recorder = Recorder([])
+
+    def counted(task_before: bool) -> list[tuple[int, int]]:
+        now[0] += 10
+        began, number = now[0], f"{os.getpid()}\n"
+        (tmp_path / TASK).write_text(number if task_before else "\n")
+        recorder.begin()
+        (tmp_path / TASK).write_text(number)
+        passed[0] = (passed[0][0] + 5, passed[0][1] + 6)
+        now[0] += 1
+        recorder.look()
+        recorder.write()
+        seen = parse_activity((tmp_path / ASKED).read_text())
+        return [(i.read, i.written) for i in seen if i.time > began]
+
+    assert counted(True) == [(5, 6)]
+    assert counted(True) == [(5, 6)]
+    assert counted(False) == [passed[0]]
+
+
 def test_the_recorder_counts_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     status = os.statvfs(tmp_path)

@@ -361,6 +361,17 @@ def test_damage_by_hand(old: str, new: str, message: str) -> None:
         parse_json(text.replace(old, new, 1))
 
 
+@pytest.mark.parametrize("name", ["filecreate", "filestat", "filedelete"])
+def test_a_count_of_files_that_nobody_asked_for_is_refused(name: str) -> None:
+    """All figures of an output three times too large agree with each other."""
+    data = json.loads(sample(f"fio_{name}.json"))
+    way = "read" if name == "filestat" else "write"
+    for key in ("total_ios", "io_bytes", "bw", "bw_bytes", "iops"):
+        data["jobs"][0][way][key] *= 3
+    with pytest.raises(ToolOutputError, match=r"operations; its options ask for \d+"):
+        parse_json(json.dumps(data))
+
+
 def test_a_server_that_is_missing() -> None:
     document = json.loads(sample("fio_client_server.json.raw"))
     del document["client_stats"][1]

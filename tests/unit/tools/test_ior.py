@@ -207,6 +207,7 @@ def test_damaged_output(name: str, message: str) -> None:
         ('"bwMiB": 1335.1278', '"bwMiB": 1435.1278', r"'bwMaxMIB' is 1335\.1278, but Results"),
         ('"bwMiB": 1335.1278', '"bwMB": 1335.1278', r"key 'bwMiB' is missing"),
         ('"iops": 5479.1692', '"iops": 0.0', r"'iops' is 0"),
+        ('"iops": 5479.1692', '"iops": 5589.1692', r"wrRdTime\) is not 8 transfers"),
         ('"repetitions": 1,', '"repetitions": 2,', r"holds 2 phases .*expected 4"),
         ('"repetitions": 1,', '"repetitions": 99999999999999999999,', "of 64 bits at most"),
         ('"repetitions": 1,', '"repetitions": 9000000000000000000,', "holds 2 phases"),

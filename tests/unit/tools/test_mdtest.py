@@ -204,6 +204,15 @@ def test_damage_by_hand(old: str, new: str, message: str) -> None:
         parse_table(text.replace(old, new, 1))
 
 
+def test_a_rate_that_its_time_contradicts_is_refused() -> None:
+    text = sample("mdtest_PZ.stdout")
+    three_times = "52937.217      45910.470      49423.845       4968.648"
+    damaged = text.replace("17645.739      15303.490      16474.615       1656.220", three_times)
+    assert damaged != text
+    with pytest.raises(ToolOutputError, match=r"'File creation' at 49423\.845 ops/s .* is not 200"):
+        parse_table(damaged)
+
+
 def test_nothing() -> None:
     with pytest.raises(ToolOutputError, match="printed nothing"):
         parse_table("\n")

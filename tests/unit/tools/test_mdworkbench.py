@@ -55,6 +55,7 @@ def test_latencies_are_in_microseconds_by_operation_and_quantile() -> None:
         (r"\(0 errs\)", "(3 errs!!!)", "3 operations failed"),
         (r"(?m) stat\(.*?\)", "", "no latencies of stat"),
         (r"rate:1219.7 obj/s", "rate:0.0 obj/s", "a rate above 0"),
+        (r"rate:1219.7 obj/s", "rate:1259.7 obj/s", "its longest task took 1.21 s"),
         (r"(?s).*", "", "printed nothing"),
     ],
 )
