@@ -106,9 +106,20 @@ def over(devices: Devices) -> Path:
     return overlay(devices, devices.made("xfs", devices.loop(devices.image("image", 600))))
 
 
-def rig_on(make_rig: Callable[..., Rig], point: Path) -> Rig:
+def bound(devices: Devices) -> Path:
+    """A directory of a file system, bound to another place."""
+    storage = devices.made("ext4", devices.loop(devices.image("image", 600)))
+    (storage / "below" / "site").mkdir(parents=True)
+    point = devices.folder / "bound"
+    point.mkdir()
+    run("mount", "--bind", storage / "below" / "site", point)
+    devices.leaving.callback(run, "umount", "--lazy", point)
+    return point
+
+
+def rig_on(make_rig: Callable[..., Rig], point: Path, **limits: str) -> Rig:
     (point / permission.MARKER).touch()
-    rig = make_rig(target=point, limits={"case_files": 10_000, "case_bytes": "64 MiB"})
+    rig = make_rig(target=point, limits={"case_files": 10_000, "case_bytes": "64 MiB", **limits})
     rig.write_references(GENEROUS)
     return rig
 
@@ -204,6 +215,7 @@ def test_what_lies_below_is_no_storage(
     "make",
     [
         over_a_block_device,
+        bound,
         pytest.param(
             mirrored,
             marks=pytest.mark.nightly(
@@ -223,5 +235,6 @@ def test_what_lies_below_is_no_storage(
 def test_what_lies_below_is_storage(
     devices: Devices, make_rig: Callable[..., Rig], make: Callable[[Devices], Path]
 ) -> None:
-    run = rig_on(make_rig, make(devices)).run(*RANDOM_READ)
+    # The device is the test's own: what others move there is a fault of the suite.
+    run = rig_on(make_rig, make(devices), max_foreign="10 %").run(*RANDOM_READ)
     assert run.record["verdict"] == "PASS", run.record["reason"]

@@ -222,6 +222,28 @@ def test_more_bytes_than_the_kernel_counted_are_no_ceiling(
     assert "block devices: " in "".join(f["saw"] for f in run.record["findings"]), run.out
 
 
+def test_holes_are_no_data(make_rig: Callable[..., Rig], storage: Path) -> None:
+    """A loop device answers itself what its file does not hold: the disk below it moves nothing."""
+    image = storage / f"holes-{os.getpid()}"
+    with image.open("wb") as file:
+        file.truncate(4 << 30)
+    words = ["losetup", "--find", "--show", "--direct-io=on", str(image)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(done.stderr.strip())
+    device = done.stdout.strip()
+    try:
+        rig = make_rig(limits={"phase_seconds": "2 s"})
+        data = rig.settings()
+        data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"devices": [device]}
+        rig.write_settings(data)
+        run = rig.run("-n", "DeviceCeiling")
+    finally:
+        subprocess.run(["losetup", "--detach", device], check=True)
+        image.unlink()
+    run.never_passed("G8: the tool read .*, as it says; a device below block devices moved")
+
+
 def test_memory_and_caches_are_no_devices(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
     """A loop device without direct I/O is the page cache. The case is refused before a byte is read."""
     image = tmp_path / "image"

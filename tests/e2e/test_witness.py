@@ -243,6 +243,55 @@ def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, place: Place) 
     assert run.record["verdict"] == "INVALID"
 
 
+@pytest.mark.needs_fio
+def test_files_in_the_memory_of_a_daemon(make_rig: Make, place: Place) -> None:
+    """A program shows a memory file system under its own type. Nothing counts below it, and nothing left the node."""
+    folder = place.mount("memory", "-t", "tmpfs", "none")
+    metadata = ("-n", "FioMetadata")
+    try:
+        with hanging.mounted(folder) as mount:
+            (mount.point / "t").mkdir()
+            declared = {"type": "fuse", "source": "slowfs-place"}
+            run = judged(make_rig, mount.point, *metadata, tools=("fio",), declared=declared)
+            limits = {"witness": "required"}
+            refused = judged(
+                make_rig, mount.point, *metadata, tools=("fio",), declared=declared, limits=limits
+            )
+    except hanging.Unavailable as error:
+        pytest.skip(str(error))
+    # Other tests use the networks and disks of this node at the same time.
+    seen = {f["saw"] for f in run.record["findings"] if f["guard"] in ("G9", "G4")}
+    if any(saw.startswith("no second witness") for saw in seen):
+        assert "ok: 1 passed, 1 of them without a second witness" in run.out, run.out
+        refused.never_passed("no second witness")
+        assert refused.record["verdict"] == "INVALID"
+
+
+@pytest.mark.needs_fio
+@pytest.mark.skipif(shutil.which("bindfs") is None, reason="bindfs is not on PATH")
+@pytest.mark.parametrize(("kind", "words"), [("tmpfs", "FioMetadata"), ("ext4", "FioMetadata")])
+def test_a_directory_that_a_program_shows_elsewhere(
+    make_rig: Make, place: Place, kind: str, words: str
+) -> None:
+    """bindfs names the directory as its source: on memory nothing passes, on storage it may."""
+    folder = (
+        place.mount("memory", "-t", "tmpfs", "none") if kind == "tmpfs" else place.formatted(kind)
+    )
+    point = place.base / "shown"
+    point.mkdir()
+    shell("bindfs", str(folder), str(point), skips=True)
+    try:
+        (point / "t").mkdir()
+        declared = {"type": "fuse", "source": str(folder)}
+        run = judged(make_rig, point, "-n", words, tools=("fio",), declared=declared)
+    finally:
+        shell("umount", "--lazy", str(point))
+    if kind == "tmpfs":
+        run.never_passed(r"G9: the target is memory, not storage \(fuse on tmpfs")
+    else:
+        assert run.record["verdict"] == "PASS", run.out
+
+
 @pytest.mark.needs_ior
 def test_an_overlay_that_swallows_fsync(make_rig: Make, place: Place) -> None:
     below = place.formatted("ext4")
@@ -426,6 +475,7 @@ CASES = {
     "IorPosix": IOR,
     "IorPosix direct": ("-n", "IorPosix%files=per-process%order=sequential%cache=direct"),
     "MdtestEasy": ("-n", "MdtestEasy"),
+    "random writes": ("-n", "IorPosix%files=per-process%order=random%cache=direct"),
 }
 _BY_NIGHT = pytest.mark.nightly(
     "e2e/test_witness.py::test_a_clock_at_a_third_of_its_speed",
@@ -466,6 +516,17 @@ def test_a_clock_at_a_third_of_its_speed(
     with capped(place.last, read=200 * MIB, written=200 * MIB):
         run = rig.run(*CASES[case])
     run.never_passed("G4: the tool reports .*; (its bytes moved|the target's files changed) for")
+
+
+@pytest.mark.needs_ior
+def test_a_clock_at_three_times_its_speed(make_rig: Make, place: Place, clock: Path) -> None:
+    """A rate that is too low is untrue as well."""
+    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
+    rig.write_references(REFERENCES)
+    rig.program("ior", f'LD_PRELOAD={clock} CLOCK_SPEED=3 exec "$real" "$@"')
+    with capped(place.last, read=100 * MIB, written=100 * MIB):
+        run = rig.run(*CASES["IorPosix direct"])
+    run.never_passed("G4: the tool reports .*; its processes ran")
 
 
 @pytest.mark.needs_ior
@@ -591,28 +652,67 @@ def test_files_that_are_hidden_from_the_target(make_rig: Make, place: Place, who
     )
 
 
-@pytest.mark.nightly(
-    "e2e/test_witness.py::test_a_disk_that_others_share_request_by_request",
-    "unit/test_guards.py::test_g19_sees_others",
-)
+@contextmanager
+def writer(target: Path, pause_s: float = 0.0) -> Iterator[None]:
+    """Another program that writes to a target, 16 MiB at a time: as fast as its disk takes them, or with pauses."""
+    # The same 16 MiB again and again: the disk has no room for all that it writes until the case ends.
+    once = f"dd if=/dev/zero of={target}/theirs bs=1M count=16 oflag=direct conv=notrunc"
+    other = subprocess.Popen(
+        ["sh", "-c", f"while {once} 2>/dev/null; do sleep {pause_s}; done"], start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        os.killpg(other.pid, signal.SIGTERM)
+        other.wait()
+
+
+@pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_a_writer_beside_metadata(make_rig: Make, place: Place) -> None:
-    """Others write to the disk while files are made: half of its bandwidth is theirs."""
-    target = place.formatted("ext4", *NO_LATE_TABLES)
-    limits = {"case_files": 40_000, **ALONE}
-    # 100 MiB again and again: the disk has no room for all that they write until the case ends.
-    once = f"dd if=/dev/zero of={target}/theirs bs=1M count=100 oflag=direct conv=notrunc"
-    with capped(place.last, written=40 * MIB):
-        writer = subprocess.Popen(
-            ["sh", "-c", f"while {once} 2>/dev/null; do :; done"], start_new_session=True
-        )
-        try:
-            run = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits=limits)
-        finally:
-            os.killpg(writer.pid, signal.SIGTERM)
-            writer.wait()
+@pytest.mark.parametrize(
+    "case",
+    [
+        "IorPosix direct",
+        *(
+            pytest.param(
+                case,
+                marks=pytest.mark.nightly(
+                    "e2e/test_witness.py::test_a_writer_beside_a_case",
+                    "e2e/test_witness.py::test_a_disk_that_others_share_request_by_request",
+                ),
+            )
+            for case in ("IorPosix", "FioRandomRead", "FioMetadata", "MdtestEasy", "random writes")
+        ),
+    ],
+)
+def test_a_writer_beside_a_case(make_rig: Make, place: Place, case: str) -> None:
+    """Others write to the disk meanwhile: half of its bandwidth is theirs."""
+    fstype = "btrfs" if case == "random writes" else "ext4"
+    target = place.formatted(fstype, *(NO_LATE_TABLES if fstype == "ext4" else ()))
+    tool = "fio" if "Fio" in case else "mdtest" if "Mdtest" in case else "ior"
+    limits = {"case_files": 40_000, "case_bytes": "256 MiB", **ALONE}
+    if case == "random writes":
+        limits["case_bytes"] = "64 MiB"
+    with capped(place.last, written=40 * MIB), writer(target):
+        run = judged(make_rig, target, *CASES[case], tools=(tool,), limits=limits)
     assert run.record["verdict"] == "CONTAMINATED", run.out
     assert "G19: others on 1 node(s) moved" in run.out, run.out
+
+
+@pytest.mark.needs_ior
+@pytest.mark.nightly(
+    "e2e/test_witness.py::test_a_writer_beside_a_case",
+    "unit/test_guards.py::test_g19_sees_others",
+)
+def test_few_bytes_of_others_are_no_load(make_rig: Make, place: Place) -> None:
+    """A share is a share of all bytes that moved: they are named, and the case passes."""
+    target = place.formatted("ext4", *NO_LATE_TABLES)
+    limits = {"case_bytes": "700 MiB", **ALONE}
+    with capped(place.last, read=200 * MIB, written=200 * MIB), writer(target, 3.0):
+        run = judged(make_rig, target, *CASES["IorPosix direct"], limits=limits)
+    assert run.record["verdict"] == "PASS", run.out
+    (saw,) = {f["saw"] for f in run.record["findings"] if "others on" in f["saw"]}
+    assert re.search(r"others on 1 node\(s\) moved [1-9].* \([1-9]%\)", saw), saw
 
 
 @pytest.mark.needs_fio

@@ -1,4 +1,4 @@
-"""What the doctor says of a target on Lustre: on the stand-ins, as root and as an ordinary user."""
+"""What the doctor says of a target: on stand-ins of Lustre, as root and as an ordinary user; and beside its declarations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich.console import Console
 from iogauge.cli import doctor, site
 from iogauge.cli.doctor import Check
 from iogauge.node import lustre as lustre_client
-from iogauge.node.mounts import Quota
+from iogauge.node.mounts import Below, Mount, Quota, Space, StorageTarget, View
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace import lock, permission
 from support.extras import EXTRAS, extras
@@ -226,3 +226,61 @@ def test_the_state_directory_is_tried(
     found = doctor._state()
     assert (found.state, str(tmp_path / "new" / "home") in found.text) == (state, True)
     assert ("IOGAUGE_HOME" in found.remedy) == (state == "problem")
+
+
+@pytest.mark.parametrize(
+    ("target", "topology", "seen", "said_of_it"),
+    [
+        ({}, None, {}, []),
+        ({"type": "xfs"}, None, {}, [("problem", "G9: ")]),
+        ({"source": "/dev/another"}, None, {}, [("problem", "G9: ")]),
+        ({"uuid": "3f6d1c88-0000-4000-8000-000000000000"}, None, {}, [("problem", "sees UUID")]),
+        ({"compresses": False}, None, {}, []),
+        ({"compresses": True}, None, {"below": Below(compresses="dm-vdo")}, []),
+        (
+            {"compresses": False},
+            None,
+            {"below": Below(compresses="dm-vdo")},
+            [("problem", "G18: data may be compressed, or stored once (dm-vdo)")],
+        ),
+        ({}, 2, {"targets": ("a", "b", "c", "d")}, []),
+        ({}, 2, {"targets": ("a", "a")}, [("note", "G12: the target is served from 1 address")]),
+        ({}, 2, {"targets": ("a", None)}, []),
+        (
+            {"type": "nfs4", "source": "server:/x"},
+            3,
+            {"mount": Mount(1, "/x", "server:/x", "nfs4", "rw,addr=10.0.0.1")},
+            [],
+        ),
+    ],
+)
+def test_what_a_site_declares_is_compared_with_what_this_host_sees(
+    target: dict[str, Any],
+    topology: int | None,
+    seen: dict[str, Any],
+    said_of_it: list[tuple[str, str]],
+) -> None:
+    view = View(
+        host="n1",
+        path="/data",
+        mount=seen.get("mount", Mount(1, "/data", "/dev/sdb1", "ext4", "rw")),
+        space=Space(1, 1, 1, 1),
+        uuid="7c0e2a11-0000-4000-8000-000000000000",
+        below=seen.get("below", Below()),
+        targets=tuple(
+            StorageTarget(index=n, uuid=f"x-OST{n:04x}_UUID", active=True, server=address)
+            for n, address in enumerate(seen.get("targets", ()))
+        ),
+    )
+    declared = {"path": "/data", "type": "ext4", "source": "/dev/sdb1", **target}
+    parts: dict[str, Any] = {"target": declared}
+    if topology:
+        parts["topology"] = {
+            "source": "made up",
+            "servers": {"count": topology, "nic": "10 GB/s"},
+        }
+    found = list(doctor._target_otherwise("target /data", extras(**parts), view))
+    assert [check.state for check in found] == [state for state, _ in said_of_it], found
+    for check, (_, words) in zip(found, said_of_it, strict=True):
+        assert words in check.text
+        assert check.remedy and check.remedy in str(check)
