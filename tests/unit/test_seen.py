@@ -803,6 +803,27 @@ def test_servers_of_several_hosts_start_their_clocks_apart(
     assert finding.outcome is outcome, finding
 
 
+@pytest.mark.parametrize(
+    ("processes", "refused"),
+    [(4, False), (5, False), (6, True), (10, True)],
+)
+def test_g22_counts_the_jobs_of_fio(
+    left: Evidence, processes: int, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its options say two jobs: two processes, fio and the shell before it, and perhaps a script that starts fio."""
+    (output, *_) = left.outputs["write"]
+    made = dataclasses.replace(output, tool="fio", tasks=2)
+    looks = dataclasses.replace(
+        told(left, 0),
+        outputs={**left.outputs, "write": [made]},
+        processes=((1.1, 1), (1.2, processes), (1.8, processes), (1.9, 1)),
+    )
+    monkeypatch.setattr(figures.Execution, "objection", "")
+    (finding,) = figures.tool_integrity_of(phase(looks, 0))
+    assert (f"had {processes - 2} processes for its 2 job(s)" in finding.saw) is refused, finding
+    assert not refused or finding.outcome is Outcome.INVALID
+
+
 def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:
     versions = {"n1": {"ior": "4.0.0"}, "n2": {"ior": "4.1.0", "mdtest": "4.0.0"}, "n3": {}}
     assert phase(left, 0).tool == "ior"

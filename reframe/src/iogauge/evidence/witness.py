@@ -388,10 +388,19 @@ def seconds_of_jobs(counts: Sequence[tuple[float, int]], span: tuple[float, floa
     ``counts`` are the processes of a task with fio: its shell, fio, and one for each job. The shell may have another at
     its start, as to count devices. So a number counts only if two looks in succession found it.
     """
-    within = [(time, count) for time, count in counts if span[0] <= time <= span[1]]
-    most = max((a for (_, a), (_, b) in pairwise(within) if a == b), default=0)
-    times = [time for time, count in within if count == most]
-    return times[-1] - times[0] if most > _WITHOUT_JOBS else None
+    jobs = jobs_at_once(counts, span)
+    times = [
+        time
+        for time, count in counts
+        if span[0] <= time <= span[1] and count == _WITHOUT_JOBS + jobs
+    ]
+    return times[-1] - times[0] if jobs else None
+
+
+def jobs_at_once(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> int:
+    """Return how many jobs fio had at once, as :func:`seconds_of_jobs`; 0 if it made no process for them."""
+    within = [count for time, count in counts if span[0] <= time <= span[1]]
+    return max(0, max((a for a, b in pairwise(within) if a == b), default=0) - _WITHOUT_JOBS)
 
 
 def files_changed(instants: Sequence[Instant], span: tuple[float, float]) -> int | None:

@@ -16,6 +16,7 @@ from iogauge.core.units import convert, dimension, format_bytes, format_seconds,
 from iogauge.core.words import Tier
 from iogauge.evidence.fingerprint import fold
 from iogauge.evidence.series import SERIES, Series
+from iogauge.evidence.witness import jobs_at_once
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.origin import Execution
 from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
@@ -495,7 +496,8 @@ def tool_integrity(
     """G22: all phases ran one version of the tool, on the planned tasks and nodes, and PATH leads to one on all nodes. Every output
     belongs to its own execution. It has the planned words (IOR, mdtest) or options (fio, IO500),
     this case's directory and repetition, and fio's token. Its dates lie within the execution (2 s).
-    The kernel's counts (G8) are not more than the tasks.
+    The kernel's counts (G8) are not more than the tasks. fio on one node has no more processes than its options say, but for
+    a script that starts it.
 
     ``versions`` maps each version to the phases that it ran, ``on_hosts`` to the nodes where PATH leads to it. ``tasks`` and ``nodes`` hold the
     numbers in each output, None if the tool does not report them. ``foreign`` says why an output is
@@ -556,6 +558,11 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
         # A launcher may cut the lines of several tasks into each other, and makes none of its own.
         if told > expected:
             foreign = foreign or f"which left {told} count(s) of the kernel for {expected} task(s)"
+    for output, testimony in zip(own, seen.testimonies, strict=False):
+        span = seen.case.span(testimony) if testimony.of_tasks and seen.tool == "fio" else None
+        jobs = jobs_at_once(seen.case.evidence.processes, span) if span else 0
+        if output.tasks and jobs > output.tasks + 1:
+            foreign = foreign or f"which had {jobs} processes for its {output.tasks} job(s)"
     on_hosts: dict[str, list[str]] = {}
     for host, told_versions in seen.case.evidence.versions.items():
         if seen.tool in told_versions:
