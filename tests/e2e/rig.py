@@ -81,7 +81,7 @@ def checks_of(arguments: Sequence[str]) -> list[str]:
 
 def mount_of(path: Path) -> tuple[str, str]:
     """Type and source of the file system that holds a path, from findmnt(8)."""
-    words = ["findmnt", "-n", "-r", "-o", "FSTYPE,SOURCE", "-T", str(path)]
+    words = ["findmnt", "-n", "-r", "-v", "-o", "FSTYPE,SOURCE", "-T", str(path)]
     fstype, source = (
         subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
         .stdout.splitlines()[-1]

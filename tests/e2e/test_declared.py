@@ -207,7 +207,8 @@ def test_a_reference_below_a_fifth_of_its_ceiling_is_doubtful(make_rig: Callable
     assert all(found["outcome"] == "warn" for found in findings(run, "reference"))
     valid = rig.iogauge("validate")
     assert valid.rc == 0, valid.out
-    assert "rig: ok, 6 doubt(s)" in valid.out
+    assert "rig: ok, 7 doubt(s)" in valid.out
+    assert "partition default: G15: " in valid.out, valid.out
     assert "limits.max_spread: found 100%; allowed: at most 50%" in valid.out
 
 

@@ -342,15 +342,17 @@ def _compressing(seen: CaseSeen) -> str:
     """Return what shrinks the data, as seen in a sample or by a node, or as the site declares; empty if
     unknown.
     """
-    for sample in seen.evidence.samples:
-        for block in sample.blocks:
-            if block.kind == "compressed":
-                return f"a target that stored {block.place} compressed"
     declared = seen.extras.target.compresses
-    for view in seen.evidence.views:
-        if view.below.compresses:
-            denied = ", though the site declares target.compresses: false"
-            return f"{view.below.compresses}{denied if declared is False else ''}"
+    found = [
+        f"a target that stored {block.place} compressed"
+        for sample in seen.evidence.samples
+        for block in sample.blocks
+        if block.kind == "compressed"
+    ]
+    found += [view.below.compresses for view in seen.evidence.views if view.below.compresses]
+    if found:
+        denied = ", though the site declares target.compresses: false"
+        return f"{found[0]}{denied if declared is False else ''}"
     return "a target that compresses, as its site declares" if declared else ""
 
 

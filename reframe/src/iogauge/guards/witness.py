@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.units import format_bytes, format_seconds
@@ -23,6 +23,7 @@ from iogauge.evidence.witness import (
 from iogauge.guards.finding import Finding, Rule
 from iogauge.guards.preflight import LEAST_FILES
 from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.fio.output import told_seconds
 
 #: Share by which the tool's and the kernel's count may differ.
@@ -560,5 +561,11 @@ def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
 
 
 def _synchronous(output: ToolOutput) -> bool:
-    """Return whether the kernel counts what a tool asks for: not with an asynchronous engine."""
-    return output.tool != "fio" or output.parameters.get("engine") == "psync"
+    """Return whether the kernel counts what a tool asks for: not with an asynchronous engine of a job that moves data."""
+    if output.tool != "fio":
+        return True
+    jobs: Any = output.parameters.get("jobs") or {}
+    engines = {told.get("ioengine", "psync") for told in jobs.values()} or {
+        output.parameters.get("engine")
+    }
+    return engines - set(METADATA_PHASES) == {"psync"}
