@@ -201,6 +201,8 @@ def test_the_kernel_counts_what_tasks_ask_a_client_for(run: Run, way: str) -> No
         ("ior", "IorPosix%files=per-process%order=sequential%cache=direct", "its bytes moved for"),
         ("mdtest", "MdtestEasy", "it worked for"),
         ("fio", "FioRandomRead%block=128KiB", "its bytes moved for"),
+        # A server on each host does the work.
+        ("fio", "TrainingSamples%sample=32KiB", "its bytes moved for"),
     ],
 )
 @pytest.mark.usefixtures("site")
@@ -221,4 +223,6 @@ def test_a_slow_clock_is_not_believed(
     newest = max(record["session"] for record in run.records)
     (record,) = (record for record in run.records if record["session"] == newest)
     assert record["verdict"] == "INVALID"
-    assert re.search(f"G4: the tool reports .*; {sign}", record["reason"])
+    # The clock of a server, which lives longer, also has other dates (G22).
+    said = " ".join(found["saw"] for found in record["findings"] if found["guard"] == "G4")
+    assert re.search(f"the tool reports .*; {sign}", said), said

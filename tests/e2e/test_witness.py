@@ -681,7 +681,7 @@ def writer(target: Path, pause_s: float = 0.0) -> Iterator[None]:
                     "e2e/test_witness.py::test_a_disk_that_others_share_request_by_request",
                 ),
             )
-            for case in ("IorPosix", "FioRandomRead", "FioMetadata", "MdtestEasy", "random writes")
+            for case in ("FioMetadata", "MdtestEasy", "random writes")
         ),
     ],
 )

@@ -371,11 +371,6 @@ def _evictions(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -
         raise ToolOutputError(f"{what}: not an eviction: {error}") from error
 
 
-def _testimony(stage: Path, plan: CasePlan, phase: PhasePlan, repetition: int) -> Testimony:
-    """Return the kernel's word of an execution; witnesses may be missing."""
-    return witness.hear(plan, phase, repetition, lambda file: _if_there(stage / file))
-
-
 def _if_there(file: Path) -> str:
     with contextlib.suppress(ToolOutputError):
         return stage_text(file, "")
@@ -677,13 +672,13 @@ def _outputs(
     for repetition, phase in _expected(plan):
         warm_up = repetition == 0 and phase.name in outputs.cold
         parsed = _parse(stage, phase, repetition)
-        testimony = _testimony(stage, plan, phase, repetition)
+        run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
+        testimony = witness.hear(plan, phase, repetition, run, lambda file: _if_there(stage / file))
         what = f"{phase.name}, repetition {repetition}"
         if parsed is not None and phase.syncs:
             measured = {name for name, _ in phase.rates.values()}
             parsed = witness.synced(parsed, measured, testimony, what)
-        if parsed is not None and phase.series:
-            (run,) = (r for r in runs if (r.repetition, r.name) == (repetition, phase.name))
+        if parsed is not None and phase.series and run is not None:
             parsed = with_series(parsed, activity, run, what)
         parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
         if parsed is not None:

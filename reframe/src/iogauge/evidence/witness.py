@@ -19,7 +19,7 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.node.host import HARMLESS, OWN, Load
 from iogauge.node.mounts import BLOCK_DEVICE, unescape
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.stage import Instant, complaints_file, look_phase, printed_file
+from iogauge.plan.stage import Instant, PhaseRun, complaints_file, look_phase, printed_file
 
 #: First word of each line of witness.sh.
 WORD: Final = "iogauge-witness"
@@ -114,12 +114,14 @@ class Witness:
 class Testimony:
     """All witnesses of one execution, and how many there should be.
 
-    ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak.
+    ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak. ``asked_for`` is when the job
+    script on the first node waited for these servers, in seconds since its boot.
     """
 
     witnesses: tuple[Witness, ...] = ()
     expected: int
     of_tasks: bool = True
+    asked_for: tuple[float, float] | None = None
 
     @property
     def complete(self) -> bool:
@@ -535,16 +537,26 @@ def _since(look: Witness, last: Witness) -> Witness:
 
 
 def hear(
-    plan: CasePlan, phase: PhasePlan, repetition: int, text: Callable[[str], str]
+    plan: CasePlan,
+    phase: PhasePlan,
+    repetition: int,
+    run: PhaseRun | None,
+    text: Callable[[str], str],
 ) -> Testimony:
-    """Return the kernel's word of an execution; ``text`` returns a file of the stage, or nothing."""
+    """Return the kernel's word of an execution, for which the job script saw ``run``; witnesses may be missing.
+
+    ``text`` returns a file of the stage, or nothing.
+    """
     if phase.on_servers:
         before, after = (
             parse(text(printed_file(look_phase(when, phase.name), repetition)))[0]
             for when in ("before", "after")
         )
         return Testimony(
-            witnesses=tuple(between(before, after)), expected=plan.nodes, of_tasks=False
+            witnesses=tuple(between(before, after)),
+            expected=plan.nodes,
+            of_tasks=False,
+            asked_for=(run.started, run.ended) if run else None,
         )
     witnesses, _ = parse(text(complaints_file(phase.name, repetition)))
     return Testimony(
