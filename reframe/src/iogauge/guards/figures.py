@@ -496,8 +496,8 @@ def tool_integrity(
     """G22: all phases ran one version of the tool, on the planned tasks and nodes, and PATH leads to one on all nodes. Every output
     belongs to its own execution. It has the planned words (IOR, mdtest) or options (fio, IO500),
     this case's directory and repetition, and fio's token. Its dates lie within the execution (2 s).
-    The kernel's counts (G8) are not more than the tasks. fio on one node has no more processes than its options say, but for
-    a script that starts it.
+    The kernel's counts (G8) are not more than the tasks. fio on one node has no more processes than its options say, unless it
+    is a script.
 
     ``versions`` maps each version to the phases that it ran, ``on_hosts`` to the nodes where PATH leads to it. ``tasks`` and ``nodes`` hold the
     numbers in each output, None if the tool does not report them. ``foreign`` says why an output is
@@ -558,10 +558,13 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
         # A launcher may cut the lines of several tasks into each other, and makes none of its own.
         if told > expected:
             foreign = foreign or f"which left {told} count(s) of the kernel for {expected} task(s)"
+    # A script may start other programs too.
+    compiled = not any(f"{probes.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes)
     for output, testimony in zip(own, seen.testimonies, strict=False):
-        span = seen.case.span(testimony) if testimony.of_tasks and seen.tool == "fio" else None
+        known = compiled and seen.tool == "fio" and testimony.of_tasks
+        span = seen.case.span(testimony) if known else None
         jobs = jobs_at_once(seen.case.evidence.processes, span) if span else 0
-        if output.tasks and jobs > output.tasks + 1:
+        if output.tasks and jobs > output.tasks:
             foreign = foreign or f"which had {jobs} processes for its {output.tasks} job(s)"
     on_hosts: dict[str, list[str]] = {}
     for host, told_versions in seen.case.evidence.versions.items():
