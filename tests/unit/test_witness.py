@@ -846,6 +846,34 @@ def test_the_recorder_sees_what_hides_the_directory_from_the_tool(
     assert parse_hidden("1.000\t[1, 2, 3]\n2.000\t[[\nx\n") == []
 
 
+def test_the_recorder_sees_what_hides_the_directory_from_another_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two tasks of a launcher: the second has a namespace and a library of its own."""
+    monkeypatch.chdir(tmp_path)
+    case = tmp_path / "case"
+    case.mkdir()
+    recorder = Recorder([], directory=str(case))
+    second = f"mount -t tmpfs beside {case} || exit; echo up; read -r end"
+    launcher = f"sleep 60 & echo $!; unshare --mount sh -c '{second}'; kill $!"
+    loaded = {"libfaketime.so.1"}
+    monkeypatch.setattr(looks_at, "libraries_of", lambda pids: loaded if len(pids) > 1 else set())
+    monkeypatch.setattr(looks_at.json, "dumps", lambda seen: "; ".join(seen))
+    with subprocess.Popen(["sh", "-c", launcher], stdin=-1, stdout=-1) as started:
+        assert started.stdout and started.stdin
+        first = int(started.stdout.readline())
+        if started.stdout.readline() != b"up\n":
+            pytest.skip("mounts in a namespace of its own, which is not allowed here")
+        (tmp_path / TASK).write_text(f"{first}\n")
+        recorder.begin()
+        for _ in range(looks_at._ALL_AT):
+            recorder.look()
+        started.stdin.close()
+    recorder.write()
+    assert "beside" in (tmp_path / HIDDEN).read_text()
+    assert "libfaketime.so.1" in (tmp_path / LOADED).read_text()
+
+
 @pytest.mark.parametrize("before", [False, True])
 def test_the_recorder_sees_that_the_target_lost_its_barriers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool

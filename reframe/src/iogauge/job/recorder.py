@@ -59,6 +59,8 @@ _BEGUN_BYTES: Final = 4 << 20
 _BEGUN_FILES: Final = 20
 #: Looks at a task after which its libraries are noted: a script needs time before it becomes the tool.
 _LIBRARIES_AT: Final = (3, 20, 100)
+#: The look at which all tasks of the node are looked at, once: each takes as long as the first one.
+_ALL_AT: Final = 20
 #: Looks that are tried before a phase.
 _TRIES: Final = 5
 #: Processes of a task that are looked at, at most; fio has one for each of its jobs. So a look does not take too long:
@@ -176,6 +178,14 @@ def _tree(first: int, most: int) -> list[int]:
             found.append(pid)
             waiting += map(int, below)
     return found
+
+
+def tasks_beside(task: int) -> list[int]:
+    """Return all that descends from what started a task, as the other tasks of its node; empty if there is nothing."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        parent = int(_content(f"/proc/{task}/stat").rpartition(b")")[2].split()[1])
+        return _tree(parent, _MANY_PROCESSES)[1:] if parent > 1 else []
+    return []
 
 
 def asked_by(processes: Sequence[int]) -> _Moved:
@@ -411,6 +421,9 @@ class Recorder:
         self._processes.note(now, str(len(processes)))
         self._look_at_mounts(now, processes)
         self._looks_at_task += 1
+        if self._looks_at_task == _ALL_AT and self._task is not None:
+            processes = tasks_beside(self._task)
+            self._look_at_mounts(now, processes)
         if self._looks_at_task in _LIBRARIES_AT:
             self._loaded.note(now, json.dumps(libraries_of(processes)))
 
