@@ -240,7 +240,7 @@ class SessionRecords(tuple[Record, ...]):
 
 
 def is_witnessed(record: Record) -> bool:
-    """Return whether a second witness confirms all figures in bytes of a record."""
+    """Return whether no figure of a record lacks a second witness."""
     return not any(finding.saw.startswith(NO_WITNESS) for finding in record.findings)
 
 
