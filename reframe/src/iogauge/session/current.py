@@ -28,6 +28,7 @@ from iogauge.core import processes, untrusted
 from iogauge.core.paths import logs_dir, project_root, stages_dir, state_dir
 from iogauge.core.text import visible_lines
 from iogauge.plan.case import Cost, excess
+from iogauge.session.life import DETAILS
 from iogauge.site.extras import Budget
 from iogauge.workspace import directory, lock
 
@@ -255,20 +256,27 @@ def runs_cases(argv: list[str]) -> bool:
 def guard_gate() -> None:
     """As a gate, make a run end with status 1 unless a case passed and no case failed on the way.
 
-    ReFrame itself ends with 0 if it selected nothing, or if a retry passed after a failure. Called
+    ReFrame itself says "PASSED" and ends with 0 if it selected nothing, or if a retry passed after a failure. Without a
+    gate, a run of no case says that it proved nothing; ``iogauge run`` says more. Called
     when the site configuration is loaded: exit handlers run in reverse order, so this one is last.
     """
-    if not is_gate() or not runs_cases(sys.argv[1:]):
+    gate = is_gate()
+    if not runs_cases(sys.argv[1:]):
         return
     session = current()
+    nothing = (
+        "no case was measured and passed. Expected at least one: check the options -n, "
+        "-t, -c and --system, and see what 'reframe -c checks/ -l' lists"
+    )
+
+    def tell() -> None:
+        if not session.failed and not session.passed and DETAILS not in os.environ:
+            print(f"iogauge: nothing proven: {nothing}", file=sys.stderr)
 
     def refuse() -> None:
         if session.failed or not session.passed:
             reason = (
-                f"{session.failed} case(s) did not pass at first"
-                if session.failed
-                else "no case was measured and passed. Expected at least one: check the options -n, "
-                "-t, -c and --system, and see what 'reframe -c checks/ -l' lists"
+                f"{session.failed} case(s) did not pass at first" if session.failed else nothing
             )
             print(f"iogauge: FAILED: this run is a gate and {reason}", file=sys.stderr)
             session.clean()
@@ -277,7 +285,7 @@ def guard_gate() -> None:
                 sys.stderr.flush()
             os._exit(1)
 
-    atexit.register(refuse)
+    atexit.register(refuse if gate else tell)
 
 
 @dataclass
