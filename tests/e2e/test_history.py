@@ -172,7 +172,8 @@ def test_a_line_that_is_no_record_may_have_been_a_failure(rig: Rig) -> None:
     assert rig.iogauge("report", "good").rc == rig.iogauge("alarm", "good").rc == 0
     report, alarm = rig.iogauge("report", "bad"), rig.iogauge("alarm", "bad")
     assert report.rc == alarm.rc == 1, (report.out, alarm.out)
-    assert f"{file}:1: skipped" in flat(report.out)
+    # A long path is broken at the end of a line.
+    assert f"{file}:1:skipped" in "".join(report.out.split())
     assert "line 1 is no record" in flat(alarm.out)
 
 
