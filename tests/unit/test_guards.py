@@ -1781,6 +1781,13 @@ def test_g19_on_the_jobs_that_a_server_counted(monkeypatch: pytest.MonkeyPatch) 
     says(finding, "other jobs, as the servers say, moved 16 MiB of 32 MiB (50%)")
 
 
+@pytest.mark.parametrize(("kind", "said"), [("ext4", True), ("xfs", False)])
+def test_g19_names_what_a_new_file_system_writes_itself(kind: str, said: bool) -> None:
+    own, counted = Moved(0, GIB), Moved(0, 2 * GIB)
+    finding = others.foreign_load(nodes=1, own=own, counted=counted, kind=kind)
+    assert ("ext4lazyinit" in finding.remedy) is said
+
+
 # --- G11: the targets that moved the bytes ---------------------------------------------------------
 
 

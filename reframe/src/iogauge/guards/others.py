@@ -22,6 +22,12 @@ FOREIGN_BYTES: Final = 16 << 20
 FOREIGN_REQUESTS: Final = 256
 SMALL_REQUEST: Final = 128 << 10
 
+#: What else may write to a file system that nobody uses.
+_NEW_EXT4: Final = (
+    ". A new ext4 goes on writing its inode tables for minutes, as the kernel's thread ext4lazyinit: wait until it has "
+    "ended, or make the file system with -E lazy_itable_init=0"
+)
+
 #: Bytes written beside the data for an operation that makes, removes or writes, in a journal or in trees. Seen with
 #: mdtest, -Y, and fio: ext4 0.6 KiB, XFS 0.3 KiB, both also below an overlay.
 #: Operations that read or stat write nothing. If each operation is synchronous by a mount option: ext4 137 KiB, XFS 27 KiB.
@@ -82,6 +88,7 @@ def foreign_load(
     jobs: Sequence[tuple[int, int]] = (),
     requests: tuple[int, int] | None = None,
     max_share: float = 0.1,
+    kind: str = "",
 ) -> Finding:
     """G19: at most 10 % of the bytes that the nodes counted during the judged phases are not the
     tasks' bytes. If servers' job accounts are readable, at most 10 % of the bytes that they counted
@@ -92,7 +99,7 @@ def foreign_load(
     ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own``
     what the tasks moved; None if nothing was counted. Fewer bytes than the tasks moved are no load:
     there was a cache. ``jobs`` holds the bytes of this job and of others, for each server.
-    ``requests`` are those of the tasks and of all programs, None unless they are small.
+    ``requests`` are those of the tasks and of all programs, None unless they are small. ``kind`` is the file system's type.
     """
     parts = []
     worst = 0.0
@@ -119,7 +126,8 @@ def foreign_load(
     rule = Rule(
         "G19",
         f"at most {max_share:.0%} of the bytes moved by others",
-        "Run while nobody else uses the target, or request exclusive nodes",
+        "Run while nobody else uses the target, or request exclusive nodes"
+        + (_NEW_EXT4 if kind in ("ext4", "overlay") else ""),
     )
     saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
     if worst <= max_share and max_share > DOUBTFUL_LIMIT:
@@ -142,6 +150,7 @@ def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
         ],
         requests=_all_requests(seen),
         max_share=seen.extras.limits.max_foreign,
+        kind=seen.extras.target.type,
     )
 
 
