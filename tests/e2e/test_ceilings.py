@@ -222,6 +222,30 @@ def test_more_bytes_than_the_kernel_counted_are_no_ceiling(
     assert "block devices: " in "".join(f["saw"] for f in run.record["findings"]), run.out
 
 
+@pytest.mark.parametrize("required", [False, True])
+def test_a_figure_that_nobody_confirms_says_so(
+    make_rig: Callable[..., Rig], required: bool
+) -> None:
+    """The kernel counts no copy in memory: a remark in the table and in the last line, or INVALID if the site requires it."""
+    limits = {"phase_seconds": "1 s", **({"witness": "required"} if required else {})}
+    rig = make_rig(limits=limits)
+    data = rig.settings()
+    data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"memory": True}
+    rig.write_settings(data)
+    rig.write_references({"MemoryCeiling": {"memory_bw": [1, -0.5, None, "MiB/s"]}})
+    run = rig.iogauge("run", "-n", "MemoryCeiling%copied_by=one-task")
+    text = " ".join(run.out.split())
+    if required:
+        run.never_passed("G8: no second witness")
+        assert run.record["verdict"] == "INVALID"
+        return
+    assert "ok: 1 passed, 1 of them without a second witness" in text, run.out
+    assert "G8, a remark, no fault: no second witness" in text, run.out
+    page = rig.iogauge("report", run.record["session"], "--html", str(rig.base / "page.html"))
+    assert page.rc == 0, page.out
+    assert "no second witness" in (rig.base / "page.html").read_text()
+
+
 def test_holes_are_no_data(make_rig: Callable[..., Rig], storage: Path) -> None:
     """A loop device answers itself what its file does not hold: the disk below it moves nothing."""
     image = storage / f"holes-{os.getpid()}"

@@ -244,30 +244,6 @@ def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, place: Place) 
 
 
 @pytest.mark.needs_fio
-def test_files_in_the_memory_of_a_daemon(make_rig: Make, place: Place) -> None:
-    """A program shows a memory file system under its own type. Nothing counts below it, and nothing left the node."""
-    folder = place.mount("memory", "-t", "tmpfs", "none")
-    metadata = ("-n", "FioMetadata")
-    try:
-        with hanging.mounted(folder) as mount:
-            (mount.point / "t").mkdir()
-            declared = {"type": "fuse", "source": "slowfs-place"}
-            run = judged(make_rig, mount.point, *metadata, tools=("fio",), declared=declared)
-            limits = {"witness": "required"}
-            refused = judged(
-                make_rig, mount.point, *metadata, tools=("fio",), declared=declared, limits=limits
-            )
-    except hanging.Unavailable as error:
-        pytest.skip(str(error))
-    # Other tests use the networks and disks of this node at the same time.
-    seen = {f["saw"] for f in run.record["findings"] if f["guard"] in ("G9", "G4")}
-    if any(saw.startswith("no second witness") for saw in seen):
-        assert "ok: 1 passed, 1 of them without a second witness" in run.out, run.out
-        refused.never_passed("no second witness")
-        assert refused.record["verdict"] == "INVALID"
-
-
-@pytest.mark.needs_fio
 @pytest.mark.skipif(shutil.which("bindfs") is None, reason="bindfs is not on PATH")
 @pytest.mark.parametrize(("kind", "words"), [("tmpfs", "FioMetadata"), ("ext4", "FioMetadata")])
 def test_a_directory_that_a_program_shows_elsewhere(
