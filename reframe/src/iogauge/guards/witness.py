@@ -553,8 +553,9 @@ def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     """
     span = seen.case.span(testimony)
     names = {phase.name for phase in output.phases}
-    # What makes files may also write data to them; without data nothing is known.
-    ways = {"read", "write"} if names & _MAKES_FILES else names & {"read", "write"}
+    # What makes files may also write data to them; without data nothing is known. IO500 does all of this.
+    both = output.totals or names & _MAKES_FILES
+    ways = {"read", "write"} if both else names & {"read", "write"}
     if span is None or not ways or seen.phase.pauses or not _synchronous(output):
         return None
     return seconds_of_asking(seen.case.evidence.asked, span, ways, phases=len(output.phases))
