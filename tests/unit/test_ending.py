@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from iogauge.alarm import collect, page
@@ -65,6 +65,10 @@ def test_without_a_pass_the_word_is_never_ok(
 
 
 @given(COUNTS, st.booleans(), LACKS, PROBLEMS)
+@example({Verdict.PASS: 1}, False, Unmeasured(left_out=(left_out(),)), ())
+@example({Verdict.PASS: 1}, False, Unmeasured(unmatched=("-n X selects no case",)), ())
+@example({Verdict.PASS: 1}, False, Unmeasured(gone=("a was recorded, and is gone",)), ())
+@example({Verdict.PASS: 1}, False, Unmeasured(), ("ReFrame ended with status 1",))
 def test_ok_leaves_nothing_unproven(
     counts: dict[Verdict, int], gate: bool, lack: Unmeasured, problems: tuple[str, ...]
 ) -> None:
