@@ -1723,9 +1723,13 @@ class Copy:
         if not Path(found).is_relative_to(self.tree):
             raise SystemExit(f"mutants: iogauge is imported from {found}, expected {self.tree}")
 
-    def run(self, tests: Sequence[str], *words: str) -> tuple[dict[str, list[str]], str]:
+    def run(
+        self, tests: Sequence[str], *words: str, planted: bool = False
+    ) -> tuple[dict[str, list[str]], str]:
         """Run tests; returns how each ended (a word for each set of its parameters), and what pytest printed.
 
+        If a defect is ``planted``, Python keeps no compiled file: it would take it for that of the next defect, which may
+        have the same size, in the same second.
         The words: ``passed``, ``failed``, ``skipped``, and ``error`` for a test that was not run.
         """
         report = self.scratch / "junit.xml"
@@ -1737,7 +1741,7 @@ class Copy:
                 *(f"--junitxml={report}", *words, *tests),
             ],
             cwd=self.tree,
-            env=self._environment,
+            env=self._environment | ({"PYTHONDONTWRITEBYTECODE": "1"} if planted else {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -1767,7 +1771,7 @@ class Copy:
         began = time.monotonic()
         file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
         try:
-            ended, said = self.run([mutant.test])
+            ended, said = self.run([mutant.test], planted=True)
         finally:
             file.write_text(text, encoding="utf-8")
             os.utime(file, ns=(written, written))  # as Python's caches know it
