@@ -87,6 +87,13 @@ def test_what_a_program_shows_elsewhere_may_be_memory(tree: Tree) -> None:
     for source in ("/data", "/missing", "memory", "host:/memory"):
         tree.mount("/shown", "fuse.bindfs", "0:52", source=source)
         assert tree.resolve("/shown").memory == ""
+    # What is shown below may be another mount.
+    tree.mount("/data/inner", "tmpfs", "0:53")
+    tree.mount("/shown", "fuse.bindfs", "0:52", source="/data")
+    (tree.root / "shown" / "inner").mkdir()
+    mount = tree.mounts[str(tree.root / "shown")]
+    inner = below.resolve(str(tree.root / "shown" / "inner"), mount, root=str(tree.root))
+    assert inner.memory == "fuse.bindfs on tmpfs at /data/inner"
 
 
 def test_a_file_system_on_a_whole_disk(tree: Tree) -> None:

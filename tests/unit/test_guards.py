@@ -1627,6 +1627,8 @@ FULL = nodes.OnPurpose(lead_s=1.0, after_s=1.0, active=0.9)
         ([FULL, replace(FULL, active=0.49)], INVALID),
         ([FULL, None], INVALID),
         ([FULL, replace(FULL, late_s=0.9)], OK),
+        ([FULL, replace(FULL, changed=10)], OK),
+        ([FULL, replace(FULL, changed=9)], INVALID),
         ([FULL, replace(FULL, late_s=1.1)], WARN),
         ([FULL, replace(FULL, late_s=1.1, after_s=-0.01)], INVALID),
     ],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iogauge.core.units import format_bytes
-from iogauge.evidence.witness import NodeActivity
+from iogauge.evidence.witness import NodeActivity, Testimony, files_changed
 from iogauge.guards.cache import MEMORY_ROUNDING
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
@@ -19,6 +19,8 @@ from iogauge.tools.mpi import Binding
 
 #: Share of its half-seconds in which a disturber finishes an operation. It removes its files between.
 _ACTIVE: Final = 0.5
+#: Files that come and go on the target at least, of all that a disturber makes and removes.
+_FEWEST_FILES: Final = 10
 
 
 def _most_to_a_core(bindings: Sequence[Binding]) -> int:
@@ -196,19 +198,22 @@ _HIDDEN: Final = (
 class OnPurpose:
     """A disturber in one execution: seconds from its begin to that of what is measured, and from the end of that to its
     own end; the share of its half-seconds in which it finished an operation. It may have begun ``late_s`` later than it
-    was asked to: other nodes have no common clock.
+    was asked to: other nodes have no common clock. ``changed`` are the files that came and went on the target meanwhile if
+    it makes files; None if nobody counted them.
     """
 
     lead_s: float
     after_s: float
     active: float
     late_s: float = 0.0
+    changed: int | None = None
 
 
 def on_purpose(*, executions: Sequence[OnPurpose | None]) -> Finding:
     """G19: a load that the case adds on purpose begins before the measurement and ends after it. It
     finishes an operation in at least half of its half-seconds. Its bytes do not count as load of
     others. If it runs on other nodes, and the job was busy for so long that it may have begun too late, you get a remark.
+    If it makes files, the inodes in use change by 10 or more, if the file system tells them.
 
     ``executions`` holds None for an execution without it.
     """
@@ -228,6 +233,11 @@ def on_purpose(*, executions: Sequence[OnPurpose | None]) -> Finding:
         f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
         "of its half-seconds"
     )
+    changed = [one.changed for one in ran if one.changed is not None]
+    if changed and min(changed) < _FEWEST_FILES:
+        return rule.invalid(
+            f"{saw}; meanwhile {min(changed)} file(s) came or went on the target, so its own lay elsewhere"
+        )
     in_time = lead > 0 and after >= 0 and active >= _ACTIVE
     if in_time and (
         late := max((one.late_s for one in ran if one.late_s >= one.lead_s), default=0.0)
@@ -246,6 +256,8 @@ def on_purpose_of(seen: PhaseSeen) -> Iterator[Finding]:
         for one in seen.case.evidence.runs
         if one.name == seen.phase.name
     }
+    changed = [_files_of_disturber(seen, testimony) for testimony in seen.testimonies]
+    changed += [None] * (len(seen.outputs) - len(changed))
     for repetition, output in enumerate(seen.outputs, 1):
         own = sum(phase.seconds for phase in output.phases)
         if disturber := output.disturber:
@@ -258,11 +270,18 @@ def on_purpose_of(seen: PhaseSeen) -> Iterator[Finding]:
                     after_s=whole - disturber.lead_s - own,
                     active=disturber.active,
                     late_s=late,
+                    changed=changed[repetition - 1],
                 )
             )
         else:
             found.append(None)
     yield on_purpose(executions=found)
+
+
+def _files_of_disturber(seen: PhaseSeen, testimony: Testimony) -> int | None:
+    """Return how many files came and went on the target beside a phase; None if its disturber makes none, or if nobody counts them."""
+    span = seen.case.span(testimony) if seen.phase.beside == "metadata" else None
+    return files_changed(seen.case.evidence.activity, span) if span else None
 
 
 def connections(*, changes: Sequence[NodeActivity]) -> Finding:

@@ -470,7 +470,8 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
     span = seen.case.span(testimony) if testimony.of_tasks else None
     if span is None or seen.phase.pauses or output.disturber:
         return None
-    metadata = {phase.name for phase in output.but_trees} <= _NAMES
+    names = _NAMES | {"read"} if output.tool == "mdtest" else _NAMES
+    metadata = {phase.name for phase in output.but_trees} <= names
     if output.tool == "fio":
         # What is written to the page cache may reach storage after the tool has stopped its clock.
         timed = metadata or seen.access.o_direct or seen.access.direction == "read"

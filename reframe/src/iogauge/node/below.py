@@ -320,19 +320,24 @@ class _Walk:
         if traits(mount.type).cache == "memory":
             under = replace(under, memory=f"{mount.type} at {mount.point}")
         elif mount.type.startswith("fuse"):
-            under = replace(under, memory=under.memory or self.behind_program(mount, above))
+            under = replace(under, memory=under.memory or self.behind_program(path, mount, above))
         return self.promises(path, mount, replace(under, devices=devices))
 
-    def behind_program(self, mount: Mount, above: frozenset[int]) -> str:
+    def behind_program(self, path: str, mount: Mount, above: frozenset[int]) -> str:
         """Return why the directory that a program shows elsewhere is memory; empty if it is not, or unknown.
 
-        bindfs, gocryptfs and others have the directory as their source. It says nothing of the program's own cache.
+        bindfs, gocryptfs and others have the directory as their source. It says nothing of the program's own cache. The
+        path below it may lie on another mount, or be a link. If names are encrypted, the nearest directory is asked.
         """
         source = self.place(mount.source)
-        beneath = _mount(source) if mount.source.startswith("/") and os.path.isdir(source) else None
+        if not mount.source.startswith("/") or not os.path.isdir(source):
+            return ""
+        inside = os.path.relpath(path, self.place(mount.point))
+        shown = existing_parent(os.path.join(source, mount.root.lstrip("/"), inside))
+        beneath = _mount(shown)
         if beneath is None:
             return ""
-        return _on(mount.type, self.file_system(source, beneath, above)).memory
+        return _on(mount.type, self.file_system(shown, beneath, above)).memory
 
     def promises(self, path: str, mount: Mount, below: Below) -> Below:
         """Add what a file system itself does to data: copies, compression, O_DIRECT."""
