@@ -474,7 +474,8 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
     metadata = {phase.name for phase in output.but_trees} <= names
     if output.tool == "fio":
         # What is written to the page cache may reach storage after the tool has stopped its clock.
-        timed = metadata or seen.access.o_direct or seen.access.direction == "read"
+        way = seen.access.direction
+        timed = metadata or seen.access.o_direct or way in ("read", "elsewhere")
         return (
             seconds_of_jobs(seen.case.evidence.processes, span)
             if timed and "ramp_time" not in told

@@ -271,14 +271,14 @@ def guard_gate() -> None:
 
     def tell() -> None:
         if not session.failed and not session.passed and DETAILS not in os.environ:
-            print(f"iogauge: nothing proven: {nothing}", file=sys.stderr)
+            _say(f"iogauge: nothing proven: {nothing}")
 
     def refuse() -> None:
         if session.failed or not session.passed:
             reason = (
                 f"{session.failed} case(s) did not pass at first" if session.failed else nothing
             )
-            print(f"iogauge: FAILED: this run is a gate and {reason}", file=sys.stderr)
+            _say(f"iogauge: FAILED: this run is a gate and {reason}")
             session.clean()
             with contextlib.suppress(OSError, ValueError):
                 sys.stdout.flush()
