@@ -237,8 +237,12 @@ def launch_check(machine: Machine) -> Check | None:
     )
 
 
-def _seen_here(site: Mapping[str, Any]) -> Iterator[tuple[str, PartitionExtras, View]]:
-    """Yield each partition whose target this host sees, with its declarations and this host's view."""
+#: A partition by its name, what it declares, and what this host sees of its target.
+SeenHere = tuple[str, PartitionExtras, View]
+
+
+def seen_here(site: Mapping[str, Any]) -> Iterator[SeenHere]:
+    """Yield each partition whose target this host sees."""
     for partition in site["systems"][0]["partitions"]:
         extras = PartitionExtras.of_partition(partition["extras"])
         path = extras.target.path
@@ -250,9 +254,9 @@ def _seen_here(site: Mapping[str, Any]) -> Iterator[tuple[str, PartitionExtras, 
                 yield partition["name"], extras, view
 
 
-def seen_targets(site: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each target of a site's configuration that is mounted here and has a UUID."""
-    for name, extras, view in _seen_here(site):
+def seen_targets(seen: Iterable[SeenHere]) -> Iterator[str]:
+    """Yield a line for each target that is mounted here as the declared type and has a UUID."""
+    for name, extras, view in seen:
         target = extras.target
         if view.uuid and view.mount and view.mount.type == target.type:
             declared = f", declared: {target.uuid}" if target.uuid else ""
@@ -260,9 +264,9 @@ def seen_targets(site: Mapping[str, Any]) -> Iterator[str]:
             yield f"{name}: {target.path} has UUID {view.uuid} here (target.uuid){declared}"
 
 
-def seen_otherwise(folder: Path) -> Iterator[Check]:
+def seen_otherwise(folder: Path, seen: Iterable[SeenHere]) -> Iterator[Check]:
     """Yield what this host sees otherwise than a site declares: its targets, and itself if partitions run on it."""
-    for name, extras, view in _seen_here(settings.read_site(folder)[0]):
+    for name, extras, view in seen:
         yield from _target_otherwise(f"partition {name}, target {view.path}", extras, view)
     yield from _declared_nodes(folder)
 

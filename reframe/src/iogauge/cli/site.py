@@ -292,15 +292,16 @@ def validate(
         refused, doubted = _as_planned(folder)
         mistakes, doubts = mistakes + refused, doubts + doubted
         here = folder in folders.sites_of_host(every, socket.gethostname())
+        views = [] if mistakes else [*doctor.seen_here(site)]
         if here and not mistakes:
-            doubts += map(str, doctor.seen_otherwise(folder))
+            doubts += map(str, doctor.seen_otherwise(folder, views))
         wrong += len(mistakes)
         console.print(
             f"{plain(folder.name)}: "
             + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
             + (f", [yellow]{len(doubts)} doubt(s)[/]" if doubts else "")
         )
-        seen = [] if mistakes else [*doctor.seen_targets(site)]
+        seen = [*doctor.seen_targets(views)]
         if names and not mistakes:
             seen += doctor.missing_here(site)
         if names and not mistakes and not here:
