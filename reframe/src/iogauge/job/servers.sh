@@ -152,7 +152,6 @@ iog_servers_stop() {
     # It must not renew the lease after we write "stop".
     iog_stop "$IOG_BEAT" 20
     IOG_BEAT=
-    IOG_SERVER_PID=
     [ -n "$IOG_LAUNCHER" ] || return 0
     echo stop >servers.lease
     for _ in {1..40}; do
