@@ -387,7 +387,8 @@ def test_a_port_that_another_fio_shares_is_given_up(servers: Servers) -> None:
     address = servers.found()[0].read_text().split()[1]
     lines = tried.read_text().splitlines()
     assert len(lines) == 2
-    assert lines[0] != lines[1] == f"--server=ip:{address}"
+    # The next port is chosen by chance: it may be the same one, which is free again.
+    assert lines[1] == f"--server=ip:{address}"
     stop(servers, process)
     assert process.wait(60) == 0
     wait_for(servers.all_gone, 20, "the end of all processes")
