@@ -18,6 +18,7 @@ import pytest
 
 from e2e.rig import Rig, Run
 from e2e.test_hosts import open_mpi
+from e2e.test_witness import loop
 from support import hosts as support
 from support.devices import Devices
 from support.hosts import Hosts
@@ -246,25 +247,19 @@ def test_a_figure_that_nobody_confirms_says_so(
     assert "no second witness" in (rig.base / "page.html").read_text()
 
 
+def of_device(make_rig: Callable[..., Rig], device: str) -> Run:
+    """A run of the check that reads a device past the file system."""
+    rig = make_rig(limits={"phase_seconds": "2 s"})
+    data = rig.settings()
+    data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"devices": [device]}
+    rig.write_settings(data)
+    return rig.run("-n", "DeviceCeiling")
+
+
 def test_holes_are_no_data(make_rig: Callable[..., Rig], storage: Path) -> None:
     """A loop device answers itself what its file does not hold: the disk below it moves nothing."""
-    image = storage / f"holes-{os.getpid()}"
-    with image.open("wb") as file:
-        file.truncate(4 << 30)
-    words = ["losetup", "--find", "--show", "--direct-io=on", str(image)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(done.stderr.strip())
-    device = done.stdout.strip()
-    try:
-        rig = make_rig(limits={"phase_seconds": "2 s"})
-        data = rig.settings()
-        data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"devices": [device]}
-        rig.write_settings(data)
-        run = rig.run("-n", "DeviceCeiling")
-    finally:
-        subprocess.run(["losetup", "--detach", device], check=True)
-        image.unlink()
+    with loop(storage / f"holes-{os.getpid()}", 4096) as device:
+        run = of_device(make_rig, device)
     run.never_passed("G8: the tool read .*, as it says; a device below block devices moved")
 
 
@@ -279,11 +274,7 @@ def test_memory_and_caches_are_no_devices(make_rig: Callable[..., Rig], tmp_path
         pytest.skip(done.stderr.strip())
     device = done.stdout.strip()
     try:
-        rig = make_rig(limits={"phase_seconds": "2 s"})
-        data = rig.settings()
-        data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"devices": [device]}
-        rig.write_settings(data)
-        run = rig.run("-n", "DeviceCeiling")
+        run = of_device(make_rig, device)
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
     run.never_passed(f"G9: {device} is no storage: .* goes through the page cache")
