@@ -160,7 +160,7 @@ def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
     status, printed = servers.run(
         "iog_servers fio 1 lo; iog_client layout layout.fio layout.json",
         "iog_client read read.fio read.$IOG_REP.json; iog_phase sockets cat /proc/net/tcp\n"
-        'iog_phase files find "$IOG_DIR" -type f -printf "%P %s\\n"',
+        'iog_phase files find "$IOG_DIR" -type f -printf "%P %s\\n"; iog_phase task cat "$IOG_TASK"',
     )
     assert status == 0, printed
     host = os.uname().nodename
@@ -169,6 +169,8 @@ def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
     )
     assert match
     assert 20000 <= int(match[1]) < 32768
+    # The agent looks at this process while the phase lasts.
+    assert servers.text("task.1.out") == f"{match[2]}\n"
     # It listens there, and nowhere else.
     ends = re.findall(rf"([0-9A-F]+):{int(match[1]):04X} \S+ 0A ", servers.text("sockets.1.out"))
     assert ends == ["0100007F"]
