@@ -208,13 +208,13 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     operations = sum(phase.operations or 0 for phase in phases)
     if seen.case.traits.accounts:
         mounts = [view.mount for view in seen.case.evidence.views if view.mount]
-        trees = seen.case.extras.target.type in _TREES
+        kind = seen.case.extras.target.type
+        # The upper directory of an overlay may lie on trees.
+        share_of_data = _BESIDE_DATA_OF_TREES if kind in (*_TREES, "overlay") else _BESIDE_DATA
         each, share = (
             (_METADATA_IF_SYNCHRONOUS, math.inf)
             if any(option(mount, "sync|dirsync|wsync") for mount in mounts)
-            else (METADATA_OF_TREES, _BESIDE_DATA_OF_TREES)
-            if trees
-            else (_METADATA, _BESIDE_DATA)
+            else (METADATA_OF_TREES if kind in _TREES else _METADATA, share_of_data)
         )
         return Moved(
             0,
