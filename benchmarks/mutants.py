@@ -114,14 +114,14 @@ MUTANTS = (
     ),
     # calibrate
     Mutant(
-        "calibrate-from-invalid", "calibrate", "runs.py",
+        "calibrate-from-invalid", "iogauge_extras/history", "runs.py",
         '        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),\n',
         "",
         "tests/unit/test_calibrate.py::test_only_proven_values_are_runs",
         "a reference rests on runs that are INVALID",
     ),
     Mutant(
-        "calibrate-over-step", "calibrate", "runs.py",
+        "calibrate-over-step", "iogauge_extras/history", "runs.py",
         "    return split if abs(change) >= LEAST_SPREAD else None",
         "    return split if change >= LEAST_SPREAD else None",
         "tests/unit/test_calibrate.py::test_a_step_is_found_where_it_is",
@@ -1621,21 +1621,21 @@ MUTANTS = (
     ),
     # trend
     Mutant(
-        "trend-of-the-invalid", "trend", "states.py",
+        "trend-of-the-invalid", "iogauge_extras/history", "states.py",
         '        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),\n',
         "",
         "tests/unit/test_trend.py::test_only_valid_points_count",
         "INVALID runs count in a trend",
     ),
     Mutant(
-        "less-is-better", "trend", "states.py",
+        "less-is-better", "iogauge_extras/history", "states.py",
         "    sign = np.where((rows[\"better\"] == \"less\").to_numpy(), -1.0, 1.0)[order]",
         "    sign = np.where((rows[\"better\"] == \"less\").to_numpy(), 1.0, 1.0)[order]",
         "tests/unit/test_trend.py::test_a_latency_that_grows_is_an_alarm",
         "a latency that grows is an improvement",
     ),
     Mutant(
-        "alarm-without-status", "trend", "states.py",
+        "alarm-without-status", "iogauge_extras/history", "states.py",
         "    return 1 if any(series.state is State.ALARM for series in judged) else 0",
         "    return 0",
         "tests/unit/test_trend.py::test_an_alarm_fails_a_pipeline_and_names_the_tunable",

@@ -25,8 +25,8 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from iogauge.alarm import charts, collect, page
-from iogauge.calibrate import yamledit
-from iogauge.calibrate.yamledit import EditError
+from iogauge_extras.history import yamledit
+from iogauge_extras.history.yamledit import EditError
 from iogauge.check import io500 as io500_check
 from iogauge.check import load
 from iogauge.core import yamlfile

@@ -27,8 +27,8 @@ from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
 from iogauge.records.selected import Unmeasured
 from iogauge.report.outcome import Ending, SessionRecords, of_damage, same_fault
-from iogauge.trend import detector, states
-from iogauge.trend.states import Judged, State, one_of
+from iogauge_extras.history import detector, states
+from iogauge_extras.history.states import Judged, State, one_of
 
 #: Runs in a figure, and days in a calendar.
 SHOWN: Final = 60

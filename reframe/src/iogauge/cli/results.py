@@ -16,14 +16,13 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.padding import Padding
 
-from iogauge.cli.screen import Wide, drawn, new_console, say
+from iogauge.cli.screen import Wide, new_console, say
 from iogauge.core import paths
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible, visible_lines
@@ -97,54 +96,6 @@ def show_status(
         time = times.get((trouble.where, trouble.case), "")[:16].replace("T", " ")
         console.print(plain(f"{time} {trouble.sentence}"))
     say(console, f"iogauge: {alarm.ending}")
-
-
-def propose_references(
-    system: Annotated[str, typer.Option(help="System; all with records if omitted.")] = "",
-    name: Annotated[
-        str, typer.Option("-n", "--name", help="Regular expression, found in the case's name.")
-    ] = "",
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Metric; may be repeated; all if omitted.")
-    ] = None,
-    since: Annotated[str, typer.Option(help="Only runs since this day or time (UTC).")] = "",
-    runs: Annotated[int | None, typer.Option(help="Only this many newest runs.")] = None,
-    coverage: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="Share of healthy runs that meet the bound.")
-    ] = 0.99,
-    confidence: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="Confidence in this share.")
-    ] = 0.95,
-    write: Annotated[bool, typer.Option("--write", help="Change references.yaml.")] = False,
-    lower: Annotated[
-        str | None, typer.Option(help="Allow softer references, for this reason.")
-    ] = None,
-) -> None:
-    """Propose references from what was measured, as a diff to review."""
-    # Imported here because numpy and polars start slowly.
-    from iogauge.calibrate import proposal
-    from iogauge.calibrate.runs import RunChoice
-    from iogauge.report.history_table import moment
-
-    console = new_console()
-    try:
-        fine = proposal.calibrate(
-            paths.history_dir(),
-            RunChoice(
-                system=system,
-                name=name,
-                metrics=tuple(metric or ()),
-                since=moment(since) if since else None,
-                newest=runs,
-            ),
-            proposal.Settings(coverage=coverage, confidence=confidence, lower=lower),
-            write=write,
-            say=lambda text: console.print(plain(text), soft_wrap=True),
-        )
-    except ValueError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
-    raise typer.Exit(0 if fine else 1)
 
 
 Merge = Annotated[
@@ -254,56 +205,6 @@ def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) ->
         with file.open("w", encoding="utf-8") as lines:
             lines.writelines(f"{line}\n" for line in export.influx(frame))
     typer.echo(visible(f"{frame.height} row(s) in {file}"))
-
-
-def show_trend(
-    system: Annotated[str, typer.Option(help="Only this system.")] = "",
-    name: Annotated[
-        str, typer.Option("--name", "-n", help="Only cases that match this regular expression.")
-    ] = "",
-    since: Annotated[str, typer.Option(help="Only runs since this day, YYYY-MM-DD.")] = "",
-    baseline: Annotated[
-        int, typer.Option(help="Number of runs with which later runs are compared.")
-    ] = 30,
-    false_alarms: Annotated[
-        float, typer.Option(help="Share of healthy series that may raise an alarm within 30 runs.")
-    ] = 0.05,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Show all past changes of the newest series.")
-    ] = False,
-    method: Annotated[str, typer.Option(help="For --offline: binary or otava.")] = "binary",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    wide: Wide = False,
-) -> None:
-    """Say which metrics have become worse.
-
-    Says since when, by how much, and what changed just before.
-    Exit status 1: there is an alarm; 2: a wrong option. Improvements and short series are no alarm.
-    """
-    from iogauge.report.history_table import moment
-    from iogauge.trend import states
-    from iogauge.trend.detector import MissingExtra
-
-    try:
-        status = states.show_trend(
-            new_console(),
-            paths.history_dir(),
-            states.Question(
-                system=system,
-                name=name,
-                since=moment(since) if since else None,
-                baseline=baseline,
-                false_alarms=false_alarms,
-                offline=offline,
-                method=method,
-                as_json=as_json,
-            ),
-            partial(drawn, wide),
-        )
-    except (ValueError, MissingExtra) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
-    raise typer.Exit(status)
 
 
 def explain(word: str) -> list[str]:

@@ -15,9 +15,9 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
-from iogauge.calibrate.runs import Refused, SkippedRuns
 from iogauge.core import yamlfile
 from iogauge.records.record import Record
+from iogauge_extras.history.runs import Refused, SkippedRuns
 
 Key: TypeAlias = str | int | float | bool | None
 

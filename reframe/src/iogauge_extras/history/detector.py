@@ -14,9 +14,8 @@ logarithm of a ratio. Arrays are (series, runs): all series of a history are jud
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Final, TypeVar
 
 import numpy as np
@@ -351,34 +350,3 @@ def change_points(values: Sequence[float], least: float = LEAST_CHANGE) -> list[
             points.append(int(at[best]))
             open_parts += [(begin, int(at[best])), (int(at[best]), end)]
     return sorted(points)
-
-
-class MissingExtra(Exception):
-    """An optional package is not installed; the message says how to install it."""
-
-
-def change_points_otava(values: Sequence[float], least: float = LEAST_CHANGE) -> list[int]:
-    """Return what apache-otava finds: E-divisive with a t test, window 50, p < 0.001.
-
-    Raises :class:`MissingExtra` if the package is not installed.
-    """
-    try:
-        otava = import_module("otava.analysis")
-    except ImportError as error:
-        raise MissingExtra(
-            "method otava needs the package apache-otava, which is not installed: "
-            "pip install 'iogauge[otava]', or use --method binary"
-        ) from error
-    if len(values) < 2:
-        return []
-    points, _ = otava.compute_change_points(
-        [float(v) for v in values], window_len=50, max_pvalue=0.001, min_magnitude=least
-    )
-    return [int(point.index) for point in points]
-
-
-#: Methods of the offline view.
-METHODS: Final[dict[str, Callable[[Sequence[float]], list[int]]]] = {
-    "binary": change_points,
-    "otava": change_points_otava,
-}

@@ -1,7 +1,7 @@
 """Propose references from what was measured, as a diff for references.yaml that a person reads: ``iogauge calibrate``.
 
 A reference is the median of one series. Its bound is the value that all but a share of healthy runs
-meet (:mod:`iogauge.calibrate.runs`). Runs that prove nothing are refused, as are runs of
+meet (:mod:`iogauge_extras.history.runs`). Runs that prove nothing are refused, as are runs of
 several series. No demand becomes softer unless the user says so and gives a reason.
 """
 
@@ -16,7 +16,18 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from iogauge.calibrate.runs import (
+from iogauge.core import untrusted, yamlfile
+from iogauge.core.paths import written_beside
+from iogauge.core.quantiles import normal_quantile
+from iogauge.core.units import format_value
+from iogauge.core.yamlfile import LIMIT_BYTES
+from iogauge.records import query
+from iogauge.records.record import Record
+from iogauge.site.extras import PartitionExtras
+from iogauge.site.folders import LOCAL, NAME, site_dir
+from iogauge.site.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
+from iogauge.site.settings import read_site
+from iogauge_extras.history.runs import (
     Better,
     CalibrateError,
     Refused,
@@ -31,7 +42,7 @@ from iogauge.calibrate.runs import (
     summary_of,
     without_valid_run,
 )
-from iogauge.calibrate.yamledit import (
+from iogauge_extras.history.yamledit import (
     KEPT,
     EditError,
     FilePosition,
@@ -40,17 +51,6 @@ from iogauge.calibrate.yamledit import (
     position_of,
     put,
 )
-from iogauge.core import untrusted, yamlfile
-from iogauge.core.paths import written_beside
-from iogauge.core.quantiles import normal_quantile
-from iogauge.core.units import format_value
-from iogauge.core.yamlfile import LIMIT_BYTES
-from iogauge.records import query
-from iogauge.records.record import Record
-from iogauge.site.extras import PartitionExtras
-from iogauge.site.folders import LOCAL, NAME, site_dir
-from iogauge.site.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
-from iogauge.site.settings import read_site
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
 _NOTE: Final = "(values marked calibrated are from records of this site)"

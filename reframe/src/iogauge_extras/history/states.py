@@ -1,4 +1,4 @@
-"""Judge every metric of every line of the history by :mod:`iogauge.trend.detector`, and show them as text or JSON:
+"""Judge every metric of every line of the history by :mod:`iogauge_extras.history.detector`, and show them as text or JSON:
 ``iogauge trend``.
 
 The result says whether a metric has become worse, since when, by how much and how surely. The
@@ -30,8 +30,8 @@ from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import operations_of, short_name
-from iogauge.trend import detector
-from iogauge.trend.detector import LEAST_CHANGE, METHODS, Counts, Doubles
+from iogauge_extras.history import detector
+from iogauge_extras.history.detector import LEAST_CHANGE, Counts, Doubles
 
 #: Runs at the beginning of a series with which later ones are compared.
 BASELINE: Final = 30
@@ -561,7 +561,6 @@ class Question:
     baseline: int
     false_alarms: float
     offline: bool
-    method: str
     as_json: bool
 
 
@@ -586,11 +585,8 @@ Draw = Callable[[Sequence[str], Mapping[str, Sequence[Sequence[str]]]], Renderab
 def show_trend(console: Console, folder: Path, question: Question, draw: Draw) -> int:
     """Judge the history below a folder and print the result.
 
-    Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense,
-    and :class:`iogauge.trend.detector.MissingExtra` if the method's package is missing.
+    Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense.
     """
-    if question.method not in METHODS:
-        raise ValueError(f"method {question.method!r}: expected {' or '.join(METHODS)}")
     try:
         re.compile(question.name)
     except re.error as error:
@@ -628,7 +624,7 @@ def _offline(console: Console, frame: pl.DataFrame, question: Question, draw: Dr
     changes = []
     for head, runs in newest_series(frame):
         values = runs["median"].to_list()
-        points = METHODS[question.method](values)
+        points = detector.change_points(values)
         bounds = [0, *points, len(values)]
         levels = [float(np.median(values[a:b])) for a, b in pairwise(bounds)]
         for point, (old, new) in zip(points, pairwise(levels), strict=True):
