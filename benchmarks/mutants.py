@@ -176,7 +176,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "operands-of-an-earlier-run", "check", "derived.py",
+        "operands-of-an-earlier-run", "iogauge_extras/derived", "check.py",
         "        selected = current().open_cases",
         "        selected = set[tuple[str, str, str, str]]()",
         "tests/unit/test_derive.py::test_operands_that_this_run_has_not_decided_are_waited_for",
@@ -1283,7 +1283,7 @@ MUTANTS = (
         "runs with another stack go on in the old series",
     ),
     Mutant(
-        "derived-from-unstable", "records", "derive.py",
+        "derived-from-unstable", "iogauge_extras/derived", "derive.py",
         "    if not verdict.is_valid:",
         "    if verdict.fails_run:",
         "tests/unit/test_derive.py::test_a_point_that_is_not_valid_is_named_with_its_verdict",

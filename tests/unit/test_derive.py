@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iogauge.check import derived
-from iogauge.check.derived import DerivedCheck, newest_records
+from iogauge_extras.derived import check as derived
+from iogauge_extras.derived.check import DerivedCheck, newest_records
 from iogauge.core.measurement import Metric
-from iogauge.records import derive
-from iogauge.records.derive import LeftOut, NotComputable, NotMeasured, Operands, Point, Source
+from iogauge_extras.derived import derive
+from iogauge_extras.derived.derive import LeftOut, NotComputable, NotMeasured, Operands, Point, Source
 from iogauge.records.record import Record
 from support import records
 from support.records import append

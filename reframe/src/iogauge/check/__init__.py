@@ -17,7 +17,7 @@
 
 from iogauge.check import sweep
 from iogauge.check.ceiling import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck
-from iogauge.check.derived import (
+from iogauge_extras.derived.check import (
     BaselineCheck,
     BoxCurveCheck,
     BoxScalingCheck,
@@ -63,7 +63,7 @@ from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.layouts import Component, DirectoryLayout, Layout
 from iogauge.node.mounts import traits
-from iogauge.records import derive
+from iogauge_extras.derived import derive
 
 __all__ = [
     "AggregatorsCheck",

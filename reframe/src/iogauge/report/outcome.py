@@ -27,7 +27,7 @@ from iogauge.core.words import NO_WITNESS
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.derive import POINTS, cost_per_gb_s_month
+from iogauge_extras.derived.derive import POINTS, cost_per_gb_s_month
 from iogauge.records.record import (
     LAYER_CHECKS,
     MetricRecord,

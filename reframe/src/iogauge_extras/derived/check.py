@@ -30,8 +30,9 @@ from iogauge.core.units import dimension
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge.case import Judgement, doubtful
 from iogauge.judge.verdict import MetricVerdict, Verdict, decide_metric, worst
-from iogauge.records import derive, journal
-from iogauge.records.derive import (
+from iogauge.records import journal
+from iogauge_extras.derived import derive
+from iogauge_extras.derived.derive import (
     Derived,
     LeftOut,
     NotComputable,
@@ -53,7 +54,7 @@ _BANDWIDTHS: Final = ("write_bw", "read_bw")
 class Formula:
     """A metric, its computation, and the points that are missing in it.
 
-    ``compute`` raises :class:`iogauge.records.derive.NotComputable`.
+    ``compute`` raises :class:`iogauge_extras.derived.derive.NotComputable`.
     """
 
     metric: Metric
