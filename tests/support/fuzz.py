@@ -51,8 +51,9 @@ from iogauge.plan import stage
 from iogauge.plan.case import Printed
 from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
-from iogauge.report import compare, export, history_table, outcome
-from iogauge.report.compare import CompareError
+from iogauge.report import export, history_table, outcome
+from iogauge_extras.compare import compare
+from iogauge_extras.compare.compare import CompareError
 from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras

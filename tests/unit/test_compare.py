@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from iogauge.cli import app
 from iogauge.core.measurement import Quantity
 from iogauge.records.record import Record
-from iogauge.report import compare
-from iogauge.report.compare import CompareError, Subject, of_log, of_record
+from iogauge_extras.compare import compare
+from iogauge_extras.compare.compare import CompareError, Subject, of_log, of_record
 from iogauge.tools import darshan
 from support import records
 from support.records import append

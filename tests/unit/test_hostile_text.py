@@ -35,7 +35,8 @@ from iogauge.plan.script import Launch, job_functions
 from iogauge.plan.stage import PhaseRun
 from iogauge.records import query
 from iogauge.records.record import Record
-from iogauge.report import compare, history_table, outcome
+from iogauge.report import history_table, outcome
+from iogauge_extras.compare import compare
 from iogauge.site.extras import PartitionExtras
 from support import stage as healthy
 from support.extras import EXTRAS, extras

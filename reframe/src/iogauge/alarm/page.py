@@ -39,7 +39,7 @@ from iogauge.report.outcome import SessionRecords, Word, newest
 from iogauge.session.current import suite
 
 if TYPE_CHECKING:
-    from iogauge.report.sides import Contrast
+    from iogauge_extras.compare.sides import Contrast
 
 #: Most figures of metrics without trouble, so that the page stays small.
 _FIGURES: Final = 500
@@ -226,7 +226,7 @@ _MARKS_OF_B: Final = {
 
 def comparison(found: Contrast) -> str:
     """Return the page of two sets of records side by side."""
-    from iogauge.report.sides import HEADINGS, cells  # with numpy
+    from iogauge_extras.compare.sides import HEADINGS, cells  # with numpy
 
     drawn = [
         bars.Between(

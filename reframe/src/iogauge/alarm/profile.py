@@ -1,6 +1,6 @@
 """Darshan logs as text and as one page: what a program did to the file system, one log or two side by side.
 
-The figures are those of :mod:`iogauge.report.compare`. A profile judges nothing: references do.
+The figures are those of :mod:`iogauge_extras.compare.compare`. A profile judges nothing: references do.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from iogauge.alarm.charts import BOTTOM, HIGH, LEFT, RIGHT, TOP, WIDE, Ordinate,
 from iogauge.alarm.page import NO_SCRIPT, TEMPLATES, page_style, written_by
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value
-from iogauge.report import compare as subjects
-from iogauge.report.compare import Subject, amount, compare
+from iogauge_extras.compare import compare as subjects
+from iogauge_extras.compare.compare import Subject, amount, compare
 from iogauge.tools.darshan import ALL_RANKS, DarshanLog, FileRecord, heat
 
 STYLE: Final = """

@@ -19,7 +19,8 @@ from iogauge.core.text import visible, visible_lines
 from iogauge.records import journal, selected
 from iogauge.records.record import Record
 from iogauge.records.selected import Unmeasured
-from iogauge.report import compare, outcome
+from iogauge.report import outcome
+from iogauge_extras.compare import compare
 from iogauge.report.outcome import Ending, SessionRecords, plain
 
 if TYPE_CHECKING:
@@ -415,7 +416,7 @@ def _show_contrast(
     wide: bool,
 ) -> None:
     """Print the contrast of two sets of records, and write its page; raises CompareError."""
-    from iogauge.report import sides  # with numpy and polars
+    from iogauge_extras.compare import sides  # with numpy and polars
 
     servers, tib = divisors
     a, b = (

@@ -26,7 +26,7 @@ from iogauge.core.units import UnitError, convert, format_value
 from iogauge.core.untrusted import numbers
 from iogauge.records import query
 from iogauge.records.record import MetricRecord, Record
-from iogauge.report.compare import CompareError, Difference
+from iogauge_extras.compare.compare import CompareError, Difference
 from iogauge.report.history_table import moment
 from iogauge.report.layout import Column, Group, Table
 
