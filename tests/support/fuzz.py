@@ -58,7 +58,8 @@ from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
-from iogauge.tools import darshan, elbencho, io500, iperf3, mdtest
+from iogauge.tools import darshan, elbencho, io500, mdtest
+from iogauge_extras.ceilings import iperf3
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv

@@ -20,7 +20,8 @@ from iogauge.alarm.sweeps import Plot
 from iogauge.cli import app
 from iogauge.records import journal
 from iogauge.records.record import Record
-from iogauge.report import ceilings, history_table
+from iogauge.report import history_table
+from iogauge_extras.ceilings import table as ceilings
 from iogauge_extras.compare import sides
 from iogauge.report.outcome import SessionRecords
 from iogauge.tools import darshan

@@ -20,7 +20,7 @@ from iogauge.core.paths import history_dir
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import case as cost
 from iogauge.plan.case import Access
-from iogauge.records import ceilings
+from iogauge_extras.ceilings import measured as ceilings
 from iogauge.records.journal import append
 from iogauge.records.record import LAYER_CHECKS, Record, ReferenceRecord
 from iogauge.records.selected import Unmeasured, UnrunCase

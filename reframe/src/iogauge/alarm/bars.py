@@ -18,7 +18,7 @@ from iogauge.core.units import format_bytes, format_value
 from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord
-from iogauge.report.ceilings import Chain
+from iogauge_extras.ceilings.table import Chain
 
 #: A layer is drawn to scale up to this multiple of the least.
 _FAR: Final = 8.0

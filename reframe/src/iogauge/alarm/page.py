@@ -33,7 +33,7 @@ from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record, microseconds
 from iogauge.report import outcome
-from iogauge.report.ceilings import Shown, beside
+from iogauge_extras.ceilings.table import Shown, beside
 from iogauge.report.history_table import MARKS
 from iogauge.report.outcome import SessionRecords, Word, newest
 from iogauge.session.current import suite

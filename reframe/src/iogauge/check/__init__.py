@@ -16,7 +16,7 @@
 """
 
 from iogauge.check import sweep
-from iogauge.check.ceiling import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck
+from iogauge_extras.ceilings.check import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck
 from iogauge_extras.derived.check import (
     BaselineCheck,
     BoxCurveCheck,

@@ -556,7 +556,7 @@ class StorageCheck(JudgedCheck):
         """Return the partition's measured ceilings; none if it declares no layer."""
         if self._extras.ceilings is None:
             return NOTHING_MEASURED
-        from iogauge.records import ceilings  # imported here because polars starts slowly
+        from iogauge_extras.ceilings import measured as ceilings  # imported here because polars starts slowly
 
         system, partition = self.current_system.name, self.current_partition.name
         try:

@@ -159,7 +159,7 @@ def show_report(
         # with numpy and polars
         from iogauge.alarm.collect import ALWAYS, collect
         from iogauge.alarm.page import page
-        from iogauge.report import ceilings
+        from iogauge_extras.ceilings import table as ceilings
 
         alarm = collect(
             paths.history_dir(),

@@ -245,8 +245,8 @@ def show_ceilings(
 
     Exit status 1: a measurement is missing, too old, or contradicted.
     """
-    from iogauge.records import ceilings  # imported here because polars starts slowly
-    from iogauge.report import ceilings as report
+    from iogauge_extras.ceilings import measured as ceilings  # imported here because polars starts slowly
+    from iogauge_extras.ceilings import table as report
 
     console, sites = new_console(), folders.site_folders(*folders.site_dirs())
     named = [folder for folder in sites if folder.name == system]

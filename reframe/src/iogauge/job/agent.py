@@ -20,7 +20,7 @@ most, and leave the NEED bytes of the case. ``facts DIR OUT`` writes the node's 
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
 or as much of it as the time allows (0: all). ``empty DIR`` removes its content. ``turns`` says what
 a needle measures next (:mod:`iogauge.job.turns`). ``streams`` measures streams between the nodes
-(:mod:`iogauge.job.streams`).
+(:mod:`iogauge_extras.ceilings.streams`).
 
 A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
 variable, see :func:`iogauge.core.paths.expand`.
@@ -172,7 +172,7 @@ def _on_lustre(argv: list[str]) -> int | None:
 
 def _streams(words: list[str]) -> int | None:
     """Measure streams between nodes, or join those who do; return None for other words."""
-    from iogauge.job import streams
+    from iogauge_extras.ceilings import streams
 
     match words:
         case ["join", address, port, word, interface]:

@@ -27,7 +27,7 @@ from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
 
-#: Checks that measure a layer below the target (iogauge.records.ceilings).
+#: Checks that measure a layer below the target (iogauge_extras.ceilings.measured).
 LAYER_CHECKS: Final = ("NetworkCeiling", "MemoryCeiling", "DeviceCeiling")
 
 #: Metadata of a field that a new object leaves out if it is None.

@@ -2,7 +2,7 @@
 
 ``python -m iogauge.job.agent streams PLAN OUT INTERFACE START...`` runs on the first node. It listens on
 its address, and starts an agent on each node by the words START, with ``streams join ADDRESS PORT WORD INTERFACE``.
-Then it goes through the turns of the plan (:class:`iogauge.tools.iperf3.StreamPlan`). The results go to OUT.
+Then it goes through the turns of the plan (:class:`iogauge_extras.ceilings.iperf3.StreamPlan`). The results go to OUT.
 
 All talk is one line of JSON, to and fro. A node ends its iperf3, and then itself, when the connection
 closes: nothing outlives the process that tells them, however that ends.
@@ -31,7 +31,7 @@ from typing import Any, Final
 
 from iogauge.core import untrusted
 from iogauge.core.text import visible
-from iogauge.tools.iperf3 import StreamPlan, StreamTurn, client_arguments, server_arguments
+from iogauge_extras.ceilings.iperf3 import StreamPlan, StreamTurn, client_arguments, server_arguments
 
 #: Seconds for which all nodes may take to join, and an answer may take beside its turn.
 _JOIN_S: Final = 60.0

@@ -13,7 +13,7 @@ from typing import Final
 
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, format_value
 from iogauge.plan.case import MOST_SHARE
-from iogauge.records.ceilings import (
+from iogauge_extras.ceilings.measured import (
     DEVICES,
     MEMORY,
     NETWORK,
