@@ -1164,7 +1164,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "fastest-probe", "judge", "needle.py",
+        "fastest-probe", "iogauge_extras/needle", "judge.py",
         "    probes.sort(key=lambda probe: (probe.share, probe.name))",
         "    probes.sort(key=lambda probe: (-probe.share, probe.name))",
         "tests/unit/test_needle.py::test_what_holds_of_every_needle",
@@ -1172,7 +1172,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "unproven-is-slow", "judge", "needle.py",
+        "unproven-is-slow", "iogauge_extras/needle", "judge.py",
         "return self.t is not None and self.t < self.limit",
         "return self.t is not None",
         "tests/unit/test_needle.py::test_turns_that_differ_too_much_prove_nothing",
@@ -1187,14 +1187,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "same-order", "plan", "rounds.py",
+        "same-order", "iogauge_extras/needle", "rounds.py",
         "            found += [first, first[::-1]][:left]",
         "            found += [first, first][:left]",
         "tests/unit/test_needle.py::test_no_probe_has_the_late_places",
         "a drift within the rounds hits the same storage target each time",
     ),
     Mutant(
-        "drift-counts", "plan", "rounds.py",
+        "drift-counts", "iogauge_extras/needle", "rounds.py",
         "    middle = [statistics.median(column) for column in zip(*rates.values(), strict=True)]",
         "    middle = [1.0 for column in zip(*rates.values(), strict=True)]",
         "tests/unit/test_needle.py::test_drift_that_all_share_is_no_difference",

@@ -35,7 +35,7 @@ from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import fingerprint, model, witness
 from iogauge.evidence.collect import _answers
 from iogauge.evidence.series import series_of_instants
-from iogauge.judge import needle
+from iogauge_extras.needle import judge as needle
 from iogauge.node import files, host, layouts, lustre, probes
 from iogauge.node import mounts as uuids
 from iogauge.node.layouts import LustreError

@@ -58,7 +58,7 @@ from iogauge.check.load import (
     SampleReadCheck,
 )
 from iogauge.check.mdtest import MdtestCheck, MdtestOnMdtsCheck, MdWorkbenchCheck
-from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
+from iogauge_extras.needle.check import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.layouts import Component, DirectoryLayout, Layout

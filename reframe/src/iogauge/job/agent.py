@@ -19,7 +19,7 @@ most, and leave the NEED bytes of the case. ``facts DIR OUT`` writes the node's 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
 or as much of it as the time allows (0: all). ``empty DIR`` removes its content. ``turns`` says what
-a needle measures next (:mod:`iogauge.job.turns`). ``streams`` measures streams between the nodes
+a needle measures next (:mod:`iogauge_extras.needle.turns`). ``streams`` measures streams between the nodes
 (:mod:`iogauge_extras.ceilings.streams`).
 
 A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
@@ -200,7 +200,7 @@ def _command(argv: list[str]) -> int | None:
         case ["empty", directory]:
             return _empty(directory)
         case ["turns", job_file, rounds, measured, *servers]:
-            from iogauge.job.turns import next_turns
+            from iogauge_extras.needle.turns import next_turns
 
             lines = next_turns(job_file, int(rounds), measured, servers[0] if servers else None)
             sys.stdout.writelines(f"{line}\n" for line in lines)

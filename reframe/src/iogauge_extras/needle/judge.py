@@ -3,7 +3,7 @@
 A probe is a target or a node. It is measured in several rounds. In each round all probes take
 turns, in an order of that round. Each rate is divided by the median of its round: what all share is
 no difference between them. The rounds only raise a suspicion. The suspects are then measured again
-beside two healthy probes, and those turns alone decide (:mod:`iogauge.plan.rounds`).
+beside two healthy probes, and those turns alone decide (:mod:`iogauge_extras.needle.rounds`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
 from iogauge.core.units import format_value
-from iogauge.plan.rounds import Again, again, shares, turns_again
+from iogauge_extras.needle.rounds import Again, again, shares, turns_again
 from iogauge.tools.fio.output import Turn, in_order, join_options, parse_turns, rates_of
 from iogauge.tools.parsing import excerpt, unique
 
@@ -163,7 +163,7 @@ def decide(
     """Return the probes and those that stand out.
 
     ``rates`` holds the rate of every round by probe, ``measured_again`` that of every later turn of
-    those that :func:`iogauge.plan.rounds.again` names.
+    those that :func:`iogauge_extras.needle.rounds.again` names.
 
     For each later turn, x is ln(rate of the suspect / geometric mean of the others). t is
     mean(x) / (s / sqrt(turns)). The suspect is slower beyond doubt if t is below Student's quantile
@@ -329,7 +329,7 @@ def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
     in the order of measuring. Beside them are the options that fio had in all turns, and ``jobs``.
 
     Raises :class:`ToolOutputError` if a probe is missing in a round, comes twice or is unknown. The same holds if
-    others were measured again than :func:`iogauge.plan.rounds.again` says. Errors of
+    others were measured again than :func:`iogauge_extras.needle.rounds.again` says. Errors of
     :func:`iogauge.tools.fio.output.parse_turns` and :func:`decide` pass through.
     """
     turns = parse_turns(text)

@@ -11,7 +11,7 @@ import json
 import re
 
 from iogauge.core import untrusted
-from iogauge.plan import rounds as plan
+from iogauge_extras.needle import rounds as plan
 from iogauge.plan.stage import ROUNDS
 from iogauge.tools.fio.output import parse_turns, rates_of
 
