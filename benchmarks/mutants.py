@@ -1507,7 +1507,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "elbencho-rates-disagree", "tools", "elbencho.py",
+        "elbencho-rates-disagree", "iogauge_extras/suites", "elbencho.py",
         "    if abs(seconds - shown_ms / 1000) > _ROUNDING_S + seconds / 100:",
         "    if seconds < 0:",
         "tests/unit/tools/test_elbencho.py::test_what_is_no_whole_phase_is_refused",
@@ -1515,7 +1515,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "elbencho-first-done", "tools", "elbencho.py",
+        "elbencho-first-done", "iogauge_extras/suites", "elbencho.py",
         'member(data, "last_done", "elbencho")',
         'member(data, "first_done", "elbencho")',
         "tests/unit/tools/test_elbencho.py::test_a_recorded_phase",
@@ -1523,21 +1523,21 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "elbencho-trailing", "tools", "elbencho.py",
+        "elbencho-trailing", "iogauge_extras/suites", "elbencho.py",
         "    if end != len(text.strip()):",
         "    if False:",
         "tests/unit/tools/test_elbencho.py::test_what_is_no_whole_phase_is_refused",
         "text after elbencho's JSON is ignored",
     ),
     Mutant(
-        "elbencho-fewer-files", "tools", "elbencho.py",
+        "elbencho-fewer-files", "iogauge_extras/suites", "elbencho.py",
         "    if entries != files:",
         "    if entries > files:",
         "tests/unit/tools/test_elbencho.py::test_an_execution_over_files_that_is_not_whole",
         "elbencho worked on fewer files than asked",
     ),
     Mutant(
-        "elbencho-sync", "tools", "elbencho.py",
+        "elbencho-sync", "iogauge_extras/suites", "elbencho.py",
         "    seconds = min(entries / rate, (shown_ms + 1) / 1000)\n    if rest:",
         "    seconds = min(entries / rate, (shown_ms + 1) / 1000)\n    if False:",
         "tests/unit/tools/test_elbencho.py::test_the_time_of_the_sync_counts",
@@ -1558,7 +1558,7 @@ MUTANTS = (
         "a directory lies on fewer metadata targets than asked",
     ),
     Mutant(
-        "io500-score", "tools", "io500.py",
+        "io500-score", "iogauge_extras/suites", "io500.py",
         "        if abs(theirs - ours) > slack or abs(_number(said, key) - theirs) > 1e-6:",
         "        if abs(_number(said, key) - theirs) > 1e-6:",
         "tests/unit/tools/test_io500.py::test_what_contradicts_itself_is_refused",
@@ -1566,7 +1566,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "io500-missed-files", "tools", "io500.py",
+        "io500-missed-files", "iogauge_extras/suites", "io500.py",
         "if found < sum(made) else []",
         "if found < sum(made) / 2 else []",
         "tests/unit/tools/test_io500.py::test_a_find_that_misses_files_is_told",
@@ -1574,7 +1574,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "io500-ior-score", "tools", "io500.py",
+        "io500-ior-score", "iogauge_extras/suites", "io500.py",
         "    if len(lines) != 1 or abs(float(lines[0]) / 1024 - score) > 0.01 * score:",
         "    if len(lines) != 1:",
         "tests/unit/tools/test_io500.py::test_what_contradicts_itself_is_refused",
@@ -1582,7 +1582,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "io500-mdtest-score", "tools", "io500.py",
+        "io500-mdtest-score", "iogauge_extras/suites", "io500.py",
         "    if timed is None or abs(timed.rate_ops_s / 1000 - score) > 0.001 * score:",
         "    if timed is None:",
         "tests/unit/tools/test_io500.py::test_what_contradicts_itself_is_refused",

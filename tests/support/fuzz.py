@@ -27,7 +27,7 @@ from rich.console import Console
 from iogauge.alarm import charts, collect, page
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
-from iogauge.check import io500 as io500_check
+from iogauge_extras.suites import io500_check
 from iogauge.check import load
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
@@ -58,7 +58,9 @@ from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
-from iogauge.tools import darshan, elbencho, io500, mdtest
+from iogauge.tools import darshan, mdtest
+from iogauge_extras.suites import elbencho
+from iogauge_extras.suites import io500
 from iogauge_extras.ceilings import iperf3
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior import options

@@ -18,7 +18,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.check import io500 as io500_check
+from iogauge_extras.suites import io500_check
 from iogauge.evidence.model import DIRECTORIES_READ, passed_on_in
 from iogauge.guards import striping
 from iogauge.guards.finding import Outcome

@@ -28,7 +28,7 @@ from iogauge_extras.derived.check import (
     baseline_checks,
     sized_checks,
 )
-from iogauge.check.elbencho import ElbenchoCheck, ElbenchoFilesCheck
+from iogauge_extras.suites.elbencho_check import ElbenchoCheck, ElbenchoFilesCheck
 from iogauge.check.fio import (
     ChecksumCheck,
     FioCheck,
@@ -37,7 +37,7 @@ from iogauge.check.fio import (
     RandomReadCheck,
     span_of_boxes,
 )
-from iogauge.check.io500 import Io500Check
+from iogauge_extras.suites.io500_check import Io500Check
 from iogauge.check.ior import (
     AggregatorsCheck,
     CheckpointCheck,

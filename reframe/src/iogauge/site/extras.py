@@ -36,7 +36,7 @@ from iogauge.site.topology import (
     Topology,
     unfit_sizes,
 )
-from iogauge.tools.io500 import check_options
+from iogauge_extras.suites.io500 import check_options
 
 #: The software that lays files out over storage targets.
 StripedBy = Literal["lustre", "none"]

@@ -22,7 +22,7 @@ from iogauge.evidence.model import Evidence, passed_on_in
 from iogauge.node.layouts import FileLayout, Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
 from iogauge.site.extras import Io500Directory
-from iogauge.tools import io500
+from iogauge_extras.suites import io500
 
 #: IO500's directories, which may have layouts of their own.
 DIRECTORIES: Final[tuple[str, ...]] = get_args(Io500Directory)

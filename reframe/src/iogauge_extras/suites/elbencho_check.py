@@ -19,7 +19,7 @@ from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import parse_bytes
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed, Verification
 from iogauge.plan.stage import SERVERS_HOSTS, SERVERS_NEXT, SERVERS_SECRET
-from iogauge.tools import elbencho
+from iogauge_extras.suites import elbencho
 
 
 class _OnAllNodes(StorageCheck):
@@ -103,7 +103,7 @@ class ElbenchoCheck(_OnAllNodes):
 class ElbenchoFilesCheck(_OnAllNodes):
     """Create, look up, read and remove many files, in the pattern of mdtest.
 
-    A subclass sets ``file_bytes`` and ``own_directory``, see :class:`iogauge.tools.elbencho.FilesOptions`. All files are
+    A subclass sets ``file_bytes`` and ``own_directory``, see :class:`iogauge_extras.suites.elbencho.FilesOptions`. All files are
     made: elbencho counts none that a time limit leaves out.
     """
 
