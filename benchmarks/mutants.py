@@ -207,7 +207,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "samples-of-one-file", "check", "load.py",
+        "samples-of-one-file", "iogauge_extras/loads", "check.py",
         "        read = replace(read, files=_SHARDS, in_common=True)",
         "        read = replace(read, files=1, in_common=True)",
         "tests/e2e/test_training.py::test_all_processes_read_samples_of_all_large_files",
@@ -222,7 +222,7 @@ MUTANTS = (
         "the job does not learn which storage targets are declared out",
     ),
     Mutant(
-        "beside-unnamed", "check", "load.py",
+        "beside-unnamed", "iogauge_extras/loads", "check.py",
         '            beside="write" if other == "stream" else "metadata",',
         "            beside=None,",
         "tests/e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
@@ -230,14 +230,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "ratio-to-the-first", "check", "load.py",
+        "ratio-to-the-first", "iogauge_extras/loads", "check.py",
         'Quantity(2 * disturbed.value / (alone.value + again.value), "1")',
         'Quantity(disturbed.value / alone.value, "1")',
         "tests/e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
         "a loss by a disturber is measured against the first part alone",
     ),
     Mutant(
-        "filled-not", "check", "load.py",
+        "filled-not", "iogauge_extras/loads", "check.py",
         "        return replace(case, prepare=[fill], fill_bytes=most, files=files)",
         "        return replace(case, fill_bytes=most, files=files)",
         "tests/e2e/test_fill_level.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
@@ -245,7 +245,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "fill-not-planned", "check", "load.py",
+        "fill-not-planned", "iogauge_extras/loads", "check.py",
         "        return replace(case, prepare=[fill], fill_bytes=most, files=files)",
         "        return replace(case, prepare=[fill], files=files)",
         "tests/e2e/test_fill_level.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
@@ -1063,21 +1063,21 @@ MUTANTS = (
         "a needle goes on after a turn that failed",
     ),
     Mutant(
-        "filled-beyond", "job", "filling.py",
+        "filled-beyond", "iogauge_extras/loads", "filling.py",
         "    if missing > most_bytes:",
         "    if missing > 2 * space.bytes_total:",
         "tests/unit/test_filling.py::test_nothing_is_made_if_the_level_cannot_be",
         "FillLevel takes more space than the site allows",
     ),
     Mutant(
-        "filled-no-room", "job", "filling.py",
+        "filled-no-room", "iogauge_extras/loads", "filling.py",
         "    if remaining < 1.2 * need_bytes:",
         "    if remaining < need_bytes:",
         "tests/unit/test_filling.py::test_nothing_is_made_if_the_level_cannot_be",
         "FillLevel leaves no room for its own case",
     ),
     Mutant(
-        "filled-with-nothing", "job", "filling.py",
+        "filled-with-nothing", "iogauge_extras/loads", "filling.py",
         "        if stored < _STORED * size:",
         "        if stored < 0:",
         "tests/unit/test_filling.py::test_a_file_without_blocks_fills_nothing",
@@ -1085,7 +1085,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "too-full-already", "job", "filling.py",
+        "too-full-already", "iogauge_extras/loads", "filling.py",
         "    if missing < -space.bytes_total // 100:",
         "    if missing < -space.bytes_total:",
         "tests/unit/test_filling.py::test_nothing_is_made_if_the_level_cannot_be",

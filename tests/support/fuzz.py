@@ -28,13 +28,13 @@ from iogauge.alarm import charts, collect, page
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
 from iogauge_extras.suites import io500_check
-from iogauge.check import load
+from iogauge_extras.loads import check as load
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import fingerprint, model, witness
 from iogauge.evidence.collect import _answers
-from iogauge.evidence.series import series_of_instants
+from iogauge_extras.loads.series import series_of_instants
 from iogauge_extras.needle import judge as needle
 from iogauge.node import files, host, layouts, lustre, probes
 from iogauge.node import mounts as uuids

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.job import filling
+from iogauge_extras.loads import filling
 from iogauge.node.mounts import Space
 
 MIB = 1 << 20

@@ -48,7 +48,7 @@ from iogauge.check.ior import (
     SharedFileCheck,
     SizedFileCheck,
 )
-from iogauge.check.load import (
+from iogauge_extras.loads.check import (
     EnduranceCheck,
     FillLevelCheck,
     FioSequentialCheck,

@@ -30,7 +30,7 @@ from iogauge.core.words import Value
 from iogauge.evidence import model, witness
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
-from iogauge.evidence.series import with_series
+from iogauge_extras.loads.series import with_series
 from iogauge.evidence.witness import NodeActivity, Testimony, changes, parse
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load

@@ -15,7 +15,7 @@ from iogauge.core.measurement import Stonewall
 from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
 from iogauge.core.words import Tier
 from iogauge.evidence.fingerprint import fold
-from iogauge.evidence.series import SERIES, Series
+from iogauge_extras.loads.series import SERIES, Series
 from iogauge.evidence.witness import jobs_at_once
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.origin import Execution

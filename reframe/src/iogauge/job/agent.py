@@ -133,7 +133,7 @@ def _evict(directory: str) -> dict[str, Any]:
 
 def _fill(level: int, most_bytes: int, need_bytes: int, directory: str) -> int:
     """Fill the target up to a level and print how far that went, or refuse the case."""
-    from iogauge.job.filling import fill
+    from iogauge_extras.loads.filling import fill
 
     filled, objection = fill(level, most_bytes, need_bytes, directory)
     print(json.dumps(filled))

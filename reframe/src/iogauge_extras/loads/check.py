@@ -29,7 +29,7 @@ from iogauge.check.storage import StorageCheck, share_of_bytes
 from iogauge.core import untrusted
 from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, format_seconds, parse_bytes
-from iogauge.evidence.series import SERIES, Series
+from iogauge_extras.loads.series import SERIES, Series
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed, Verification
 from iogauge.plan.stage import FILL
 from iogauge.tools.fio.options import (
@@ -165,7 +165,7 @@ class FillLevelCheck(FioSequentialCheck):
         return replace(case, prepare=[fill], fill_bytes=most, files=files)
 
 
-#: Bytes of each file that fills the target, see :mod:`iogauge.job.filling`.
+#: Bytes of each file that fills the target, see :mod:`iogauge_extras.loads.filling`.
 _FILL_FILE_BYTES: Final = 1 << 30
 
 
