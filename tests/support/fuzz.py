@@ -58,7 +58,8 @@ from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
-from iogauge.tools import darshan, mdtest
+from iogauge.tools import mdtest
+from iogauge_extras.darshan import log as darshan
 from iogauge_extras.suites import elbencho
 from iogauge_extras.suites import io500
 from iogauge_extras.ceilings import iperf3

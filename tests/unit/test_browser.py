@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from iogauge.alarm import charts, collect, page, profile, sweeps
+from iogauge.alarm import charts, collect, page, sweeps
+from iogauge_extras.darshan import profile
 from iogauge.alarm.sweeps import Plot
 from iogauge.cli import app
 from iogauge.records import journal
@@ -24,7 +25,7 @@ from iogauge.report import history_table
 from iogauge_extras.ceilings import table as ceilings
 from iogauge_extras.compare import sides
 from iogauge.report.outcome import SessionRecords
-from iogauge.tools import darshan
+from iogauge_extras.darshan import log as darshan
 from support import browser, npm, records
 from support.browser import Browser
 

@@ -22,7 +22,7 @@ from iogauge.core.measurement import Quantity
 from iogauge.records.record import Record
 from iogauge_extras.compare import compare
 from iogauge_extras.compare.compare import CompareError, Subject, of_log, of_record
-from iogauge.tools import darshan
+from iogauge_extras.darshan import log as darshan
 from support import records
 from support.records import append
 

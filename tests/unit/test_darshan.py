@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.alarm import profile
+from iogauge_extras.darshan import profile
 from iogauge.core.measurement import Quantity, ToolOutputError
-from iogauge.tools import darshan
+from iogauge_extras.darshan import log as darshan
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 OMPIO = (DATA / "ompio-2-aggregators.txt").read_text()
@@ -270,7 +270,7 @@ def test_pydarshan_and_darshan_parser_read_the_same(tmp_path: Path) -> None:
     logs = pytest.importorskip("darshan.examples.example_logs").__path__[0]
     parser = shutil.which("darshan-parser")
     log = Path(logs) / "sample-badost.darshan"
-    words = [sys.executable, "-m", "iogauge.tools.darshan", str(log)]
+    words = [sys.executable, "-m", "iogauge_extras.darshan.log", str(log)]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
     mine = darshan.parse(done.stdout)
     if parser is not None:

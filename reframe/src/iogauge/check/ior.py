@@ -34,7 +34,8 @@ from iogauge.plan.case import (
     Verification,
 )
 from iogauge.site.extras import Checkpoint
-from iogauge.tools import darshan, mpi
+from iogauge.tools import mpi
+from iogauge_extras.darshan import log as darshan
 from iogauge.tools.ior.options import MISMATCH, IorOptions
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 

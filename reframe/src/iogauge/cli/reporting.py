@@ -359,7 +359,7 @@ def show_profile(
     ] = False,
 ) -> None:
     """Say what a program did to the file system, from its Darshan log."""
-    from iogauge.alarm import profile  # with Jinja
+    from iogauge_extras.darshan import profile  # with Jinja
 
     try:
         found = [profile.Profile.of(str(f), compare.read_log(f)) for f in (log, other) if f]

@@ -29,8 +29,8 @@ from iogauge.core.units import UnitError, convert, format_bytes, format_value
 from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.report.layout import Column, Group, Table
-from iogauge.tools import darshan
-from iogauge.tools.darshan import ALL_RANKS, DarshanLog, FileRecord
+from iogauge_extras.darshan import log as darshan
+from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord
 
 #: Values whose ratio differs from 1 by no more than this count as alike.
 TOLERANCE: Final = 0.10

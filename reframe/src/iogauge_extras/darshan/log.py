@@ -3,7 +3,7 @@
 The module reads the text of ``darshan-parser`` (Darshan 3.5.0), which reads the logs of all earlier
 versions. Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
 
-``python -m iogauge.tools.darshan LOG`` prints such text with PyDarshan. It is a process of its own, as Darshan's C library
+``python -m iogauge_extras.darshan.log LOG`` prints such text with PyDarshan. It is a process of its own, as Darshan's C library
 crashes on many damaged logs.
 """
 

@@ -23,7 +23,7 @@ from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value
 from iogauge_extras.compare import compare as subjects
 from iogauge_extras.compare.compare import Subject, amount, compare
-from iogauge.tools.darshan import ALL_RANKS, DarshanLog, FileRecord, heat
+from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord, heat
 
 STYLE: Final = """
 .iog .reads{fill:var(--t0);stroke:var(--t0)}
