@@ -71,42 +71,42 @@ class Outcome:
 MUTANTS = (
     # alarm
     Mutant(
-        "alarm-forgets-damage", "alarm", "collect.py",
+        "alarm-forgets-damage", "iogauge_extras/page", "collect.py",
         "    damage = [_of_damage(line) for line in damaged]\n",
         "    damage: list[Trouble] = []\n",
         "tests/unit/test_alarm.py::test_a_line_that_is_no_record_is_a_trouble",
         "the alarm is silent about a damaged record, which may have been a failure",
     ),
     Mutant(
-        "alarm-forgets-partition", "alarm", "collect.py",
+        "alarm-forgets-partition", "iogauge_extras/page", "collect.py",
         "        if partition not in measured\n",
         "        if partition in measured\n",
         "tests/unit/test_alarm.py::test_a_partition_that_was_not_measured",
         "the alarm is silent about a partition in which nothing ran",
     ),
     Mutant(
-        "alarm-says-ok", "alarm", "collect.py",
+        "alarm-says-ok", "iogauge_extras/page", "collect.py",
         "    if troubles and not ending.status:",
         "    if False:",
         "tests/unit/test_alarm.py::test_a_record_that_contradicts_itself_is_not_ok",
         "an alarm that lists troubles ends with ok, because the report saw none",
     ),
     Mutant(
-        "drift-keeps-status", "alarm", "collect.py",
+        "drift-keeps-status", "iogauge_extras/page", "collect.py",
         "        *([f\"{len(drifts)} metric(s) have become worse ({DRIFT})\"] if drifts else []),\n",
         "",
         "tests/unit/test_alarm.py::test_a_drift_within_the_reference_is_an_alarm",
         "an alarm lists a slow loss, and its first line says ok",
     ),
     Mutant(
-        "webhook-word", "alarm", "receivers.py",
+        "webhook-word", "iogauge_extras/page", "receivers.py",
         '"word": self.alarm.ending.word.value,',
         '"word": "FAILED" if self.alarm.failed else "ok",',
         "tests/unit/test_send.py::test_a_program_is_told_the_word_and_the_sentence_of_the_report",
         "a webhook is told ok for a session that proved nothing",
     ),
     Mutant(
-        "webhook-summary", "alarm", "receivers.py",
+        "webhook-summary", "iogauge_extras/page", "receivers.py",
         '"summary": self.alarm.ending.sentence,',
         '"summary": self.alarm.title,',
         "tests/unit/test_send.py::test_a_program_is_told_the_word_and_the_sentence_of_the_report",

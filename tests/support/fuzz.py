@@ -24,7 +24,9 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from iogauge.alarm import charts, collect, page
+from iogauge_extras.page import charts
+from iogauge_extras.page import collect
+from iogauge_extras.page import page
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
 from iogauge_extras.suites import io500_check

@@ -14,9 +14,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iogauge.alarm import charts, collect, page
-from iogauge.alarm.charts import Curve, Run
-from iogauge.alarm.collect import DRIFT, Alarm, Span, Trouble
+from iogauge_extras.page import charts
+from iogauge_extras.page import collect
+from iogauge_extras.page import page
+from iogauge_extras.page.charts import Curve, Run
+from iogauge_extras.page.collect import DRIFT, Alarm, Span, Trouble
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record

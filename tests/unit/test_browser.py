@@ -15,9 +15,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from iogauge.alarm import charts, collect, page, sweeps
+from iogauge_extras.page import charts
+from iogauge_extras.page import collect
+from iogauge_extras.page import page
+from iogauge_extras.page import sweeps
 from iogauge_extras.darshan import profile
-from iogauge.alarm.sweeps import Plot
+from iogauge_extras.page.sweeps import Plot
 from iogauge.cli import app
 from iogauge.records import journal
 from iogauge.records.record import Record

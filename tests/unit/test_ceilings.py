@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from iogauge.alarm import collect, page, sweeps
+from iogauge_extras.page import collect
+from iogauge_extras.page import page
+from iogauge_extras.page import sweeps
 from iogauge.core.measurement import Metric
 from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from iogauge.alarm import collect, page
+from iogauge_extras.page import collect
+from iogauge_extras.page import page
 from iogauge.judge.verdict import Verdict
 from iogauge.records import selected
 from iogauge.records.selected import NotedCase, NotedEnvironment, NotedPlace, Unmeasured, UnrunCase

@@ -8,8 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iogauge.alarm import bars, charts, sweeps
-from iogauge.alarm.sweeps import Plot
+from iogauge_extras.page import bars
+from iogauge_extras.page import charts
+from iogauge_extras.page import sweeps
+from iogauge_extras.page.sweeps import Plot
 from iogauge.records.record import MetricRecord, Record
 from support import records
 from support.records import metric

@@ -24,8 +24,8 @@ from iogauge_extras.compare import compare
 from iogauge.report.outcome import Ending, SessionRecords, plain
 
 if TYPE_CHECKING:
-    from iogauge.alarm.collect import Alarm, Span
-    from iogauge.alarm.receivers import Message, Receiver
+    from iogauge_extras.page.collect import Alarm, Span
+    from iogauge_extras.page.receivers import Message, Receiver
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _span(since: str, until: str) -> Span | None:
     """Return the span of time that two options name; None without them."""
     if not since and not until:
         return None
-    from iogauge.alarm.collect import Span  # with polars
+    from iogauge_extras.page.collect import Span  # with polars
     from iogauge.report.history_table import moment
 
     try:
@@ -157,8 +157,8 @@ def show_report(
     ending = asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))
     if html:
         # with numpy and polars
-        from iogauge.alarm.collect import ALWAYS, collect
-        from iogauge.alarm.page import page
+        from iogauge_extras.page.collect import ALWAYS, collect
+        from iogauge_extras.page.page import page
         from iogauge_extras.ceilings import table as ceilings
 
         alarm = collect(
@@ -251,8 +251,8 @@ def raise_alarm(
     Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting;
     3: trouble that a receiver did not get. Nothing is sent without trouble.
     """
-    from iogauge.alarm import receivers  # with numpy and polars
-    from iogauge.alarm.collect import collect
+    from iogauge_extras.page import receivers  # with numpy and polars
+    from iogauge_extras.page.collect import collect
 
     console = new_console()
     try:
@@ -279,7 +279,7 @@ def raise_alarm(
 
 def _write_figures(folder: Path, alarm: Alarm) -> None:
     """Write a figure of each trouble; only say so if that fails, as the alarm matters more."""
-    from iogauge.alarm import charts
+    from iogauge_extras.page import charts
 
     curves = [trouble.curve for trouble in alarm.troubles if trouble.curve]
     try:
@@ -292,7 +292,7 @@ def _write_figures(folder: Path, alarm: Alarm) -> None:
 
 def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
     """Send a message to all receivers; return whether each has it."""
-    from iogauge.alarm.receivers import SendError
+    from iogauge_extras.page.receivers import SendError
 
     sent = True
     for name, receiver in receivers.items():
@@ -424,7 +424,7 @@ def _show_contrast(
     )
     found = sides.contrast(a, b)
     if html:
-        from iogauge.alarm.page import comparison
+        from iogauge_extras.page.page import comparison
 
         _write(html, comparison(found))
     if as_json:

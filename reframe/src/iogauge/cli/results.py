@@ -63,7 +63,7 @@ def show_status(
     wide: Wide = False,
 ) -> None:
     """Show the last 14 runs of every case, and each problem."""
-    from iogauge.alarm.collect import collect  # with numpy and polars
+    from iogauge_extras.page.collect import collect  # with numpy and polars
     from iogauge.report import history_table
     from iogauge.report.history_table import moment
 

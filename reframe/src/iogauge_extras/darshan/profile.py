@@ -17,8 +17,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from iogauge.alarm.charts import BOTTOM, HIGH, LEFT, RIGHT, TOP, WIDE, Ordinate, begin, short
-from iogauge.alarm.page import NO_SCRIPT, TEMPLATES, page_style, written_by
+from iogauge_extras.page.charts import BOTTOM, HIGH, LEFT, RIGHT, TOP, WIDE, Ordinate, begin, short
+from iogauge_extras.page.page import NO_SCRIPT, TEMPLATES, page_style, written_by
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value
 from iogauge_extras.compare import compare as subjects

@@ -14,7 +14,7 @@ from datetime import datetime
 from html import escape
 from typing import Final
 
-from iogauge.alarm.sweeps import Dot, Plot, Trace
+from iogauge_extras.page.sweeps import Dot, Plot, Trace
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from iogauge.alarm import bars, charts, sweeps
-from iogauge.alarm.collect import DRIFT, WORST, Alarm
-from iogauge.alarm.sweeps import Dot
+from iogauge_extras.page import bars
+from iogauge_extras.page import charts
+from iogauge_extras.page import sweeps
+from iogauge_extras.page.collect import DRIFT, WORST, Alarm
+from iogauge_extras.page.sweeps import Dot
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value, in_order
 from iogauge.core.untrusted import numbers

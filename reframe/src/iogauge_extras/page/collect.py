@@ -1,7 +1,7 @@
 """Collect the alarm after a run: what failed and what became worse, in words that need no context, and the history of
 those lines: runs, curves and days.
 
-:func:`collect` reads the records of the sessions and the history. :mod:`iogauge.alarm.receivers`
+:func:`collect` reads the records of the sessions and the history. :mod:`iogauge_extras.page.receivers`
 sends it.
 """
 
@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from iogauge.alarm.charts import Curve, Run, bars
-from iogauge.alarm.sweeps import LARGEST
+from iogauge_extras.page.charts import Curve, Run, bars
+from iogauge_extras.page.sweeps import LARGEST
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_value
 from iogauge.evidence import fingerprint

@@ -21,8 +21,8 @@ from typing import Any, Final
 import requests
 import urllib3
 
-from iogauge.alarm.charts import svg
-from iogauge.alarm.collect import Alarm
+from iogauge_extras.page.charts import svg
+from iogauge_extras.page.collect import Alarm
 from iogauge.core.text import visible
 
 #: Variables whose values are secrets.

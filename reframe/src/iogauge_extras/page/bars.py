@@ -1,6 +1,6 @@
 """Draw bars and ratios as SVG: the probes of a needle, a metric on one line, layers, two sides.
 
-They have the style and the axes of :mod:`iogauge.alarm.charts`.
+They have the style and the axes of :mod:`iogauge_extras.page.charts`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from iogauge.alarm.charts import TOP, WIDE, begin, bounds, tip_of
-from iogauge.alarm.sweeps import drawable
+from iogauge_extras.page.charts import TOP, WIDE, begin, bounds, tip_of
+from iogauge_extras.page.sweeps import drawable
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value
 from iogauge.core.untrusted import numbers
