@@ -18,6 +18,10 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from iogauge.core.quantiles import t_quantile
+from iogauge.records import journal
+from iogauge.records.record import Record
+from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
 from iogauge_extras.history import runs as statistics
 from iogauge_extras.history.proposal import Proposal, Settings, follow, propose
@@ -40,10 +44,6 @@ from iogauge_extras.history.runs import (
     variation,
 )
 from iogauge_extras.history.yamledit import EditError, FilePosition, add_words, position_of, put
-from iogauge.core.quantiles import t_quantile
-from iogauge.records import journal
-from iogauge.records.record import Record
-from iogauge.site.references import find_mistakes
 from support import records
 
 SITES = Path(__file__).resolve().parents[2] / "site-configs"

@@ -8,11 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iogauge_extras.page import bars
-from iogauge_extras.page import charts
-from iogauge_extras.page import sweeps
-from iogauge_extras.page.sweeps import Plot
 from iogauge.records.record import MetricRecord, Record
+from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page.sweeps import Plot
 from support import records
 from support.records import metric
 

@@ -350,6 +350,10 @@ class PriceRecord(Form):
     per_gb_month: float
     capacity: float
 
+    def per_gb_s_month(self, bytes_s: float) -> float:
+        """Return the price of 1 GB/s a month: that of a GB and month x capacity in GB / bandwidth in GB/s."""
+        return self.per_gb_month * (self.capacity / 1e9) / (bytes_s / 1e9)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record(Form):

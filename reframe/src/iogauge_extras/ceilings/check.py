@@ -19,9 +19,9 @@ from iogauge.core import words
 from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes
 from iogauge.plan.case import REP, Access, CasePlan, PhasePlan, Printed
-from iogauge_extras.ceilings import iperf3
 from iogauge.tools.fio.options import FioOptions, device_jobs, memory_job
 from iogauge.tools.fio.output import parse_json
+from iogauge_extras.ceilings import iperf3
 
 #: Timed, and nothing of it on the target.
 _ELSEWHERE: Final = Access(direction="elsewhere")

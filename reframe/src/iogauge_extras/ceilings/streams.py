@@ -31,7 +31,12 @@ from typing import Any, Final
 
 from iogauge.core import untrusted
 from iogauge.core.text import visible
-from iogauge_extras.ceilings.iperf3 import StreamPlan, StreamTurn, client_arguments, server_arguments
+from iogauge_extras.ceilings.iperf3 import (
+    StreamPlan,
+    StreamTurn,
+    client_arguments,
+    server_arguments,
+)
 
 #: Seconds for which all nodes may take to join, and an answer may take beside its turn.
 _JOIN_S: Final = 60.0
@@ -379,3 +384,15 @@ def join(address: str, port: str, word: str, interface: str) -> None:
         finally:
             if node:
                 node.end()
+
+
+def command(words: list[str]) -> int | None:
+    """Measure streams between nodes, or join those who do; return None for other words."""
+    match words:
+        case ["join", address, port, word, interface]:
+            join(address, port, word, interface)
+            return 0
+        case [plan_file, out, interface, *start]:
+            measure(plan_file, out, interface, start)
+            return 0
+    return None

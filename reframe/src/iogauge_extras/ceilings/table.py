@@ -13,6 +13,10 @@ from typing import Final
 
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, format_value
 from iogauge.plan.case import MOST_SHARE
+from iogauge.records.record import MetricRecord
+from iogauge.report.layout import Column, Group, Table
+from iogauge.site import folders, settings
+from iogauge.site.extras import PartitionExtras
 from iogauge_extras.ceilings.measured import (
     DEVICES,
     MEMORY,
@@ -24,10 +28,6 @@ from iogauge_extras.ceilings.measured import (
     Way,
     of_history,
 )
-from iogauge.records.record import MetricRecord
-from iogauge.report.layout import Column, Group, Table
-from iogauge.site import folders, settings
-from iogauge.site.extras import PartitionExtras
 
 _SERVERS: Final = "server network"
 

@@ -26,9 +26,9 @@ from iogauge.core.units import UnitError, convert, format_value
 from iogauge.core.untrusted import numbers
 from iogauge.records import query
 from iogauge.records.record import MetricRecord, Record
-from iogauge_extras.compare.compare import CompareError, Difference
 from iogauge.report.history_table import moment
 from iogauge.report.layout import Column, Group, Table
+from iogauge_extras.compare.compare import CompareError, Difference
 
 #: Runs of a side that suffice for an interval over runs; with fewer it is over the samples.
 _RUNS: Final = 3

@@ -1,4 +1,4 @@
-"""Darshan: words that put it under the ranks of a tool, and its log as values.
+"""Darshan's log as values.
 
 The module reads the text of ``darshan-parser`` (Darshan 3.5.0), which reads the logs of all earlier
 versions. Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
@@ -17,13 +17,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.tools.darshan import KEEP_RANKS
 from iogauge.tools.parsing import excerpt, moment
 
 #: Rank of a record that sums up all ranks.
 ALL_RANKS: Final = -1
 
-#: Variable that keeps a record for every rank of a file that all ranks opened.
-KEEP_RANKS: Final = "DARSHAN_DISABLE_SHARED_REDUCTION"
 
 #: Modules that are read; each has a section of its own in the text, if the log has it.
 _READ: Final = ("POSIX", "MPI-IO", "LUSTRE", "STDIO", "HEATMAP")
@@ -31,24 +30,6 @@ _READ: Final = ("POSIX", "MPI-IO", "LUSTRE", "STDIO", "HEATMAP")
 #: Modules whose records differ in length.
 _UNEVEN: Final = ("LUSTRE", "HEATMAP")
 _TEXTS: Final = ("_STRIPE_PATTERN", "_FLAGS", "_POOL_NAME")
-_RESERVED: Final = re.compile(r"[\s\"'\\]")
-
-
-def run_words(library: str, log: str) -> list[str]:
-    """Return words before a tool's own that make Darshan watch the ranks, not their launcher.
-
-    ``library`` is libdarshan.so, built with the tool's MPI. If the file ``log`` exists already,
-    Darshan writes no log and says so on standard error only: give every execution its own name.
-    Raises :class:`ValueError` for paths that the loader or the shell would split.
-    """
-    if not library.startswith("/") or _RESERVED.search(library) or ":" in library:
-        raise ValueError(
-            f"library is {library!r}: expected the absolute path of libdarshan.so, without blanks, "
-            "quotes and colons"
-        )
-    if not log or _RESERVED.search(log):
-        raise ValueError(f"log is {log!r}: expected a path without blanks and quotes")
-    return ["env", f"LD_PRELOAD={library}", f"DARSHAN_LOGFILE={log}", f"{KEEP_RANKS}=1"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

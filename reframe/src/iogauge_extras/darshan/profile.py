@@ -17,13 +17,13 @@ from typing import Final
 
 from markupsafe import Markup
 
-from iogauge_extras.page.charts import BOTTOM, HIGH, LEFT, RIGHT, TOP, WIDE, Ordinate, begin, short
-from iogauge_extras.page.page import NO_SCRIPT, TEMPLATES, page_style, written_by
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value
-from iogauge_extras.compare import compare as subjects
 from iogauge_extras.compare.compare import Subject, amount, compare
+from iogauge_extras.darshan import subject as subjects
 from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord, heat
+from iogauge_extras.page.charts import BOTTOM, HIGH, LEFT, RIGHT, TOP, WIDE, Ordinate, begin, short
+from iogauge_extras.page.page import NO_SCRIPT, TEMPLATES, page_style, written_by
 
 STYLE: Final = """
 .iog .reads{fill:var(--t0);stroke:var(--t0)}
@@ -387,7 +387,8 @@ def page(profiles: Sequence[Profile]) -> str:
         for mark, one in zip(marks, profiles, strict=True)
     ]
     drawn = [figures(one, mark) for mark, one in zip(marks, profiles, strict=True)]
-    return TEMPLATES.get_template("profile.html").render(
+    template = (Path(__file__).parent / "profile.html").read_text(encoding="utf-8")
+    return TEMPLATES.from_string(template).render(
         profiles=shown,
         both=_side_by_side(*profiles) if len(profiles) == 2 else None,
         notes=[
@@ -399,7 +400,15 @@ def page(profiles: Sequence[Profile]) -> str:
         figures=[
             (Markup(svg), text) for row in zip_longest(*drawn) for svg, text in filter(None, row)
         ],
-        headings=("file", "read", "written", "writers", "stripes", "time in I/O", "file system"),
+        headings=(
+            "file",
+            "read",
+            "written",
+            "writers",
+            "stripes",
+            "time in I/O",
+            "file system",
+        ),
         written=written_by(),
         style=page_style() + STYLE,
         policy=NO_SCRIPT,

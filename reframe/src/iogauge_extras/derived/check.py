@@ -27,10 +27,16 @@ from iogauge.check.judged import JudgedCheck
 from iogauge.core import paths
 from iogauge.core.measurement import Metric
 from iogauge.core.units import dimension
+from iogauge.core.words import POINTS
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge.case import Judgement, doubtful
 from iogauge.judge.verdict import MetricVerdict, Verdict, decide_metric, worst
 from iogauge.records import journal
+from iogauge.records.record import MetricRecord, Record
+from iogauge.session.current import current, is_gate
+from iogauge.site.extras import PartitionExtras, doubt_of_bounds
+from iogauge.site.references import ReferencesError
+from iogauge.site.topology import Servers, name_of_size
 from iogauge_extras.derived import derive
 from iogauge_extras.derived.derive import (
     Derived,
@@ -41,11 +47,6 @@ from iogauge_extras.derived.derive import (
     Point,
     Source,
 )
-from iogauge.records.record import MetricRecord, Record
-from iogauge.session.current import current, is_gate
-from iogauge.site.extras import PartitionExtras, doubt_of_bounds
-from iogauge.site.references import ReferencesError
-from iogauge.site.topology import Servers, name_of_size
 
 _BANDWIDTHS: Final = ("write_bw", "read_bw")
 
@@ -239,7 +240,7 @@ class DerivedCheck(JudgedCheck):
 
     def _finding(self, outcome: Outcome, saw: str, metric: Metric) -> Finding:
         return Finding(
-            derive.POINTS,
+            POINTS,
             outcome,
             saw,
             f"a valid record of every point, at most {self.max_age_days} days old, in tier {self.tier}, "

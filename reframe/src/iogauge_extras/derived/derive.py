@@ -18,9 +18,6 @@ from typing import Any, Final, Literal
 from iogauge.core.measurement import Metric
 from iogauge.records.record import MetricRecord, Record
 
-#: Guard name of the findings that say which points a derived case lacks.
-POINTS: Final = "points"
-
 #: Share of the plateau at which a curve counts as saturated.
 SATURATED: Final = 0.95
 
@@ -197,14 +194,6 @@ def scale_out_against(this: Point, baseline: Point, servers: int, of_baseline: i
     baseline).
     """
     return Derived(this.value / baseline.value / (servers / of_baseline), (this, baseline))
-
-
-def cost_per_gb_s_month(per_gb_month: float, capacity_bytes: float, bytes_s: float) -> float:
-    """Return the price of 1 GB/s a month.
-
-    It is the price of a GB and month x capacity in GB / bandwidth in GB/s.
-    """
-    return per_gb_month * (capacity_bytes / 1e9) / (bytes_s / 1e9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,13 @@ block. How much is missing is asked again before each file: others may write, an
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any, Final
 
+from iogauge.core.paths import expand
 from iogauge.core.units import format_bytes
+from iogauge.job.target import refuse
 from iogauge.node.layouts import LustreError
 from iogauge.node.lustre import run_lfs
 from iogauge.node.mounts import find_mount, space_of
@@ -84,3 +87,15 @@ def _take(directory: str, remaining: int, most_bytes: int) -> int:
                 "be filled this way; leave FillLevel out"
             )
         taken, number = taken + size, number + 1
+
+
+def command(words: list[str]) -> int | None:
+    """``fill LEVEL MOST NEED DIR KEEP``: fill the target, print how far that went, or refuse the case."""
+    match words:
+        case [level, most_bytes, need_bytes, directory, _]:
+            filled, objection = fill(
+                int(level), int(most_bytes), int(need_bytes), expand(directory)
+            )
+            print(json.dumps(filled))
+            return refuse(objection)
+    return None

@@ -16,10 +16,9 @@ from itertools import accumulate, groupby, pairwise
 from typing import Final, Literal
 
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
+from iogauge.core.units import format_seconds, format_value
+from iogauge.evidence.model import SERIES
 from iogauge.plan.stage import Instant, PhaseRun
-
-#: Name of the series among the parameters of a tool's output.
-SERIES: Final = "series"
 
 #: Seconds of a step and of a window, at most; a short execution has this many of each at least.
 _STEP_S: Final = 1.0
@@ -119,6 +118,25 @@ class Series:
         if abs(after - before) < max(_CHANGE * max(before, after), 3 * spread):
             return None
         return Change(at * self.step_s, before, after)
+
+    @property
+    def unsteady(self) -> list[str]:
+        """Return the change of level and the dips in words, for G17."""
+        saw = []
+        if change := self.change:
+            levels = f"{_mib_s(change.before)} to {_mib_s(change.after)}"
+            saw.append(f"from {levels} after {format_seconds(change.at_s)}")
+        if dips := self.dips:
+            longest = dips[0]
+            saw.append(
+                f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} after "
+                f"{format_seconds(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
+            )
+        return saw
+
+
+def _mib_s(bytes_s: float) -> str:
+    return f"{format_value(bytes_s / 2**20)} MiB/s"
 
 
 def series_of_instants(

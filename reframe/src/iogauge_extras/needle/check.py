@@ -17,13 +17,13 @@ from typing import Any, Final
 from iogauge.check.fio import DIRECTORY, LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
-from iogauge_extras.needle.judge import Rounds, medians, parse_rounds
 from iogauge.node.layouts import Layout, Pins
 from iogauge.node.lustre import of_metadata_targets
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
-from iogauge_extras.needle.rounds import most_turns
 from iogauge.plan.stage import ROUNDS, SERVERS
 from iogauge.tools.fio.options import ROUND, FioJob, layout_job, metadata_job
+from iogauge_extras.needle.judge import Rounds, medians, parse_rounds
+from iogauge_extras.needle.rounds import most_turns
 
 _ROUNDS: Final = JOB_FILES / "rounds.sh"
 _BLOCK: Final = 1 << 20

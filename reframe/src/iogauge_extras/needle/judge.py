@@ -16,9 +16,9 @@ from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
 from iogauge.core.units import format_value
-from iogauge_extras.needle.rounds import Again, again, shares, turns_again
 from iogauge.tools.fio.output import Turn, in_order, join_options, parse_turns, rates_of
 from iogauge.tools.parsing import excerpt, unique
+from iogauge_extras.needle.rounds import Again, again, shares, turns_again
 
 #: Probability that a pass names any probe, if all are alike and some were measured again.
 FALSE_ALARMS: Final = 0.005

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 
 from iogauge.core import untrusted
-from iogauge_extras.needle import rounds as plan
 from iogauge.plan.stage import ROUNDS
 from iogauge.tools.fio.output import parse_turns, rates_of
+from iogauge_extras.needle import rounds as plan
 
 
 def next_turns(job_file: str, rounds: int, measured: str, servers: str | None) -> list[str]:
@@ -43,3 +44,13 @@ def _probes(job_file: str, servers: str | None) -> dict[str, str]:
         return {name: f"--section={name}" for name in names}
     words = (line.split() for line in untrusted.read_text(servers).splitlines())
     return {line[0]: f"--client={line[1]}" for line in words}
+
+
+def command(words: list[str]) -> int | None:
+    """``turns JOBFILE ROUNDS MEASURED [SERVERS]``: print the next lines; return None for other words."""
+    match words:
+        case [job_file, rounds, measured, *servers]:
+            lines = next_turns(job_file, int(rounds), measured, servers[0] if servers else None)
+            sys.stdout.writelines(f"{line}\n" for line in lines)
+            return 0
+    return None

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from iogauge_extras.page.charts import TOP, WIDE, begin, bounds, tip_of
-from iogauge_extras.page.sweeps import drawable
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value
 from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord
 from iogauge_extras.ceilings.table import Chain
+from iogauge_extras.page.charts import TOP, WIDE, begin, bounds, tip_of
+from iogauge_extras.page.sweeps import drawable
 
 #: A layer is drawn to scale up to this multiple of the least.
 _FAR: Final = 8.0

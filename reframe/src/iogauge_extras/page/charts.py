@@ -14,10 +14,10 @@ from datetime import datetime
 from html import escape
 from typing import Final
 
-from iogauge_extras.page.sweeps import Dot, Plot, Trace
 from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
+from iogauge_extras.page.sweeps import Dot, Plot, Trace
 
 #: Bars of text, from the bottom of the scale to its top; what lies beyond is an arrow.
 _BARS: Final = "▁▂▃▄▅▆▇█"

@@ -17,8 +17,6 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from iogauge_extras.page.charts import Curve, Run, bars
-from iogauge_extras.page.sweeps import LARGEST
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_value
 from iogauge.evidence import fingerprint
@@ -29,6 +27,8 @@ from iogauge.records.selected import Unmeasured
 from iogauge.report.outcome import Ending, SessionRecords, of_damage, same_fault
 from iogauge_extras.history import detector, states
 from iogauge_extras.history.states import Judged, State, one_of
+from iogauge_extras.page.charts import Curve, Run, bars
+from iogauge_extras.page.sweeps import LARGEST
 
 #: Runs in a figure, and days in a calendar.
 SHOWN: Final = 60

@@ -22,11 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from iogauge_extras.page import bars
-from iogauge_extras.page import charts
-from iogauge_extras.page import sweeps
-from iogauge_extras.page.collect import DRIFT, WORST, Alarm
-from iogauge_extras.page.sweeps import Dot
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value, in_order
 from iogauge.core.untrusted import numbers
@@ -35,10 +30,13 @@ from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord, Record, microseconds
 from iogauge.report import outcome
-from iogauge_extras.ceilings.table import Shown, beside
-from iogauge.report.history_table import MARKS
 from iogauge.report.outcome import SessionRecords, Word, newest
 from iogauge.session.current import suite
+from iogauge_extras.ceilings.table import Shown, beside
+from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page.collect import DRIFT, WORST, Alarm
+from iogauge_extras.page.marks import MARKS
+from iogauge_extras.page.sweeps import Dot
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Contrast

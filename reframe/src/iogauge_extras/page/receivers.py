@@ -21,9 +21,9 @@ from typing import Any, Final
 import requests
 import urllib3
 
+from iogauge.core.text import visible
 from iogauge_extras.page.charts import svg
 from iogauge_extras.page.collect import Alarm
-from iogauge.core.text import visible
 
 #: Variables whose values are secrets.
 SECRETS: Final = ("IOGAUGE_WEBHOOK_URL", "IOGAUGE_WEBHOOK_TOKEN", "IOGAUGE_GITLAB_TOKEN")
