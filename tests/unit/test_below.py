@@ -197,9 +197,7 @@ def test_a_client_of_servers_has_no_block_device_below_whatever_its_number(
     tree: Tree, kind: str
 ) -> None:
     tree.mount("/m", kind, CLIENTS[kind])
-    assert tree.resolve("/m") == Below(
-        ways=("8:0",), compresses="zfs" if kind == "zfs" else ""
-    )
+    assert tree.resolve("/m") == Below(ways=("8:0",), compresses="zfs" if kind == "zfs" else "")
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "ramfs"])
