@@ -29,6 +29,7 @@ from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import create, session_dir
 from support.lustre import attributes
 from support.lustre.kernel import kernel
+from support.lustre.parameters import OF_LOV
 from support.orders import job_order
 
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
@@ -329,7 +330,8 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid": f"10.0.0.{11 + i % 2}@tcp"
         for i in range(4)
     }
-    kernel(tmp_path, addresses)
+    default = {f"lov.lustre-clilov-ffff88.{name}": value for name, value in OF_LOV.items()}
+    kernel(tmp_path, addresses | default)
     monkeypatch.setattr(lustre_client, "TOPS", (str(tmp_path / "sys/fs/lustre"),))
     return target
 
@@ -412,7 +414,7 @@ def test_a_soft_limit_within_its_grace_is_no_refusal(
     assert user.over == "2000 KiB of 1024, grace 1w"
 
 
-def test_a_case_asks_lustres_servers_two_questions(
+def test_a_case_asks_lustres_programs_little(
     lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each starts a program on the node; what the kernel shows starts none, but no directory here is Lustre's."""
