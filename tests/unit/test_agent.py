@@ -29,7 +29,6 @@ from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import create, session_dir
 from support.lustre import attributes
 from support.lustre.kernel import kernel
-from support.lustre.parameters import OF_LOV
 from support.orders import job_order
 
 PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
@@ -330,7 +329,8 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid": f"10.0.0.{11 + i % 2}@tcp"
         for i in range(4)
     }
-    default = {f"lov.lustre-clilov-ffff88.{name}": value for name, value in OF_LOV.items()}
+    default = {"stripecount": "1", "stripesize": "4194304"}
+    default = {f"lov.lustre-clilov-ffff88.{name}": value for name, value in default.items()}
     kernel(tmp_path, addresses | default)
     monkeypatch.setattr(lustre_client, "TOPS", (str(tmp_path / "sys/fs/lustre"),))
     return target
