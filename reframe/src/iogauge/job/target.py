@@ -43,24 +43,13 @@ def refuse(objection: str) -> int:
     return REFUSED
 
 
-def _default_layout(path: str) -> Fingerprint:
-    """Return stripe count and size of new files; nothing if Lustre does not tell, or has several."""
-    with contextlib.suppress(LustreError):
-        layout = layouts.read_default_lov(path)
-        if layout is not None and len(layout.parts) == 1:
-            (part,) = layout.parts
-            return {
-                "layout.stripe_count": part.stripe_count,
-                "layout.stripe_bytes": part.stripe_bytes,
-            }
-    return {}
-
-
-def _facts(path: str, order: JobOrder) -> Fingerprint:
+def _facts(path: str, view: View, order: JobOrder) -> Fingerprint:
     """Return this node's facts; look again if an expected one is missing."""
     from iogauge.node import probes  # most sites expect nothing
 
-    facts = _default_layout(path)
+    facts: Fingerprint = {}
+    with contextlib.suppress(LustreError):
+        facts |= lustre.stripe_facts(lustre.default_layouts(path, view.mount)[0])
     for _ in range(_LOOKS):
         facts |= probes.collect(path, deadline=_SECONDS)
         if order.expect.keys() <= facts.keys():
@@ -76,7 +65,7 @@ def as_expected(view: View, order: JobOrder) -> list[Finding]:
     return [
         expected_settings(
             expect=order.expect,
-            facts=_facts(path, order),
+            facts=_facts(path, view, order),
             host=os.uname().nodename,
             path=path,
             fsname=fsname_of(view.mount.source) if view.mount else "*",
