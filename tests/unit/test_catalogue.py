@@ -107,7 +107,7 @@ def test_a_page_without_its_part_is_refused() -> None:
         (["open", "/nonexistent"], "iogauge.guards.preflight"),
         (["facts", "/nonexistent", "facts"], "iogauge.node.probes"),
         (["remove", "/nonexistent", "0"], "iogauge.workspace.directory"),
-        (["turns", "/nonexistent", "1", "/nonexistent"], "iogauge.plan.rounds"),
+        (["turns", "/nonexistent", "1", "/nonexistent"], "iogauge_extras.needle.rounds"),
     ],
     ids=["open", "facts", "remove", "turns"],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from iogauge.core import processes
 from iogauge.core.paths import expand
+from iogauge.core.text import visible
 from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.preflight import (
@@ -26,11 +28,19 @@ from iogauge.node import layouts, lustre
 from iogauge.node.layouts import Layouts, LustreError, Pins
 from iogauge.node.lustre import NAMES_PER_COMMAND, look, run_lfs
 from iogauge.node.mounts import StorageTarget, View, existing_parent, find_mount, fsname_of
-from iogauge.plan.stage import LAYOUTS, OPENED, ORDER, JobOrder, Opened
+from iogauge.plan.stage import LAYOUTS, OPENED, ORDER, REFUSAL, REFUSED, JobOrder, Opened
 
 #: Looks at a node, and seconds for the probes of each: on a busy node a program may be late.
 _LOOKS: Final = 3
 _SECONDS: Final = 2.0
+
+
+def refuse(objection: str) -> int:
+    """Print an objection to the case, if there is one; return the exit status."""
+    if not objection:
+        return 0
+    print(visible(f"{REFUSAL}{objection}"), file=sys.stderr)
+    return REFUSED
 
 
 def _facts(path: str, view: View, order: JobOrder) -> Fingerprint:
