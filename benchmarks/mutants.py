@@ -1380,13 +1380,6 @@ MUTANTS = (
         "Prometheus gets the case's verdict for each of its metrics",
     ),
     Mutant(
-        "influx-all-valid", "report", "export.py",
-        '"valid": "true" if valid else "false",',
-        '"valid": "true",',
-        "tests/unit/test_export.py::test_line_protocol_says_what_is_valid",
-        "InfluxDB gets every run as valid",
-    ),
-    Mutant(
         "site-counts-twice", "report", "export.py",
         "            if site in where:",
         "            if site in where and where[site] == one:",
