@@ -29,7 +29,8 @@ from scipy.special import gamma, ndtr
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "reframe" / "src"))
 
-from iogauge_extras.history import detector, states  # noqa: E402
+from iogauge_extras.history import states  # noqa: E402
+from iogauge_extras.history import statistics as detector  # noqa: E402
 
 Doubles = NDArray[np.float64]
 SEED = 20260401

@@ -122,7 +122,7 @@ MUTANTS = (
         "a reference rests on runs that are INVALID",
     ),
     Mutant(
-        "calibrate-over-step", "iogauge_extras/history", "runs.py",
+        "calibrate-over-step", "iogauge_extras/history", "statistics.py",
         "    return split if abs(change) >= LEAST_SPREAD else None",
         "    return split if change >= LEAST_SPREAD else None",
         "tests/unit/test_calibrate.py::test_a_step_is_found_where_it_is",

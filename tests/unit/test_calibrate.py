@@ -23,7 +23,7 @@ from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
-from iogauge_extras.history import runs as statistics
+from iogauge_extras.history import runs
 from iogauge_extras.history.proposal import Proposal, Settings, follow, propose
 from iogauge_extras.history.runs import (
     CalibrateError,
@@ -32,14 +32,17 @@ from iogauge_extras.history.runs import (
     Runs,
     SeriesSummary,
     SkippedRuns,
+    outlook,
+    runs_of,
+    summary_of,
+)
+from iogauge_extras.history.statistics import (
+    LEAST_SPREAD,
     find_step,
     least_baseline,
     location_and_spread,
-    outlook,
     robust_factor,
-    runs_of,
     runs_to_see,
-    summary_of,
     tolerance_factor,
     variation,
 )
@@ -184,9 +187,9 @@ def test_median_and_spread_do_not_depend_on_the_unit(values: list[float], factor
 
 @given(VALUES)
 def test_the_spread_has_a_floor_and_ignores_one_wild_run(values: list[float]) -> None:
-    assert location_and_spread(values)[1] >= statistics.LEAST_SPREAD
+    assert location_and_spread(values)[1] >= LEAST_SPREAD
     steady = [100.0] * 10
-    assert location_and_spread([*steady, 1e9])[1] == statistics.LEAST_SPREAD
+    assert location_and_spread([*steady, 1e9])[1] == LEAST_SPREAD
 
 
 def test_median_and_mad_by_hand() -> None:
@@ -822,13 +825,13 @@ def test_what_no_run_measured_validly_is_named_with_what_to_do() -> None:
     some = frame([1, 2, 3, 4], **mixed | {"metric": "iops", "metric_verdict": ["PASS"] * 4})
     none = frame([1], partition="disk", metric=None, metric_verdict=None)
     data = pl.concat([never, some, none], how="vertical_relaxed")
-    assert statistics.without_valid_run(data) == [
+    assert runs.without_valid_run(data) == [
         (
             "disk Ior shared bw",
             "no run is valid (3 UNSTABLE, 1 INVALID). Next: iogauge explain UNSTABLE",
         )
     ]
-    assert statistics.without_valid_run(some) == []
+    assert runs.without_valid_run(some) == []
 
 
 def of_frame(data: pl.DataFrame, limit: int | None = None) -> list[Runs]:
