@@ -23,7 +23,7 @@ from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
-from iogauge_extras.history import runs
+from iogauge_extras.history import runs as choosing
 from iogauge_extras.history.proposal import Proposal, Settings, follow, propose
 from iogauge_extras.history.runs import (
     CalibrateError,
@@ -825,13 +825,13 @@ def test_what_no_run_measured_validly_is_named_with_what_to_do() -> None:
     some = frame([1, 2, 3, 4], **mixed | {"metric": "iops", "metric_verdict": ["PASS"] * 4})
     none = frame([1], partition="disk", metric=None, metric_verdict=None)
     data = pl.concat([never, some, none], how="vertical_relaxed")
-    assert runs.without_valid_run(data) == [
+    assert choosing.without_valid_run(data) == [
         (
             "disk Ior shared bw",
             "no run is valid (3 UNSTABLE, 1 INVALID). Next: iogauge explain UNSTABLE",
         )
     ]
-    assert runs.without_valid_run(some) == []
+    assert choosing.without_valid_run(some) == []
 
 
 def of_frame(data: pl.DataFrame, limit: int | None = None) -> list[Runs]:
