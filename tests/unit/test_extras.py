@@ -65,7 +65,7 @@ def test_the_rest_works_and_says_what_is_missing(extra: str) -> None:
     assert status == 0, text
     assert all(f" {name} " in text for name in registry.names("iogauge_commands"))
     answers = given(extra, "iogauge_agent") + given(extra, "iogauge_answers")
-    assert sorted(said) == sorted(commands + answers)
+    assert {*commands, *answers} <= said.keys()  # others may need this one
     for name, (status, text) in said.items():
         assert status == (2 if name in commands else 1), text
         assert f"{name} needs {package}" in " ".join(text.split())
