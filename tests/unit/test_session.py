@@ -93,6 +93,23 @@ def test_a_session_removes_its_own_directories_only(tmp_path: Path) -> None:
     assert other.exists()
 
 
+def test_what_nobody_reads_keeps_no_directory_and_no_record(tmp_path: Path) -> None:
+    """As with a pipeline whose runner has gone, or `iogauge run | head`: the session still removes and decides."""
+    case = Path(directory.create(str(tmp_path), "mine", "case"))
+    code = (
+        "import sys; from iogauge.session import current; run = current.Session('mine', {sys.argv[1]}); "
+        "run.undecided['a', 'b', 'c', 'd'] = lambda why: (current.say('undecided'), open(sys.argv[2], 'w')); "
+        "print('unread'); run.clean()"
+    )
+    source, pipe = os.pipe()
+    os.close(source)
+    words = [sys.executable, "-E", "-c", code, str(tmp_path), str(tmp_path / "decided")]
+    subprocess.run(words, stdout=pipe, stderr=pipe, check=False)
+    os.close(pipe)
+    assert not case.parent.exists()
+    assert (tmp_path / "decided").exists()
+
+
 def test_what_cannot_be_removed_is_said_with_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
