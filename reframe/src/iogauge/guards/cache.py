@@ -48,11 +48,12 @@ def client_cache(
     page_caches: int | None = None,
     fetched: Sequence[int | None] = (),
 ) -> Finding:
-    """G1: a read must meet one of four conditions. (1) It is O_DIRECT on a file system that honours
-    O_DIRECT. (2) Another node reads than wrote: N >= 2, Q mod N != 0, the tool reports the shift,
-    and the nodes do not share a kernel and a mount. (3) V >= 2 M. (4) Every page cache was proven
-    empty before each repetition. If a counter shows what came from storage (docs/witness.md), it
-    is 95 % of the data.
+    """G1: a read comes from storage, as one of four conditions proves. (1) It is O_DIRECT on a file
+    system that honours O_DIRECT. (2) Another node reads than wrote: there are two nodes or more,
+    the tool reports that readers are shifted to another node, and the nodes do not share a kernel
+    and a mount. (3) Each node reads at least twice its memory. (4) Every page cache was proven
+    empty before each repetition. If a counter shows what came from storage, it is 95 % of the
+    data.
 
     M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
     told. ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the
@@ -208,7 +209,7 @@ def write_back(
     seen_memory: int = 0,
     memory_factor: float = 2.0,
 ) -> Finding:
-    """G2: a write ends with fsync inside the timing, or is O_DIRECT, or V >= 2 M.
+    """G2: a write ends with fsync inside the timing, or is O_DIRECT, or each node writes at least 2 x M.
 
     M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
     told.
@@ -395,9 +396,9 @@ def verification_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
-    """G8: the first node reads a sample of 32 blocks of 4 KiB with O_DIRECT. The sample is the same
-    after the last read of a repetition as after the last write. If the storage does not answer in
-    two seconds, you get a remark.
+    """G8: a sample of 32 blocks of 4 KiB is the same after the last read of a repetition as after
+    the last write. The first node reads it with O_DIRECT. If the storage does not answer in two
+    seconds, you get a remark.
 
     ``pairs`` holds the samples after the write and after the read, ``reads`` counts the repetitions
     that read.

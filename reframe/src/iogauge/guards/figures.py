@@ -371,7 +371,7 @@ def bytes_moved(
     warnings: Sequence[str] = (),
     read_whole: bool = False,
 ) -> Finding:
-    """G8: N x T x b x s bytes moved in every repetition, and the tool gave no warning. IOR warns if
+    """G8: all planned bytes moved in every repetition, and the tool gave no warning. IOR warns if
     tasks see a shared file with different sizes. You get a remark if all bytes were read
     afterwards: a client of GlusterFS or NFS may keep a file's size for a moment.
 

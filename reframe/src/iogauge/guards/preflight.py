@@ -78,7 +78,7 @@ def storage(
             unseen = Rule(
                 "G9",
                 "a witness of the files beside the tool",
-                "The files may lie in the memory of a program. docs/witness.md lists the witnesses that can confirm this figure",
+                "The files may lie in the memory of a program. docs/guards.md lists the witnesses that can confirm this figure",
             )
             missing = f"{one.files} file(s) were made, and {format_bytes(passed)} passed the networks and disks of the nodes"
             return unseen.unwitnessed(missing, required)

@@ -128,7 +128,7 @@ def bytes_witnessed(
     unseen = Rule(
         "G8",
         "a witness of the bytes beside the tool",
-        "Only the tool itself reports this figure. docs/witness.md lists the witnesses that can confirm it",
+        "Only the tool itself reports this figure. docs/guards.md lists the witnesses that can confirm it",
     )
     return unseen.unwitnessed(missing, required)
 
@@ -373,13 +373,13 @@ class Seconds:
 def seconds_witnessed(
     *, executions: Sequence[Seconds], rests: bool = False, required: bool = False
 ) -> Finding:
-    """G4: no execution reports more seconds than its processes ran. No execution reports fewer seconds than its bytes or
-    its files took on the target. The same holds for the time in which its first task passed its bytes to the kernel. The
-    first node counts them five times a second, and more often while a phase begins. No execution of fio reports fewer
-    seconds than fio was told to run. In half of its executions or more, a tool works no longer than it reports, a quarter
-    of that, and a second. mdtest works from the line with the number of its files to its results. fio works while all of
-    its jobs have processes; its buffered writes are left out. If nobody saw an execution, you get a remark. You also get it
-    if only the run time bounds the seconds of all executions.
+    """G4: no execution reports more seconds than its processes ran, or fewer than its bytes or files took on the target.
+    The same holds for the time in which its first task passed its bytes to the kernel. The first node counts them five
+    times a second, and more often while a phase begins. No execution of fio reports fewer seconds than fio was told to
+    run. A tool may work for a quarter longer than it reports, and a second. If more than half of the executions work
+    longer, the case is INVALID. mdtest works from the line with the number of its files to its results. fio works while
+    all of its jobs have processes; its buffered writes are left out. If nobody saw an execution, you get a remark. You
+    also get it if only the run time bounds the seconds of all executions.
 
     ``rests`` means that the tool rests on purpose: then the run time must do. ``required`` comes from ``limits.witness``.
     """
