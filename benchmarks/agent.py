@@ -3,7 +3,7 @@
     python benchmarks/agent.py [--starts 15]
 
 Each command runs in a directory of its own on this machine, its children included. Python's own start, with no program,
-is the least that a command can take. docs/benchmarks.md has the figures; tests/e2e/test_agent_starts.py counts the starts.
+is the least that a command can take. docs/design.md has the figures; tests/e2e/test_agent_starts.py counts the starts.
 """
 
 from __future__ import annotations

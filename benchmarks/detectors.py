@@ -1,7 +1,7 @@
-"""How soon do detectors find a drop, at the same share of false alarms? Writes detectors.md and detectors.svg.
+"""How soon do detectors find a drop, at the same share of false alarms?
 
-    python benchmarks/detectors.py [--quick] [--write]    # the comparison, and the best that is possible
-    python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/trend/detector.py
+    python benchmarks/detectors.py [--quick] [--write DIR]    # the comparison, and the best that is possible
+    python benchmarks/detectors.py --calibrate                # the table of limits in iogauge/trend/detector.py
 
 Every detector's limit is set on stable series of the same noise, such that each of the 30 runs after the
 baseline is as likely as any other to raise a false alarm, and 5 % of the series raise one. "as shipped" is
@@ -634,9 +634,9 @@ def summary(curves: Mapping[tuple[str, float], Mapping[str, Doubles]]) -> list[s
 
 HEAD = """# How soon is a drop found?
 
-Written by `python benchmarks/detectors.py --write`, text and figures, in two to four minutes of CPU: {count:,} series a cell,
+Written by `python benchmarks/detectors.py --write DIR`, text and figures, in two to four minutes of CPU: {count:,} series a cell,
 four times as many for the limits, seed {seed} (standard error {error:.3f} at most, and a point more where limits are set on
-the same noise). How the detector works: [docs/statistics.md](../docs/statistics.md).
+the same noise). How the detector works: docs/design.md.
 
 ![Curves](detectors.svg)
 
@@ -746,7 +746,7 @@ def main() -> None:
     """Read the command line and do what it says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer series: a tenth of the time")
-    parser.add_argument("--write", action="store_true", help="write detectors.md and detectors.svg")
+    parser.add_argument("--write", type=Path, metavar="DIR", help="write detectors.md and detectors.svg there")
     parser.add_argument("--calibrate", action="store_true", help="print the table of limits")
     options = parser.parse_args()
     if options.calibrate:
@@ -784,9 +784,8 @@ def main() -> None:
     print(text)
     print(f"{time.process_time():.0f} s of CPU")
     if options.write:
-        here = Path(__file__).parent
-        (here / "detectors.md").write_text(text, encoding="utf-8")
-        (here / "detectors.svg").write_text(figure(curves), encoding="utf-8")
+        (options.write / "detectors.md").write_text(text, encoding="utf-8")
+        (options.write / "detectors.svg").write_text(figure(curves), encoding="utf-8")
 
 
 if __name__ == "__main__":

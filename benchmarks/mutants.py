@@ -1,6 +1,6 @@
 """Does a test notice? Plants defects, one at a time, in a copy of the tree; each must make a named test fail.
 
-    python benchmarks/mutants.py [NAME...] [--jobs N] [--write]      --write: docs/mutants.md, after a whole run
+    python benchmarks/mutants.py [NAME...] [--jobs N] [--write FILE]      FILE: the table of all, after a whole run
 
 First all named tests must pass in the unchanged copy. Then each defect is planted and its test runs alone. The test
 itself must fail: a test that is skipped, or that pytest cannot collect or set up, has noticed nothing. Ends with 1 if
@@ -30,7 +30,6 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = Path("reframe/src/iogauge")
-PAGE = ROOT / "docs" / "mutants.md"
 #: Seconds that a named test may take; a planted defect may make it wait for ever.
 ANSWER_S = 600
 
@@ -1857,14 +1856,14 @@ def table(mutants: Collection[Mutant]) -> list[str]:
 
 
 def page() -> str:
-    """The text of docs/mutants.md."""
+    """The table of all defects, as Markdown."""
     passes = [mutant for mutant in MUTANTS if mutant.passes]
     others = [mutant for mutant in MUTANTS if not mutant.passes]
     rooms = {mutant.room for mutant in MUTANTS}
     lines = [
         "# Defects that a test must notice",
         "",
-        f"Written by `python benchmarks/mutants.py --write`: {len(MUTANTS)} defects, at least one in each of the "
+        f"Written by `python benchmarks/mutants.py --write FILE`: {len(MUTANTS)} defects, at least one in each of the "
         f"{len(rooms)} rooms of the",
         "library. Each was planted alone in a copy of the tree, and the named test failed; without it all of them passed.",
         "The changed lines stand in the program.",
@@ -1887,7 +1886,7 @@ def main() -> int:
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="copies that work at a time"
     )
-    parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table of all")
     options = parser.parse_args()
     known = {mutant.name: mutant for mutant in MUTANTS}
     if unknown := [name for name in options.names if name not in known]:
@@ -1911,7 +1910,7 @@ def main() -> int:
         return 1
     print(f"mutants: {len(mutants)} planted, {len(mutants)} noticed, {seconds:.0f} s")
     if options.write:
-        PAGE.write_text(page(), encoding="utf-8")
+        options.write.write_text(page(), encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Each program of benchmarks/ finds what it imports, and explains its options; docs/benchmarks.md has what it measures."""
+"""Each program of benchmarks/ finds what it imports, and explains its options."""
 
 from __future__ import annotations
 

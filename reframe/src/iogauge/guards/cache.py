@@ -48,11 +48,10 @@ def client_cache(
     page_caches: int | None = None,
     fetched: Sequence[int | None] = (),
 ) -> Finding:
-    """G1: a read comes from storage, as one of four conditions proves. (1) It is O_DIRECT on a file
-    system that honours O_DIRECT. (2) Another node reads than wrote: there are two nodes or more,
-    the tool reports that readers are shifted to another node, and the nodes do not share a kernel
-    and a mount. (3) Each node reads at least twice its memory. (4) Every page cache was proven
-    empty before each repetition. If a counter shows what came from storage, it is 95 % of the
+    """G1: a read is O_DIRECT, or of another node's data, or of at least 2 x M, or every page cache was
+    proven empty before each repetition. O_DIRECT counts on a file system that honours it. Another
+    node counts if the tool reports that readers are shifted to another node, and if the nodes do
+    not share a kernel and a mount. If a counter shows what came from storage, it is 95 % of the
     data.
 
     M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node

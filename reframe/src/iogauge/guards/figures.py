@@ -493,8 +493,9 @@ def tool_integrity(
     on_hosts: Mapping[str, Sequence[str]] = MappingProxyType({}),
     foreign: str = "",
 ) -> Finding:
-    """G22: all phases ran one version of the tool, on the planned tasks and nodes, and PATH leads to one on all nodes. Every output
-    belongs to its own execution. It has the planned words (IOR, mdtest) or options (fio, IO500),
+    """G22: every output belongs to its own execution, and all phases ran one version of the tool as planned. The tasks
+    and nodes are the planned ones, and PATH leads to one version on all nodes. An output has the planned words (IOR,
+    mdtest) or options (fio, IO500),
     this case's directory and repetition, and fio's token. Its dates lie within the execution (2 s).
     The kernel's counts (G8) are not more than the tasks. fio on one node has no more processes than its options say, unless it
     is a script.

@@ -138,8 +138,8 @@ def identity(
     hidden: Sequence[str] = (),
     hosts: Collection[str] = (),
 ) -> Finding:
-    """G9: every node sees the declared type (and source, and UUID) at the target's path. Every node
-    sees the same file system (by its UUID) from the first byte to the end. On the first node nothing
+    """G9: every node sees the declared type (and source, and UUID) at the target's path, and the same
+    file system (by its UUID) from the first byte to the end. On the first node nothing
     is mounted over the case's directory or in it while a tool runs, and its mount keeps its barriers.
 
     ``at_end`` maps hosts to the UUIDs that they saw after the last phase. An unknown UUID agrees
@@ -229,7 +229,7 @@ def identity_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) -> Finding:
-    """G13: 1.2 x the case's need is free. Afterwards the fill is at most ``max_fill``, and
+    """G13: 1.2 x the case's need is free, and afterwards the fill is at most ``max_fill``, and
     ``keep_free`` of the target stays free.
     """
     after = space.bytes_free - need_bytes
@@ -281,8 +281,8 @@ def health(
     declared: int | None = None,
     out: Collection[int] = (),
 ) -> Finding:
-    """G12: there are as many storage targets as declared. All are active, and none is closed to new
-    files. The only exceptions are targets that the site declares out (``topology.out``): these must
+    """G12: there are as many storage targets as declared, all of them active and open to new files.
+    The only exceptions are targets that the site declares out (``topology.out``): these must
     be out. A degraded target gives a remark.
 
     ``declared`` is the number in the site's ``topology.targets``. If the site gives no number, any
