@@ -25,6 +25,7 @@ from dataclasses import replace
 from typing import Final
 
 from iogauge.node.mounts import (
+    ON_DEVICE,
     READ,
     TRAITS,
     Below,
@@ -408,13 +409,15 @@ class _Walk:
         if mount.type == "btrfs":
             info = _asked(path, _BTRFS_FS_INFO, bytes(1024))
             return self.btrfs_devices(info[16:32].hex()) if info else ()
+        if mount.type not in ON_DEVICE:
+            return ()
         numbers = [mount.device, *self.journals(mount)]
         for name in ("logdev", "rtdev") if mount.type == "xfs" else ():
             if word := option(mount, f"{name}=.+"):
                 with contextlib.suppress(OSError):
                     device = self.place(unescape(word.partition("=")[2]))
                     numbers.append(_number(os.stat(device).st_rdev))
-        return tuple(number for number in numbers if not number.startswith("0:"))
+        return tuple(numbers)
 
     def journals(self, mount: Mount) -> Iterator[str]:
         """Yield the number of an ext4's external journal; its thread bears the device's name."""

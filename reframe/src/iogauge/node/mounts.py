@@ -78,6 +78,10 @@ TRAITS: Final[dict[str, Traits]] = {
 }
 UNKNOWN: Final = Traits("opaque", False)
 
+#: Types that lie on the block device whose number their mount has. A client sets a number of its own, and it may look like
+#: a device's: that of Lustre is a hash of its UUID (2.10 to 2.17, llite_lib.c). btrfs and bcachefs lie on several devices.
+ON_DEVICE: Final = ("ext2", "ext3", "ext4", "xfs", "f2fs", "gfs2", "ocfs2", "fuseblk")
+
 
 def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None) -> Traits:
     """Return a type's traits with the site's overrides; ``fuse.*`` and unknown types are opaque."""
@@ -94,7 +98,7 @@ class Mount:
     """One line of mountinfo: identifier, mount point, source, type, options.
 
     ``root`` is the directory of the file system that is mounted: not ``/`` for a bind mount.
-    ``device`` is its number, ``MAJOR:MINOR``, with major 0 if it has no block device of its own.
+    ``device`` is its number, ``MAJOR:MINOR``: that of a block device for the types of :data:`ON_DEVICE`.
     """
 
     id: int
@@ -606,7 +610,9 @@ def uuid_of(path: str, mount: Mount | None) -> str:
             return f"gpfs-{os.path.basename(mount.source)}"
         case "overlay":
             return _of_overlay(path, mount)
-    if name := _asked(path, mount.type) or _linked(os.stat(path).st_dev):
+    if name := _asked(path, mount.type):
+        return name
+    if mount.type in ON_DEVICE and (name := _linked(os.stat(path).st_dev)):
         return name
     number = os.statvfs(path).f_fsid if mount.type in _NUMBERED else 0
     return f"{_NUMBER}{number:016x}" if number else ""

@@ -19,14 +19,14 @@ if os.environ.get("LFS_STATE"):
     lustre.TOPS = (parameters.sysfs(),)
 
 if os.environ.get("LFS_CLIENT"):
-    # The directory at LFS_MOUNT, whatever the kernel calls it, is a client of Lustre.
+    # The directory at LFS_MOUNT, whatever the kernel calls it, is a client of Lustre, with the number of a real one.
     from dataclasses import replace
 
     from iogauge.node import mounts
 
     _parse = mounts.parse_mountinfo
     mounts.parse_mountinfo = lambda text: [
-        replace(mount, type="lustre", source="10.0.2.15@tcp:/lustre")
+        replace(mount, type="lustre", source="10.0.2.15@tcp:/lustre", device="2200:574172")
         if mount.point == os.environ["LFS_MOUNT"]
         else mount
         for mount in _parse(text)
