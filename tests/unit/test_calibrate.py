@@ -250,7 +250,7 @@ def test_less_is_better_has_its_bound_above() -> None:
     ("values", "words"),
     [
         (noisy(1), ["1 valid run(s), 20 are needed: 19 more"]),
-        (noisy(19), ["19 valid run(s), 20 are needed: 1 more", "a loss of 10%", "with power 95%"]),
+        (noisy(19), ["19 valid run(s), 20 are needed: 1 more", "a loss of 10%", "95% sure"]),
         (noisy(12, spread=0.2), ["8 more", "cannot be shown", "runs or more are needed"]),
         (noisy(30, spread=0.13), ["noise is too large", "the site allows 10%", "max_spread", "30"]),
         (

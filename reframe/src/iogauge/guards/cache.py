@@ -48,8 +48,8 @@ def client_cache(
     page_caches: int | None = None,
     fetched: Sequence[int | None] = (),
 ) -> Finding:
-    """G1: a read is O_DIRECT, or of another node's data, or of at least 2 x M, or every page cache was
-    proven empty before each repetition. O_DIRECT counts on a file system that honours it. Another
+    """G1: a read is O_DIRECT, or of another node's data, or of at least 2 x M, or from page caches that
+    were proven empty. O_DIRECT counts on a file system that honours it. Another
     node counts if the tool reports that readers are shifted to another node, and if the nodes do
     not share a kernel and a mount. If a counter shows what came from storage, it is 95 % of the
     data.

@@ -138,8 +138,8 @@ def identity(
     hidden: Sequence[str] = (),
     hosts: Collection[str] = (),
 ) -> Finding:
-    """G9: every node sees the declared type (and source, and UUID) at the target's path, and the same
-    file system (by its UUID) from the first byte to the end. On the first node nothing
+    """G9: every node sees the declared type, source and UUID at the target's path, and the same file
+    system from the first byte to the end. On the first node nothing
     is mounted over the case's directory or in it while a tool runs, and its mount keeps its barriers.
 
     ``at_end`` maps hosts to the UUIDs that they saw after the last phase. An unknown UUID agrees
