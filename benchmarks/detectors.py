@@ -746,7 +746,9 @@ def main() -> None:
     """Read the command line and do what it says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer series: a tenth of the time")
-    parser.add_argument("--write", type=Path, metavar="DIR", help="write detectors.md and detectors.svg there")
+    parser.add_argument(
+        "--write", type=Path, metavar="DIR", help="write detectors.md and detectors.svg there"
+    )
     parser.add_argument("--calibrate", action="store_true", help="print the table of limits")
     options = parser.parse_args()
     if options.calibrate:

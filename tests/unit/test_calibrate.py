@@ -282,7 +282,7 @@ def test_a_few_outliers_do_not_hinder() -> None:
 
 
 def test_the_outlook_says_when_no_number_of_runs_is_enough() -> None:
-    assert outlook(30, 0.05) == "3 more runs will show a loss of 10% (95% sure)"
+    assert outlook(30, 0.05) == "a loss of 10% will show within 3 run(s) (95% sure)"
     assert "39 runs or more are needed" in outlook(20, math.sqrt(math.log(1 + 0.2**2)))
 
 

@@ -176,7 +176,7 @@ def outlook(runs: int, spread: float) -> str:
     """Say what later runs will be able to show against a baseline of runs."""
     later = runs_to_see(DROP, spread, runs)
     if later is not None:
-        return f"{later} more run{'s' * (later > 1)} will show a loss of {DROP:.0%} ({POWER:.0%} sure)"
+        return f"a loss of {DROP:.0%} will show within {later} run(s) ({POWER:.0%} sure)"
     needed = least_baseline(DROP, spread)
     return (
         f"a loss of {DROP:.0%} cannot be shown against {runs} runs (noise {variation(spread):.1%}): "

@@ -50,8 +50,8 @@ def client_cache(
 ) -> Finding:
     """G1: a read is O_DIRECT, or of another node's data, or of at least 2 x M, or from page caches that
     were proven empty. O_DIRECT counts on a file system that honours it. Another
-    node counts if the tool reports that readers are shifted to another node, and if the nodes do
-    not share a kernel and a mount. If a counter shows what came from storage, it is 95 % of the
+    node counts if the tool reports that readers are shifted to it. Nodes that share a kernel and a
+    mount do not count as two. If a counter shows what came from storage, it is 95 % of the
     data.
 
     M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
