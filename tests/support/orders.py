@@ -32,7 +32,6 @@ def job_order(place: str, **change: Any) -> JobOrder:
         "layout": None,
         "pool": None,
         "shared_bytes": 0,
-        "metadata": False,
         "max_fill": 1.0,
         "keep_free": 0.0,
         "max_of_free": 1.0,

@@ -329,7 +329,9 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
         f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid": f"10.0.0.{11 + i % 2}@tcp"
         for i in range(4)
     }
-    kernel(tmp_path, addresses)
+    default = {"stripecount": "1", "stripesize": "4194304"}
+    default = {f"lov.lustre-clilov-ffff88.{name}": value for name, value in default.items()}
+    kernel(tmp_path, addresses | default)
     monkeypatch.setattr(lustre_client, "TOPS", (str(tmp_path / "sys/fs/lustre"),))
     return target
 
@@ -412,7 +414,7 @@ def test_a_soft_limit_within_its_grace_is_no_refusal(
     assert user.over == "2000 KiB of 1024, grace 1w"
 
 
-def test_a_case_asks_lustres_servers_two_questions(
+def test_a_case_asks_lustres_programs_little(
     lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each starts a program on the node; what the kernel shows starts none, but no directory here is Lustre's."""
@@ -429,7 +431,7 @@ def test_a_case_asks_lustres_servers_two_questions(
     assert agent.main(["open", case(lustre, striping="lustre")]) == 0
     assert agent.main(["facts", str(lustre), "facts"]) == 0
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert sorted(asked) == ["lfs df", "lfs getdirstripe", "lfs quota"]
+    assert sorted(asked) == [*["lfs df"] * 3, *["lfs getdirstripe"] * 2, "lfs quota"]
 
 
 def test_without_the_kernels_files_only_the_servers_are_unknown(
@@ -620,7 +622,7 @@ def test_what_a_target_passes_on_is_seen_before_the_first_byte(
 ) -> None:
     subprocess.run(["lfs", "setstripe", "-c", "2", str(lustre)], check=True)
     monkeypatch.setenv("LFS_POOLS", "flash:0,1")
-    wish = case(lustre, striping="lustre", pool="flash", metadata=True)
+    wish = case(lustre, striping="lustre", pool="flash")
     assert agent.main(["open", wish]) == 0
     seen = Opened.from_json(opened()).directory_seen
     assert seen is not None and seen.default is not None
@@ -652,10 +654,9 @@ def test_a_pool_that_will_not_do_is_refused(
 @pytest.mark.parametrize(
     ("shared", "layout", "why"),
     [
-        (64 << 20, Layout(stripe_count=4), "limits.case_bytes to 128 MiB"),
+        (64 << 20, Layout(stripe_count=4), "limits.case_bytes until the shared file has 128 MiB"),
         (128 << 20, Layout(stripe_count=4), ""),
-        (31 << 20, None, "limits.case_bytes to 32 MiB"),
-        (32 << 20, None, ""),
+        (2 << 20, None, ""),  # one stripe
         (64 << 20, Layout(stripe_count=-1, stripe_bytes=1 << 20), ""),
     ],
 )
@@ -675,7 +676,7 @@ def test_a_metadata_target_without_inodes_is_refused_if_the_directory_lies_on_it
     lustre: Path, monkeypatch: pytest.MonkeyPatch, full: str, status: int
 ) -> None:
     monkeypatch.setenv("LFS_MDT_FULL", full)
-    assert agent.main(["open", case(lustre, striping="lustre", metadata=True)]) == status
+    assert agent.main(["open", case(lustre, striping="lustre")]) == status
     assert status == 0 or "G14: MDT 0: 64 of 838864 inodes free" in opened()["refused"][0]
 
 
@@ -694,7 +695,7 @@ def test_the_metadata_target_that_gets_the_files_must_have_room(
     """The directory itself lies on metadata target 0."""
     monkeypatch.setenv("LFS_MDT_FULL", full)
     layout = dataclasses.asdict(where)
-    wish = case(lustre, striping="lustre", metadata=True, directory_layout=layout)
+    wish = case(lustre, striping="lustre", directory_layout=layout)
     assert agent.main(["open", wish]) == (REFUSED if refused else 0)
     assert not refused or f"G14: MDT {full}: 64 of 838864 inodes" in opened()["refused"][0]
 
@@ -719,27 +720,16 @@ def test_data_that_lie_with_their_metadata_need_room_there(
 
 
 @pytest.mark.slow
-def test_a_case_that_measures_no_metadata_asks_for_no_inodes_of_metadata_targets(
-    lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LFS_MDT_FULL", "0")
-    started = counting(tmp_path, monkeypatch)
-    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
-    assert [
-        words for words in started() if words.startswith(("getdirstripe", "pool", "df -i"))
-    ] == [f"getdirstripe -y {lustre}"]
-
-
-@pytest.mark.slow
 def test_a_directory_striped_over_metadata_targets_is_opened_and_removed(
     lustre: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wide = lustre / "wide"
     subprocess.run(["lfs", "mkdir", "-c", "2", "-i", "1", str(wide)], check=True)
-    assert agent.main(["open", case(wide, striping="lustre", metadata=True)]) == 0
+    assert agent.main(["open", case(wide, striping="lustre")]) == 0
     seen = Opened.from_json(opened()).directory_seen
     assert seen is not None
-    assert seen.facts["layout.directory"] == "striped over MDT 1, 0 by fnv_1a_64"
+    # The case's own directory is an ordinary one.
+    assert seen.facts["layout.directory"] == "on MDT 1"
 
 
 def test_an_lfs_that_says_nothing_sensible_is_no_answer(

@@ -342,9 +342,9 @@ def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     view = lustre.look(str(tmp_path))
-    found = lustre.look_at_directory(view, pool="flash", metadata=True)
+    found = lustre.look_at_directory(view, pool="flash")
     assert found.facts == {} and found.pool == ()
-    assert len(found.unanswered) == 2
+    assert len(found.unanswered) == 3
     assert "no file system has the storage targets" in found.pool_problem
 
 

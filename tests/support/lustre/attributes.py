@@ -19,14 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-#: The default of the file system's root.
-ROOT: dict[str, Any] = {
-    "composite": False,
-    "parts": [
-        {**standin.new_part(), "count": 1, "size": standin.DEFAULT_SIZE, "pattern": "none"},
-    ],
-}
-
 _known: dict[str, Any] = {}
 
 
@@ -44,18 +36,15 @@ def getxattr(path: str, name: str) -> bytes:
         raise standin.not_covered(f"getxattr {name}")
     # The mount point of the file system below stands for that of Lustre.
     inside = os.path.join(path, os.environ.get("LFS_MOUNT", "/"))
-    if (
-        os.path.isdir(path)
-        and os.path.ismount(path)
-        and standin.mount()
-        and standin.on_lustre(inside)
-    ):
-        return lov.encode(binary(ROOT, of_file=False))
-    if not standin.on_lustre(path):
+    root = os.path.ismount(path) and standin.mount() and standin.on_lustre(inside)
+    if not root and not standin.on_lustre(path):
         raise _refused(errno.EOPNOTSUPP, path)
     if not os.path.isfile(path):
         with standin.remembered() as state:
-            return lov.encode(binary(standin.default_above(state, path) or ROOT, of_file=False))
+            default = None if root else standin.default_above(state, path)
+        if default is None:
+            raise _refused(errno.ENODATA, path)
+        return lov.encode(binary(default, of_file=False))
     layout = _known.get(standin.identity(path))
     if layout is None or layout["composite"] or not layout["parts"]:
         with standin.remembered() as state:

@@ -101,6 +101,9 @@ import:
        timeouts: 0
        avg_waittime: 77860 usecs"""
 
+#: What a file gets for which no directory has a layout.
+OF_LOV = {"stripecount": "1", "stripesize": str(standin.DEFAULT_SIZE)}
+
 #: Counters in the order in which a device shows them.
 COUNTERS = {
     "llite": (
@@ -327,6 +330,8 @@ def parameters(last: str) -> dict[str, str]:
                 off = not client.startswith("MDT") and index in standin._numbers("LFS_INACTIVE")
                 values = {"active": "0" if off else "1", "ost_conn_uuid": server(index), **EVERY}
                 found[f"osc.{fs}-OST{index:04x}-osc-{client}.{last}"] = values[last]
+    if last in OF_LOV:
+        found |= {f"lov.{fs}-clilov-{client}.{last}": OF_LOV[last] for client, _ in clients()}
     if last == "numobd":
         osts = str(standin.ost_count())
         found |= {f"lov.{fs}-MDT{index:04x}-mdtlov.numobd": osts for index in range(2)}
@@ -340,9 +345,12 @@ def parameters(last: str) -> dict[str, str]:
 
 
 def sysfs() -> str:
-    """The directory, in ``LFS_STATE``, of the files that show the servers' addresses and which targets are on."""
+    """The directory, in ``LFS_STATE``, of the files that show the servers' addresses, which targets are on, and defaults."""
     folder = os.path.join(os.environ["LFS_STATE"], "sysfs")
-    for name, value in (parameters("ost_conn_uuid") | parameters("active")).items():
+    shown = {}
+    for last in ("ost_conn_uuid", "active", *OF_LOV):
+        shown |= parameters(last)
+    for name, value in shown.items():
         file = os.path.join(folder, *name.split("."))
         os.makedirs(os.path.dirname(file), exist_ok=True)
         with open(f"{file}.{os.uname().nodename}.{os.getpid()}", "w", encoding="ascii") as text:
@@ -374,6 +382,7 @@ def missing(pattern: str, command: str) -> Refused:
         "active",
         "ost_conn_uuid",
         "numobd",
+        *OF_LOV,
         "job_stats",
         "nosuch",
     }

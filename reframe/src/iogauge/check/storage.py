@@ -131,7 +131,6 @@ def order_of(
         layout=plan.layout,
         pool=target.pool,
         shared_bytes=plan.shared_bytes,
-        metadata=any(phase.access.direction == "metadata" for phase in plan.phases),
         max_fill=limits.max_fill,
         keep_free=limits.keep_free,
         max_of_free=limits.max_of_free,

@@ -141,10 +141,9 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
 
 def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> bool:
     """Print what a target says to the cases that are declared for it; return whether all may run."""
-    asked = replace(cases[0].order, metadata=any(case.order.metadata for case in cases))
     try:
         view, seen = processes.call_in_time(
-            target, partial(opening.look_as_declared, target, asked)
+            target, partial(opening.look_as_declared, target, cases[0].order)
         )
     except (OSError, LustreError) as error:
         console.print(plain(f"{target}: cannot be looked at from here: {error}"))

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.node.host import HARMLESS, OWN, Load
@@ -34,20 +34,21 @@ _REST_S: Final = 0.1
 #: Bytes that a task reads or writes beside its data. Seen: 0.1 MiB of IOR and fio.
 _STARTING_BYTES: Final = 1 << 20
 
-#: Processes of a task with fio before it starts its jobs.
-_WITHOUT_JOBS: Final = 2
+#: Processes of fio before it starts its jobs.
+_WITHOUT_JOBS: Final = 1
 
 _SECTOR: Final = 512
 _SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _SUM: Final = r"(-?[0-9]{1,19})"
+_EACH: Final = rf"\S+={_SUM},{_SUM}(?:,{_SUM},{_SUM})?"
 _LINE: Final = re.compile(
-    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 7)}((?: \S+={_SUM},{_SUM}(?:,{_SUM},{_SUM})?)*) end"
+    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 7)}((?: {_EACH})*) end"
 )
 _COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}(?:,{_SUM},{_SUM})?")
 _NETWORKS: Final = "net"
 
 #: More counters of a node, in a line of its own: host, start, counters.
-_MORE: Final = re.compile(rf"iogauge-more (\S+) {_SECONDS}((?: \S+={_SUM},{_SUM})*) end")
+_MORE: Final = re.compile(rf"iogauge-more (\S+) {_SECONDS}((?: {_EACH})*) end")
 
 #: A device of a Lustre client: storage target or metadata target, and the client's instance.
 _CLIENT: Final = re.compile(r"(\S+-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-\S+")
@@ -73,6 +74,10 @@ class Moved:
         return self.read if direction == "read" else self.written
 
 
+#: Bytes, or requests.
+_Count = TypeVar("_Count", Moved, int)
+
+
 @dataclass(frozen=True, slots=True)
 class Calls:
     """How often tasks called read(2), write(2) and their like."""
@@ -93,8 +98,8 @@ class Witness:
     of a syncfs(2) after the task, None without one. ``asked`` are bytes of read(2), write(2) and
     their like, and ``calls`` their number. ``moved`` are bytes that the process fetched from storage and sent there. They are
     counted as the process dirties pages, without those that it dropped. ``counters`` are bytes by
-    block device (``8:0``) or by the mount point of an NFS. ``requests`` are those that the block devices
-    finished, reads and writes. ``targets`` are bytes by target of a Lustre client
+    block device (``8:0``) or by the mount point of an NFS. ``requests`` are those that block devices and targets of a
+    Lustre client finished, reads and writes. ``targets`` are bytes by target of a Lustre client
     (``scratch-OST0003``), None unless all of the node's Lustre devices told theirs.
     """
 
@@ -215,15 +220,19 @@ class Testimony:
         return ways
 
     def requests(self, counters: Mapping[str, Collection[str]]) -> int | None:
-        """Return the requests that block devices finished, given by host; None if others are among them, or no task ran there."""
+        """Return the requests that counters finished, given by host; None if one has no such count, or no task ran there."""
         if self._by_host().keys().isdisjoint(counters):
             return None
         total = 0
         for host, of_host in self._by_host().items():
             for name in counters.get(host, ()):
+                counting = {name}
                 if not BLOCK_DEVICE.fullmatch(name):
-                    return None
-                total += max(witness.requests.get(name, 0) for witness in of_host)
+                    targets = [one for w in of_host for one in w.targets or ()]
+                    counting = {one for one in targets if one.rpartition("-")[0] == name}
+                    if not counting:
+                        return None
+                total += sum(max(w.requests.get(one, 0) for w in of_host) for one in counting)
         return total
 
     def by_target(self, counters: Mapping[str, Collection[str]]) -> dict[str, Moved]:
@@ -387,8 +396,8 @@ def longest_silence(
 def seconds_of_jobs(counts: Sequence[tuple[float, int]], span: tuple[float, float]) -> float | None:
     """Return the seconds, at least, in which fio had all of its jobs at once; None if it made no process for them.
 
-    ``counts`` are the processes of a task with fio: its shell, fio, and one for each job. The shell may have another at
-    its start, as to count devices. So a number counts only if two looks in succession found it.
+    ``counts`` are the processes of fio: itself, and one for each job. A number counts only if two looks in succession
+    found it.
     """
     jobs = jobs_at_once(counts, span)
     times = [
@@ -471,18 +480,22 @@ def parse(text: str) -> tuple[list[Witness], str]:
 
 def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
     sums = [int(match[n]) for n in range(5, 12)]
-    counters, clients, requests = {}, {}, {}
+    counters, requests = dict[str, Moved](), dict[str, int]()
+    clients, of_clients = dict[str, Moved](), dict[str, int]()
     for name, read, written, reads, writes in _COUNTER.findall(" ".join([match[12], *more])):
         moved = Moved(int(read), int(written))
         if name == _NETWORKS:
             counters[name] = moved
+        elif name.startswith("/"):
+            counters[unescape(name)] = moved
         elif BLOCK_DEVICE.fullmatch(name):
             counters[name] = Moved(_SECTOR * moved.read, _SECTOR * moved.written)
             requests[name] = int(reads or 0) + int(writes or 0)
-        elif name.startswith("/"):
-            counters[unescape(name)] = moved
         else:
-            clients[name] = moved
+            clients[name], of_clients[name] = moved, int(reads or 0) + int(writes or 0)
+    targets = _by_target(clients, Moved()) if _have_answered(clients, len(more)) else None
+    if targets is not None:
+        requests |= _by_target(of_clients, 0)
     return Witness(
         host=match[1],
         started=float(match[2]),
@@ -493,22 +506,22 @@ def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
         moved=Moved(sums[4], max(0, sums[5] - sums[6])),
         counters=counters,
         requests=requests,
-        targets=_by_target(clients, len(more)),
+        targets=targets,
     )
 
 
-def _by_target(clients: dict[str, Moved], lines: int) -> dict[str, Moved] | None:
-    """Return the bytes by target of a Lustre client; None if a device or a line is missing.
+def _have_answered(clients: Mapping[str, Moved], lines: int) -> bool:
+    """Return whether all devices of a Lustre client have told their counters, and no line of them is lost."""
+    told, further = clients.get("lustre", Moved()), clients.get("more", Moved())
+    return 0 < told.read == told.written and further.read == lines
 
-    Two mounts of a file system have two devices for each target.
-    """
-    told, further = clients.pop("lustre", Moved()), clients.pop("more", Moved())
-    if not told.read or told.read != told.written or further.read != lines:
-        return None
-    targets: dict[str, Moved] = {}
-    for name, moved in clients.items():
+
+def _by_target(clients: Mapping[str, _Count], none: _Count) -> dict[str, _Count]:
+    """Return counts of a Lustre client by target. Two mounts of a file system have two devices for each target."""
+    targets: dict[str, _Count] = {}
+    for name, count in clients.items():
         if match := _CLIENT.fullmatch(name):
-            targets[match[1]] = targets.get(match[1], Moved()) + moved
+            targets[match[1]] = targets.get(match[1], none) + count
     return targets
 
 

@@ -280,13 +280,15 @@ def health(
     targets: Sequence[StorageTarget],
     declared: int | None = None,
     out: Collection[int] = (),
+    space: Space | None = None,
 ) -> Finding:
     """G12: there are as many storage targets as declared, all of them active and open to new files.
     The only exceptions are targets that the site declares out (``topology.out``): these must
-    be out. A degraded target gives a remark.
+    be out. A degraded target gives a remark, and so does a file system that is smaller than its targets together:
+    then the metadata servers leave some out, which this client calls active.
 
     ``declared`` is the number in the site's ``topology.targets``. If the site gives no number, any
-    number will do.
+    number will do. ``space`` is that of the whole file system; None if a project's quota limits it.
     """
     count = f"{declared} " if declared is not None else ""
     without = f", but for {_names(out)}, which must be out" if out else ""
@@ -323,6 +325,13 @@ def health(
         return rule.invalid(f"new files land elsewhere than on {', '.join(closed)}")
     if others:
         return rule.warn(", ".join(others))
+    sizes = [target.bytes_total for target in everything if target.active]
+    if space and sizes and sum(sizes) - space.bytes_total > min(sizes) / 2:
+        return rule.warn(
+            f"the file system has {format_bytes(space.bytes_total)}, its {len(sizes)} storage targets together "
+            f"{format_bytes(sum(sizes))}: the metadata servers put no new files on some of them (on a metadata server: "
+            "lctl get_param osp.*.active)"
+        )
     return rule.ok(
         f"{len(targets)} storage targets, all active" + (f"; out: {_names(out)}" if out else "")
     )
@@ -339,7 +348,14 @@ def health_of(seen: CaseSeen) -> Iterator[Finding]:
             targets=opened.targets if opened else (),
             declared=topology.targets if topology else None,
             out=topology.out if topology else (),
+            space=whole_space(opened) if opened else None,
         )
+
+
+def whole_space(view: View) -> Space | None:
+    """Return the room of the whole file system; None if the answer is that of a project, whose quota limits it."""
+    of_project = any(quota.owner.startswith("project") for quota in view.quotas)
+    return None if of_project or view.unanswered else view.space
 
 
 def servers(*, declared: int, addresses: Collection[str], clients: int | None = None) -> Finding:
@@ -443,18 +459,19 @@ def pool(*, name: str, targets: Sequence[StorageTarget], seen: Directory) -> Fin
 
 
 def stripes_against_size(*, file_bytes: int, part: Part) -> Finding:
-    """G23: a shared file has at least 8 stripes on each of its targets. In a progressive layout this
-    holds for the last component with data.
+    """G23: a shared file over several targets has at least 8 stripes on each of them. In a progressive layout
+    this holds for the last component with data.
     """
     count, stripe = part.stripe_count, part.stripe_bytes
     size = f"{format_bytes(file_bytes)} in stripes of {format_bytes(stripe)}"
-    holds = stripe > 0 and count > 0 and file_bytes / stripe >= 8 * count
     return Rule(
         "G23",
         "file size / stripe size >= 8 x stripe count",
-        f"Raise limits.case_bytes to {format_bytes(8 * max(1, count) * max(1, stripe))} or lower the stripe "
-        "size or count",
-    ).decide(holds, f"{size} over {count} storage target(s)")
+        f"Raise limits.case_bytes until the shared file has {format_bytes(8 * count * stripe)}, or lower the "
+        "stripe size or count",
+    ).decide(
+        file_bytes >= 8 * count * stripe or count == 1, f"{size} over {count} storage target(s)"
+    )
 
 
 def stripes_against_size_of(seen: LayoutSeen) -> Iterator[Finding]:

@@ -20,11 +20,11 @@ iog_count() {
 }
 
 iog_grow() {
-    local before counter name now old grown
-    before=$1 grown=''
+    local before counter name old grown all=''
+    before=$1
     iog_count
     for counter in $counted; do
-        name=${counter%=*} now=${counter##*=} old=0,0,0,0
+        name=${counter%=*} old=0,0,0,0
         case "$before " in
             *" $counter "*) continue ;;
             *" $name="*)
@@ -32,14 +32,21 @@ iog_grow() {
                 old=${old%% *}
                 ;;
         esac
-        grown="$grown $name=$((${now%%,*} - ${old%%,*}))"
-        while [ "$now" != "${now#*,}" ]; do
-            now=${now#*,} old=${old#*,}
-            grown="$grown,$((${now%%,*} - ${old%%,*}))"
-        done
+        subtract "${counter##*=}" "$old"
+        all="$all $name=$grown"
     done
-    counted=$grown
+    counted=$all
     grow_devices "$2"
+}
+
+# Set $grown to the differences of sums that commas separate.
+subtract() {
+    local now=$1 old=$2
+    grown=$((${now%%,*} - ${old%%,*}))
+    while [ "$now" != "${now#*,}" ]; do
+        now=${now#*,} old=${old#*,}
+        grown="$grown,$((${now%%,*} - ${old%%,*}))"
+    done
 }
 
 iog_spill() {
@@ -151,7 +158,7 @@ find_devices() {
     done
 }
 
-# Set $answers to what $devices have moved, DEVICE=READ,WRITTEN each. Every device is asked for by its whole name: for a
+# Set $answers to what $devices have moved, and in how many requests, DEVICE=READ,WRITTEN,READS,WRITES each. Every device is asked for by its whole name: for a
 # pattern, lctl of 2.17 gives an ordinary user values under wrong names. It also drops the last character of each line, which
 # is one of the sum of squares. Its exit status is 2 even if it answers. Older clients answer root alone, some without squares.
 ask_devices() {
@@ -159,10 +166,10 @@ ask_devices() {
     [ ! -x /sys/kernel/debug/lustre ] || fields=7
     ask_lctl || { start_lctl && ask_lctl; } || return 0
     answers=$(awk -v "fields=$fields" '
-        function tell() { if (name != "" && sound) print name "=" read "," written }
-        /^(osc|mdc)\.[^ ]*\.stats=$/ { tell(); split($1, part, "."); name = part[2]; read = written = 0; sound = 1; next }
-        $1 == "read_bytes" { read = $7; sound = sound && $4 == "[bytes]" && NF >= fields }
-        $1 == "write_bytes" { written = $7; sound = sound && $4 == "[bytes]" && NF >= fields }
+        function tell() { if (name != "" && sound) print name "=" read "," written "," reads "," writes }
+        /^(osc|mdc)\.[^ ]*\.stats=$/ { tell(); split($1, part, "."); name = part[2]; read = written = reads = writes = 0; sound = 1; next }
+        $1 == "read_bytes" { read = $7; reads = $2; sound = sound && $4 == "[bytes]" && NF >= fields }
+        $1 == "write_bytes" { written = $7; writes = $2; sound = sound && $4 == "[bytes]" && NF >= fields }
         END { tell() }' <&"$answers_fd")
 }
 
@@ -231,7 +238,7 @@ write_questions() {
 
 # Set $moved to the growth of $answers since $1, and $heard to the number of devices in both. Both are in the same order.
 grow_devices() {
-    local now old new
+    local now grown
     moved='' heard=0
     # shellcheck disable=SC2086 # one word for each device
     set -- $1
@@ -241,9 +248,10 @@ grow_devices() {
             shift
         done
         heard=$((heard + 1))
-        old=${1#*=} new=${now#*=}
-        [ "$old" = "$new" ] ||
-            moved="$moved ${now%=*}=$((${new%,*} - ${old%,*})),$((${new#*,} - ${old#*,}))"
+        if [ "$1" != "$now" ]; then
+            subtract "${now#*=}" "${1#*=}"
+            moved="$moved ${now%=*}=$grown"
+        fi
         shift
     done
 }

@@ -10,7 +10,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -32,6 +32,7 @@ from iogauge.guards.preflight import (
     share_of_free,
     stripes_against_size,
     target_room,
+    whole_space,
 )
 from iogauge.job.recorder import EXACT, Recorder, note_found
 from iogauge.job.target import as_expected, identify
@@ -119,13 +120,8 @@ def look_as_declared(target: str, order: JobOrder) -> tuple[View, Directory | No
     view = look(target)
     if identify([view], order).outcome is not finding.Outcome.OK:
         return view, None
-    view = with_lustre(view, _striped(order))
-    seen = (
-        lustre.look_at_directory(view, order.pool, order.metadata, _with_metadata(order))
-        if _striped(order)
-        else None
-    )
-    return view, seen
+    view = with_lustre(view, _striped(order), order.pool)
+    return view, lustre.look_at_directory(view, order.pool) if _striped(order) else None
 
 
 def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[finding.Finding]:
@@ -162,7 +158,9 @@ def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[findi
 def _on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[finding.Finding]:
     """Yield the findings of the guards that hold on Lustre alone."""
     targets = seen.usable(view.targets)
-    yield health(targets=view.targets, declared=order.targets, out=order.out)
+    yield health(
+        targets=view.targets, declared=order.targets, out=order.out, space=whole_space(view)
+    )
     if order.pool is not None:
         yield pool(name=order.pool, targets=view.targets, seen=seen)
         if not seen.pool:
@@ -306,19 +304,35 @@ def _enter(
         findings.append(cores(bound_tasks=order.bound_tasks, usable=usable, declared=order.cores))
     if order.devices:
         findings.append(devices(below={name: resolve_device(name) for name in order.devices}))
-    refused = tuple(str(f) for f in findings if f.outcome is finding.Outcome.INVALID)
-    if not refused:
-        directory.create(
-            target,
-            order.session,
-            order.case,
-            order.host,
-            owner_process=list(order.process) if order.process else None,
-            of_job=of_job,
-            time_limit_s=order.time_limit_s,
-            removals_per_second=order.removals_per_second,
-        )
+    refused = _refusals(findings)
+    if refused:
+        return view, seen, refused
+    made = directory.create(
+        target,
+        order.session,
+        order.case,
+        order.host,
+        owner_process=list(order.process) if order.process else None,
+        of_job=of_job,
+        time_limit_s=order.time_limit_s,
+        removals_per_second=order.removals_per_second,
+    )
+    if seen is None:
+        return view, seen, ()
+    # Lustre may put a new directory on another metadata target, and those above it may pass on an older default.
+    try:
+        layouts.adopt_default(made, target)
+        seen = seen.at(lustre.passed_on(made, view.mount))
+        refused = _refusals(_on_lustre(view, seen, order))
+    except LustreError as error:
+        refused = (str(error),)
+    if refused:
+        directory.remove_case(made)
     return view, seen, refused
+
+
+def _refusals(findings: Iterable[finding.Finding]) -> tuple[str, ...]:
+    return tuple(str(f) for f in findings if f.outcome is finding.Outcome.INVALID)
 
 
 def _disks(order: JobOrder) -> tuple[str, ...]:

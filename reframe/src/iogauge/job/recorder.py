@@ -182,11 +182,15 @@ def _tree(first: int, most: int) -> list[int]:
 
 
 def tasks_beside(task: int) -> list[int]:
-    """Return all that descends from what started a task, as the other tasks of its node; empty if there is nothing."""
+    """Return all that descends from what started a task's shell, as the other tasks of its node; empty if there is nothing."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        parent = int(_content(f"/proc/{task}/stat").rpartition(b")")[2].split()[1])
-        return _tree(parent, _MANY_PROCESSES)[1:] if parent > 1 else []
+        launcher = _parent(_parent(task))
+        return _tree(launcher, _MANY_PROCESSES)[1:] if launcher > 1 else []
     return []
+
+
+def _parent(process: int) -> int:
+    return int(_content(f"/proc/{process}/stat").rpartition(b")")[2].split()[1])
 
 
 def asked_by(processes: Sequence[int]) -> _Moved:

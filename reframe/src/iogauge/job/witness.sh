@@ -1,25 +1,25 @@
 #!/bin/sh
 # Run a tool, and write down what the kernel says that it did: the second witness.
 #
-#   witness.sh [--sync DIRECTORY] COMMAND...   the exit status is the command's
-#   witness.sh [--sync DIRECTORY] --look       look at this node, whose server does the work
+#   witness.sh [--sync DIRECTORY] COMMAND...              the exit status is the command's
+#   witness.sh [--sync DIRECTORY] --look before|after     look at this node, whose server does the work
 #
 # Prints one line, so that the launcher brings it to the first node. It goes to standard error after a command that ended
 # well, and to standard output after a look. evidence/witness.py reads it:
 #
 #   iogauge-witness HOST START END SYNCED RCHAR WCHAR SYSCR SYSCW READ WRITTEN CANCELLED [COUNTER=READ,WRITTEN[,READS,WRITES]]... end
 #
-# START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command or before a look, or -. The seven sums come from
+# START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command or before the look after it, or -. The seven sums come from
 # /proc/PID/io (proc(5)), of the command and all children that it waited for. A COUNTER is a block device MAJOR:MINOR in
 # sectors of 512 bytes and in requests (/proc/diskstats), the point of a mounted NFS in bytes (/proc/self/mountstats), a Lustre client's
-# device in bytes (osc.*.stats, mdc.*.stats), or all networks in bytes (net). After a command its growth is given; in a look its value, and the sums are 0:
+# device in bytes and in requests (osc.*.stats, mdc.*.stats), or all networks in bytes (net). After a command its growth is given; in a look its value, and the sums are 0:
 # a server does not wait for its jobs. Only the first task of a node gives counters, if the launcher numbers the tasks.
 # Preparation and warm-up, which are not judged, give none of Lustre: each count starts a program. $IOG_TOKEN (job.sh) names them.
 #
 # A client of Lustre adds "lustre=ANSWERED,ASKED": how many of its devices told their counters. Hundreds of devices do not
 # fit into a line that no launcher cuts. They come before it, in lines that its word "more=LINES,0" counts:
 #
-#   iogauge-more HOST START COUNTER=READ,WRITTEN... end
+#   iogauge-more HOST START COUNTER=READ,WRITTEN,READS,WRITES... end
 
 # shellcheck shell=dash source-path=SCRIPTDIR source=background.sh
 . "${0%/*}/background.sh"
@@ -35,6 +35,11 @@ account() {
 }
 
 read -r host </proc/sys/kernel/hostname
+
+# Let the kernel tell now what others met before this command: syncfs(2) tells the next caller of an error of the whole mount.
+hear_old_errors() {
+    [ -z "$directory" ] || sync -f -- "$directory" || echo "iogauge: the line above is of a write before this command"
+} >&2
 
 # Bring the directory's file system to storage, and set `synced` to the end, or to - without a directory.
 sync_directory() {
@@ -54,7 +59,8 @@ fi
 if [ "$1" = --look ]; then
     . "${0%/*}/counters.sh"
     read -r started _ </proc/uptime
-    sync_directory
+    synced=-
+    if [ "$2" = before ]; then hear_old_errors; else sync_directory; fi
     iog_count
     iog_spill "$host" "$started"
     echo "iogauge-witness $host $started $started $synced 0 0 0 0 0 0 0$counted end"
@@ -67,17 +73,20 @@ number=${number:-${SLURM_LOCALID:-${FLUX_TASK_LOCAL_ID:-0}}}
 iog_end_on_signal
 counted='' answers=''
 if [ "$number" = 0 ]; then
+    hear_old_errors
     . "${0%/*}/counters.sh"
     iog_count
 fi
-# The agent on the first node looks at this process and its children while they run.
-[ "$number" != 0 ] || [ "$host" != "${IOG_HOST:-}" ] || echo $$ >"$IOG_TASK"
 account
 before="$rchar $wchar $syscr $syscw $fetched $stored $cancelled"
 read -r started _ </proc/uptime
 
-iog_run "$@"
+iog_start "$@"
+# The agent on the first node looks at the tool and its children while they run, and not at what counts here.
+[ "$number" != 0 ] || [ "$host" != "${IOG_HOST:-}" ] || echo "$IOG_TOOL" >"$IOG_TASK"
+wait "$IOG_TOOL"
 status=$?
+IOG_TOOL=
 read -r ended _ </proc/uptime
 account
 [ "$status" -eq 0 ] || exit "$status"

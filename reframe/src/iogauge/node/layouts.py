@@ -546,6 +546,30 @@ def read_default_lov(directory: str) -> FileLayout | None:
         return None
 
 
+def adopt_default(directory: str, model: str) -> None:
+    """Give a directory the default layout that files in another one get; raises :class:`LustreError`.
+
+    A directory copies the default of the one above it when it is made, and keeps it if that one changes later.
+    """
+    wanted, own = (_default(path) for path in (model, directory))
+    try:
+        if wanted != own and wanted:
+            os.setxattr(directory, ATTRIBUTE, wanted)
+        elif wanted != own:
+            os.removexattr(directory, ATTRIBUTE)
+    except OSError as error:
+        raise LustreError(
+            f"{directory} did not take the default layout of {model}: {error.strerror}"
+        ) from error
+
+
+def _default(directory: str) -> bytes:
+    try:
+        return _attribute(directory)
+    except FileNotFoundError:
+        return b""
+
+
 def _attribute(path: str) -> bytes:
     """Return the attribute; raises FileNotFoundError for a directory without it, LustreError else."""
     try:

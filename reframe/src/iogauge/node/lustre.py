@@ -41,6 +41,7 @@ from iogauge.node.layouts import FileLayout, Layout, LustreError, Part, excerpt
 from iogauge.node.mounts import (
     READ,
     Below,
+    Mount,
     Quota,
     StorageTarget,
     View,
@@ -392,8 +393,8 @@ def project_of(path: str) -> int:
     return 0
 
 
-def quotas_of(path: str) -> tuple[tuple[Quota, ...], tuple[str, ...]]:
-    """Return the quotas on Lustre of user, group and project, and whose quota was not answered.
+def quotas_of(path: str, pool: str | None = None) -> tuple[tuple[Quota, ...], tuple[str, ...]]:
+    """Return the quotas on Lustre of user, group and project, also in a pool, and whose quota was not answered.
 
     ``lfs`` applies the default quota itself. A program that is not there has nothing to tell.
     """
@@ -404,14 +405,19 @@ def quotas_of(path: str) -> tuple[tuple[Quota, ...], tuple[str, ...]]:
     project = project_of(path)
     questions: list[tuple[list[str], str]] = [([], "user and group")]
     questions += [(["-p", str(project)], f"project {project}")] if project else []
+    if pool is not None:
+        of = {"-u": os.getuid(), "-g": os.getgid(), **({"-p": project} if project else {})}
+        questions += [([o, str(n), "--pool", pool], f"the pool {pool}") for o, n in of.items()]
     quotas: list[Quota] = []
     unanswered = []
     for words, owner in questions:
         try:
             done = _run("lfs", "quota", *words, path, seconds=QUOTA_SECONDS)
-            quotas += parse_lfs_quotas(done.stdout)
         except LustreError:
             unanswered.append(owner)
+            continue
+        where = f" in the pool {pool}" if "--pool" in words else ""
+        quotas += [replace(one, owner=one.owner + where) for one in parse_lfs_quotas(done.stdout)]
     return tuple(quotas), tuple(unanswered)
 
 
@@ -429,7 +435,7 @@ def look(path: str) -> View:
     )
 
 
-def with_lustre(view: View, striped: bool) -> View:
+def with_lustre(view: View, striped: bool, pool: str | None = None) -> View:
     """Return a view with what Lustre's programs say: the quotas, and the storage targets if striped.
 
     ``striped`` means that Lustre lays out the files, whatever the mount's type. Elsewhere nothing is
@@ -438,7 +444,7 @@ def with_lustre(view: View, striped: bool) -> View:
     if not striped and (view.mount is None or view.mount.type != "lustre"):
         return view
     targets = storage_targets(view.path) if striped else ()
-    quotas, unanswered = quotas_of(view.path)
+    quotas, unanswered = quotas_of(view.path, pool)
     return replace(view, quotas=quotas, targets=targets, unanswered=unanswered)
 
 
@@ -530,12 +536,12 @@ class MetadataTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """What the target's directory passes on, as the first node saw it before the first byte.
+    """What a directory passes on, as the first node saw it before the first byte.
 
     ``default`` is the layout of new files, ``of_root`` that of the file system's root, which fills
-    what others leave open. Either is None if there is none. ``mdts`` are the metadata targets that
+    what others leave open. Either is None if it is unknown. ``mdts`` are the metadata targets that
     the directory lies on: several if it is striped, then ``hash`` says how names go to them.
-    ``metadata`` tells the inodes on them, if the case asks for it, and ``metadata_space`` the bytes.
+    ``metadata`` tells the inodes on all metadata targets, and ``metadata_space`` the bytes.
     ``pool`` are the storage targets of the declared pool, ``pool_problem`` says why it has none.
     ``unanswered`` says what else Lustre did not answer.
     """
@@ -549,6 +555,13 @@ class Directory:
     pool: tuple[int, ...] = ()
     pool_problem: str = ""
     unanswered: tuple[str, ...] = ()
+
+    def at(self, other: Directory) -> Directory:
+        """Return what another directory of the same file system passes on."""
+        unanswered = tuple(dict.fromkeys(self.unanswered + other.unanswered))
+        return replace(
+            self, default=other.default, mdts=other.mdts, hash=other.hash, unanswered=unanswered
+        )
 
     @property
     def facts(self) -> Mapping[str, str]:
@@ -604,30 +617,17 @@ def _requested(request: Layout) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def look_at_directory(
-    view: View, pool: str | None, metadata: bool, data: bool = False
-) -> Directory:
+def look_at_directory(view: View, pool: str | None = None) -> Directory:
     """Return what the directory of a view on Lustre passes on.
 
-    ``metadata`` asks for the inodes on the metadata targets, ``data`` for their bytes. What Lustre does not answer is
-    named in the answer; a pool that cannot be listed has no storage targets.
+    What Lustre does not answer is named in the answer; a pool that cannot be listed has no storage targets.
     """
-    unanswered: list[str] = []
-    found = Directory()
+    found = passed_on(view.path, view.mount)
+    unanswered = [*found.unanswered]
     try:
-        found = replace(found, default=layouts.read_default_lov(view.path))
-        root = view.mount.point if view.mount else view.path
-        found = replace(found, of_root=layouts.read_default_lov(root))
-    except LustreError as error:
-        unanswered.append(str(error))
-    try:
-        mdts, name = metadata_targets(view.path)
-        found = replace(found, mdts=mdts, hash=name)
-        if metadata:
-            found = replace(found, metadata=parse_df_inodes(run_lfs("df", "-i", view.path)))
-        if data:
-            space = parse_df(run_lfs("df", view.path), "MDT")
-            found = replace(found, metadata_space=tuple(space.values()))
+        found = replace(found, metadata=parse_df_inodes(run_lfs("df", "-i", view.path)))
+        space = parse_df(run_lfs("df", view.path), "MDT")
+        found = replace(found, metadata_space=tuple(space.values()))
     except LustreError as error:
         unanswered.append(str(error))
     if pool is not None:
@@ -638,6 +638,38 @@ def look_at_directory(
         except LustreError as error:
             found = replace(found, pool_problem=str(error))
     return replace(found, unanswered=tuple(unanswered))
+
+
+def passed_on(path: str, mount: Mount | None) -> Directory:
+    """Return the layout of new files in a directory, and the metadata targets that it lies on."""
+    unanswered: list[str] = []
+    found = Directory()
+    try:
+        of_root = layouts.read_default_lov(mount.point) if mount else None
+        of_root = of_root or default_layout(fsname_of(mount.source if mount else ""))
+        default = layouts.read_default_lov(path) or of_root
+        found = replace(found, default=default, of_root=of_root)
+    except LustreError as error:
+        unanswered.append(str(error))
+    try:
+        mdts, name = metadata_targets(path)
+        found = replace(found, mdts=mdts, hash=name)
+    except LustreError as error:
+        unanswered.append(str(error))
+    return replace(found, unanswered=tuple(unanswered))
+
+
+def default_layout(fsname: str, root: Path = Path("/")) -> FileLayout | None:
+    """Return the layout of files for which no directory has one; None if the client does not tell it.
+
+    The client shows count and size to any user (2.17: /sys/fs/lustre/lov/FS-clilov-*/stripecount, stripesize).
+    """
+    told = read_parameters(fsname, {"lov": ("stripecount", "stripesize")}, root)
+    values = {name.rpartition(".")[2]: value for name, value in told.items()}
+    if len(values) != 2 or not all(re.fullmatch("-?[0-9]{1,10}", v) for v in values.values()):
+        return None
+    part = Part(stripe_count=int(values["stripecount"]), stripe_bytes=int(values["stripesize"]))
+    return FileLayout(path="", parts=(part,))
 
 
 def metadata_targets(path: str) -> tuple[tuple[int, ...], str]:

@@ -106,13 +106,14 @@ def _witnessed(phase: PhasePlan, launch: Launch) -> str:
 
 def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
     """Return lines that look at all nodes before and after a phase of servers."""
+    if not phase.witnessed:
+        return [], []
+    words = [*launch.each_node, *_witness(phase, launch), "--look"]
     before, after = (
-        [
-            f"iog_phase {look_phase(when, phase.name)} {shell_command([*launch.each_node, *words, '--look'])}"
-        ]
-        for when, words in (("before", ["sh", launch.witness]), ("after", _witness(phase, launch)))
+        [f"iog_phase {look_phase(when, phase.name)} {shell_command([*words, when])}"]
+        for when in ("before", "after")
     )
-    return (before, after) if phase.witnessed else ([], [])
+    return before, after
 
 
 def _with_samples(phases: Sequence[tuple[PhasePlan, list[str]]], plan: CasePlan) -> list[str]:

@@ -67,7 +67,7 @@ HIDDEN: Final = "hidden.tsv"
 LOADED: Final = "loaded.tsv"
 #: Bytes that the tool had printed, see :func:`parse_counts`. The output of each execution begins with none.
 PRINTED: Final = "printed.tsv"
-#: Processes of that task, see :func:`parse_counts`: its shell, the tool, and what they have started.
+#: Processes of that task, see :func:`parse_counts`: the tool, and what it has started.
 PROCESSES: Final = "processes.tsv"
 #: Files of the case that the agent found before each phase, see :func:`parse_counts`; it counts no more than so many.
 FOUND: Final = "found.tsv"
@@ -145,8 +145,7 @@ class JobOrder:
     the declared count of storage targets, ``out`` those that are declared out. ``pieces`` counts the parts that lie on one storage
     target each. ``layout`` is the requested layout, ``directory_layout`` that of the directories with files, and
     ``pool`` the declared pool. ``shared_bytes`` is the size of a file that all tasks share, 0 without such a file.
-    ``fill_bytes`` is the most that the case fills the target with beside them. ``metadata`` means that metadata are
-    measured, ``mdts`` the number of metadata targets that must be there, 0 if the case names none. ``restore`` is
+    ``fill_bytes`` is the most that the case fills the target with beside them. ``mdts`` is the number of metadata targets that must be there, 0 if the case names none. ``restore`` is
     the directory of saved settings. ``max_fill``, ``keep_free`` and ``max_of_free`` are shares of the target.
     ``bound_tasks`` counts the tasks that the launcher binds to a core each on the node of the job script, 0 if
     there are none. ``cores`` is the declared count of cores. ``expect`` are settings, by their keys in a
@@ -174,7 +173,6 @@ class JobOrder:
     layout: Layout | None
     pool: str | None
     shared_bytes: int
-    metadata: bool
     max_fill: float
     keep_free: float
     max_of_free: float

@@ -472,7 +472,7 @@ def look_here(path: str) -> NodeSeen:
             view = with_lustre(view, True)
         except LustreError as error:
             troubles.append(f"storage targets: {error}")
-        seen = lustre.look_at_directory(view, None, True)
+        seen = lustre.look_at_directory(view)
         mdts = len(seen.metadata)
         if seen.default and len(seen.default.parts) == 1:
             (part,) = seen.default.parts
