@@ -7,10 +7,10 @@ ifdef TARGET
 export IOGAUGE_TARGET := $(TARGET)
 endif
 
-.PHONY: help setup bench test lint docs lock clean
+.PHONY: help setup bench test test-lustre lint docs lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 setup: ## make .venv from the lock files and find the benchmark programs
 	@ci/setup
@@ -26,6 +26,11 @@ bench: ## set up, run the quick checks (TARGET=/path, ARGS='...'), write the rep
 
 test: ## everything that the pipeline demands: lint and tests (ARGS='...' for pytest)
 	@ci/test $(ARGS)
+
+test-lustre: ## does iogauge work on your Lustre? (TARGET=/path, five minutes, one page)
+	@[ -d "$$IOGAUGE_TARGET" ] || { echo "iogauge: name a directory on Lustre: make test-lustre TARGET=/path" >&2; exit 1; }
+	@ci/setup --dev
+	@. ./activate && IOGAUGE_RIG_TARGET="$$IOGAUGE_TARGET" python -m pytest -q -rs tests/rig $(ARGS)
 
 lint: ## ruff, mypy, shellcheck, yamllint
 	@ci/setup --dev

@@ -29,10 +29,7 @@ from scipy.special import gamma, ndtr
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "reframe" / "src"))
 
-from iogauge.trend import (  # noqa: E402
-    detector,
-    states,
-)
+from iogauge_extras.history import detector, states  # noqa: E402
 
 Doubles = NDArray[np.float64]
 SEED = 20260401

@@ -53,7 +53,8 @@ class Mutant:
     @property
     def path(self) -> Path:
         """The file, from the root of the tree."""
-        return LIBRARY / self.room / self.file
+        home = LIBRARY.parent if self.room.startswith("iogauge_extras") else LIBRARY
+        return home / self.room / self.file
 
 
 @dataclass(frozen=True)
@@ -70,42 +71,42 @@ class Outcome:
 MUTANTS = (
     # alarm
     Mutant(
-        "alarm-forgets-damage", "alarm", "collect.py",
+        "alarm-forgets-damage", "iogauge_extras/page", "collect.py",
         "    damage = [_of_damage(line) for line in damaged]\n",
         "    damage: list[Trouble] = []\n",
         "tests/unit/test_alarm.py::test_a_line_that_is_no_record_is_a_trouble",
         "the alarm is silent about a damaged record, which may have been a failure",
     ),
     Mutant(
-        "alarm-forgets-partition", "alarm", "collect.py",
+        "alarm-forgets-partition", "iogauge_extras/page", "collect.py",
         "        if partition not in measured\n",
         "        if partition in measured\n",
         "tests/unit/test_alarm.py::test_a_partition_that_was_not_measured",
         "the alarm is silent about a partition in which nothing ran",
     ),
     Mutant(
-        "alarm-says-ok", "alarm", "collect.py",
+        "alarm-says-ok", "iogauge_extras/page", "collect.py",
         "    if troubles and not ending.status:",
         "    if False:",
         "tests/unit/test_alarm.py::test_a_record_that_contradicts_itself_is_not_ok",
         "an alarm that lists troubles ends with ok, because the report saw none",
     ),
     Mutant(
-        "drift-keeps-status", "alarm", "collect.py",
+        "drift-keeps-status", "iogauge_extras/page", "collect.py",
         "        *([f\"{len(drifts)} metric(s) have become worse ({DRIFT})\"] if drifts else []),\n",
         "",
         "tests/unit/test_alarm.py::test_a_drift_within_the_reference_is_an_alarm",
         "an alarm lists a slow loss, and its first line says ok",
     ),
     Mutant(
-        "webhook-word", "alarm", "receivers.py",
+        "webhook-word", "iogauge_extras/page", "receivers.py",
         '"word": self.alarm.ending.word.value,',
         '"word": "FAILED" if self.alarm.failed else "ok",',
         "tests/unit/test_send.py::test_a_program_is_told_the_word_and_the_sentence_of_the_report",
         "a webhook is told ok for a session that proved nothing",
     ),
     Mutant(
-        "webhook-summary", "alarm", "receivers.py",
+        "webhook-summary", "iogauge_extras/page", "receivers.py",
         '"summary": self.alarm.ending.sentence,',
         '"summary": self.alarm.title,',
         "tests/unit/test_send.py::test_a_program_is_told_the_word_and_the_sentence_of_the_report",
@@ -113,14 +114,14 @@ MUTANTS = (
     ),
     # calibrate
     Mutant(
-        "calibrate-from-invalid", "calibrate", "runs.py",
+        "calibrate-from-invalid", "iogauge_extras/history", "runs.py",
         '        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),\n',
         "",
         "tests/unit/test_calibrate.py::test_only_proven_values_are_runs",
         "a reference rests on runs that are INVALID",
     ),
     Mutant(
-        "calibrate-over-step", "calibrate", "runs.py",
+        "calibrate-over-step", "iogauge_extras/history", "runs.py",
         "    return split if abs(change) >= LEAST_SPREAD else None",
         "    return split if change >= LEAST_SPREAD else None",
         "tests/unit/test_calibrate.py::test_a_step_is_found_where_it_is",
@@ -175,7 +176,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "operands-of-an-earlier-run", "check", "derived.py",
+        "operands-of-an-earlier-run", "iogauge_extras/derived", "check.py",
         "        selected = current().open_cases",
         "        selected = set[tuple[str, str, str, str]]()",
         "tests/unit/test_derive.py::test_operands_that_this_run_has_not_decided_are_waited_for",
@@ -206,7 +207,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "samples-of-one-file", "check", "load.py",
+        "samples-of-one-file", "iogauge_extras/loads", "check.py",
         "        read = replace(read, files=_SHARDS, in_common=True)",
         "        read = replace(read, files=1, in_common=True)",
         "tests/e2e/test_training.py::test_all_processes_read_samples_of_all_large_files",
@@ -221,7 +222,7 @@ MUTANTS = (
         "the job does not learn which storage targets are declared out",
     ),
     Mutant(
-        "beside-unnamed", "check", "load.py",
+        "beside-unnamed", "iogauge_extras/loads", "check.py",
         '            beside="write" if other == "stream" else "metadata",',
         "            beside=None,",
         "tests/e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
@@ -229,14 +230,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "ratio-to-the-first", "check", "load.py",
+        "ratio-to-the-first", "iogauge_extras/loads", "check.py",
         'Quantity(2 * disturbed.value / (alone.value + again.value), "1")',
         'Quantity(disturbed.value / alone.value, "1")',
         "tests/e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
         "a loss by a disturber is measured against the first part alone",
     ),
     Mutant(
-        "filled-not", "check", "load.py",
+        "filled-not", "iogauge_extras/loads", "check.py",
         "        return replace(case, prepare=[fill], fill_bytes=most, files=files)",
         "        return replace(case, fill_bytes=most, files=files)",
         "tests/e2e/test_fill_level.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
@@ -244,7 +245,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "fill-not-planned", "check", "load.py",
+        "fill-not-planned", "iogauge_extras/loads", "check.py",
         "        return replace(case, prepare=[fill], fill_bytes=most, files=files)",
         "        return replace(case, prepare=[fill], files=files)",
         "tests/e2e/test_fill_level.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
@@ -789,7 +790,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "longest-task-not-asked", "tools", "mdtest.py",
+        "longest-task-not-asked", "iogauge_extras/suites", "md_workbench.py",
         "    if abs(total_s - float(longest[1])) > _HUNDREDTH_S + _ROUNDED / float(rate[1]) * total_s:",
         "    if abs(total_s - float(longest[1])) > 1e9:",
         "tests/unit/tools/test_mdworkbench.py::test_what_is_no_whole_run_is_refused",
@@ -1062,21 +1063,21 @@ MUTANTS = (
         "a needle goes on after a turn that failed",
     ),
     Mutant(
-        "filled-beyond", "job", "filling.py",
+        "filled-beyond", "iogauge_extras/loads", "filling.py",
         "    if missing > most_bytes:",
         "    if missing > 2 * space.bytes_total:",
         "tests/unit/test_filling.py::test_nothing_is_made_if_the_level_cannot_be",
         "FillLevel takes more space than the site allows",
     ),
     Mutant(
-        "filled-no-room", "job", "filling.py",
+        "filled-no-room", "iogauge_extras/loads", "filling.py",
         "    if remaining < 1.2 * need_bytes:",
         "    if remaining < need_bytes:",
         "tests/unit/test_filling.py::test_nothing_is_made_if_the_level_cannot_be",
         "FillLevel leaves no room for its own case",
     ),
     Mutant(
-        "filled-with-nothing", "job", "filling.py",
+        "filled-with-nothing", "iogauge_extras/loads", "filling.py",
         "        if stored < _STORED * size:",
         "        if stored < 0:",
         "tests/unit/test_filling.py::test_a_file_without_blocks_fills_nothing",
@@ -1084,7 +1085,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "too-full-already", "job", "filling.py",
+        "too-full-already", "iogauge_extras/loads", "filling.py",
         "    if missing < -space.bytes_total // 100:",
         "    if missing < -space.bytes_total:",
         "tests/unit/test_filling.py::test_nothing_is_made_if_the_level_cannot_be",
@@ -1163,7 +1164,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "fastest-probe", "judge", "needle.py",
+        "fastest-probe", "iogauge_extras/needle", "judge.py",
         "    probes.sort(key=lambda probe: (probe.share, probe.name))",
         "    probes.sort(key=lambda probe: (-probe.share, probe.name))",
         "tests/unit/test_needle.py::test_what_holds_of_every_needle",
@@ -1171,7 +1172,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "unproven-is-slow", "judge", "needle.py",
+        "unproven-is-slow", "iogauge_extras/needle", "judge.py",
         "return self.t is not None and self.t < self.limit",
         "return self.t is not None",
         "tests/unit/test_needle.py::test_turns_that_differ_too_much_prove_nothing",
@@ -1186,14 +1187,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "same-order", "plan", "rounds.py",
+        "same-order", "iogauge_extras/needle", "rounds.py",
         "            found += [first, first[::-1]][:left]",
         "            found += [first, first][:left]",
         "tests/unit/test_needle.py::test_no_probe_has_the_late_places",
         "a drift within the rounds hits the same storage target each time",
     ),
     Mutant(
-        "drift-counts", "plan", "rounds.py",
+        "drift-counts", "iogauge_extras/needle", "rounds.py",
         "    middle = [statistics.median(column) for column in zip(*rates.values(), strict=True)]",
         "    middle = [1.0 for column in zip(*rates.values(), strict=True)]",
         "tests/unit/test_needle.py::test_drift_that_all_share_is_no_difference",
@@ -1282,21 +1283,21 @@ MUTANTS = (
         "runs with another stack go on in the old series",
     ),
     Mutant(
-        "derived-from-unstable", "records", "derive.py",
+        "derived-from-unstable", "iogauge_extras/derived", "derive.py",
         "    if not verdict.is_valid:",
         "    if verdict.fails_run:",
         "tests/unit/test_derive.py::test_a_point_that_is_not_valid_is_named_with_its_verdict",
         "an UNSTABLE measurement is an operand of a derived one",
     ),
     Mutant(
-        "old-ceiling", "records", "ceilings.py",
+        "old-ceiling", "iogauge_extras/ceilings", "measured.py",
         "        fresh = [figure for figure in figures if microseconds(figure.time) >= oldest]",
         "        fresh = figures",
         "tests/unit/test_ceilings.py::test_what_is_too_old_is_named_and_not_used",
         "a ceiling that was measured long ago bounds a figure",
     ),
     Mutant(
-        "ceiling-contradicted", "records", "ceilings.py",
+        "ceiling-contradicted", "iogauge_extras/ceilings", "measured.py",
         "        if way == layer.direction and figure.bytes_s > MOST_SHARE * limit.value:",
         "        if way == layer.direction and figure.bytes_s > 10 * limit.value:",
         "tests/unit/test_ceilings.py::test_a_valid_figure_above_it_contradicts_it",
@@ -1336,28 +1337,28 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "contradicted-layer-carries", "report", "ceilings.py",
+        "contradicted-layer-carries", "iogauge_extras/ceilings", "table.py",
         "        usable = measured if layer and not layer.problem else None",
         "        usable = measured",
         "tests/unit/test_ceilings.py::test_a_contradicted_measurement_carries_nothing",
         "the layers of the report rest on a measurement that is contradicted",
     ),
     Mutant(
-        "layer-forgets-those-below", "report", "ceilings.py",
+        "layer-forgets-those-below", "iogauge_extras/ceilings", "table.py",
         "        carries = min([rate for rate in (below, own) if rate], default=None)",
         "        carries = max([rate for rate in (below, own) if rate], default=None)",
         "tests/unit/test_ceilings.py::test_each_layer_loses_what_it_takes_from_those_below",
         "a layer carries more than those below it",
     ),
     Mutant(
-        "contradicted-beside", "report", "ceilings.py",
+        "contradicted-beside", "iogauge_extras/ceilings", "table.py",
         "            and layer.ceiling\n            and not layer.problem\n",
         "            and layer.ceiling\n",
         "tests/unit/test_ceilings.py::test_neither_memory_nor_a_contradicted_measurement_is_a_ceiling_beside_a_metric",
         "a metric stands beside a ceiling that is contradicted",
     ),
     Mutant(
-        "memory-bounds", "report", "ceilings.py",
+        "memory-bounds", "iogauge_extras/ceilings", "table.py",
         "            and layer.name != MEMORY\n",
         "",
         "tests/unit/test_ceilings.py::test_neither_memory_nor_a_contradicted_measurement_is_a_ceiling_beside_a_metric",
@@ -1506,7 +1507,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "elbencho-rates-disagree", "tools", "elbencho.py",
+        "elbencho-rates-disagree", "iogauge_extras/suites", "elbencho.py",
         "    if abs(seconds - shown_ms / 1000) > _ROUNDING_S + seconds / 100:",
         "    if seconds < 0:",
         "tests/unit/tools/test_elbencho.py::test_what_is_no_whole_phase_is_refused",
@@ -1514,7 +1515,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "elbencho-first-done", "tools", "elbencho.py",
+        "elbencho-first-done", "iogauge_extras/suites", "elbencho.py",
         'member(data, "last_done", "elbencho")',
         'member(data, "first_done", "elbencho")',
         "tests/unit/tools/test_elbencho.py::test_a_recorded_phase",
@@ -1522,21 +1523,21 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "elbencho-trailing", "tools", "elbencho.py",
+        "elbencho-trailing", "iogauge_extras/suites", "elbencho.py",
         "    if end != len(text.strip()):",
         "    if False:",
         "tests/unit/tools/test_elbencho.py::test_what_is_no_whole_phase_is_refused",
         "text after elbencho's JSON is ignored",
     ),
     Mutant(
-        "elbencho-fewer-files", "tools", "elbencho.py",
+        "elbencho-fewer-files", "iogauge_extras/suites", "elbencho.py",
         "    if entries != files:",
         "    if entries > files:",
         "tests/unit/tools/test_elbencho.py::test_an_execution_over_files_that_is_not_whole",
         "elbencho worked on fewer files than asked",
     ),
     Mutant(
-        "elbencho-sync", "tools", "elbencho.py",
+        "elbencho-sync", "iogauge_extras/suites", "elbencho.py",
         "    seconds = min(entries / rate, (shown_ms + 1) / 1000)\n    if rest:",
         "    seconds = min(entries / rate, (shown_ms + 1) / 1000)\n    if False:",
         "tests/unit/tools/test_elbencho.py::test_the_time_of_the_sync_counts",
@@ -1557,7 +1558,7 @@ MUTANTS = (
         "a directory lies on fewer metadata targets than asked",
     ),
     Mutant(
-        "io500-score", "tools", "io500.py",
+        "io500-score", "iogauge_extras/suites", "io500.py",
         "        if abs(theirs - ours) > slack or abs(_number(said, key) - theirs) > 1e-6:",
         "        if abs(_number(said, key) - theirs) > 1e-6:",
         "tests/unit/tools/test_io500.py::test_what_contradicts_itself_is_refused",
@@ -1565,7 +1566,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "io500-missed-files", "tools", "io500.py",
+        "io500-missed-files", "iogauge_extras/suites", "io500.py",
         "if found < sum(made) else []",
         "if found < sum(made) / 2 else []",
         "tests/unit/tools/test_io500.py::test_a_find_that_misses_files_is_told",
@@ -1573,7 +1574,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "io500-ior-score", "tools", "io500.py",
+        "io500-ior-score", "iogauge_extras/suites", "io500.py",
         "    if len(lines) != 1 or abs(float(lines[0]) / 1024 - score) > 0.01 * score:",
         "    if len(lines) != 1:",
         "tests/unit/tools/test_io500.py::test_what_contradicts_itself_is_refused",
@@ -1581,7 +1582,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "io500-mdtest-score", "tools", "io500.py",
+        "io500-mdtest-score", "iogauge_extras/suites", "io500.py",
         "    if timed is None or abs(timed.rate_ops_s / 1000 - score) > 0.001 * score:",
         "    if timed is None:",
         "tests/unit/tools/test_io500.py::test_what_contradicts_itself_is_refused",
@@ -1620,21 +1621,21 @@ MUTANTS = (
     ),
     # trend
     Mutant(
-        "trend-of-the-invalid", "trend", "states.py",
+        "trend-of-the-invalid", "iogauge_extras/history", "states.py",
         '        pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),\n',
         "",
         "tests/unit/test_trend.py::test_only_valid_points_count",
         "INVALID runs count in a trend",
     ),
     Mutant(
-        "less-is-better", "trend", "states.py",
+        "less-is-better", "iogauge_extras/history", "states.py",
         "    sign = np.where((rows[\"better\"] == \"less\").to_numpy(), -1.0, 1.0)[order]",
         "    sign = np.where((rows[\"better\"] == \"less\").to_numpy(), 1.0, 1.0)[order]",
         "tests/unit/test_trend.py::test_a_latency_that_grows_is_an_alarm",
         "a latency that grows is an improvement",
     ),
     Mutant(
-        "alarm-without-status", "trend", "states.py",
+        "alarm-without-status", "iogauge_extras/history", "states.py",
         "    return 1 if any(series.state is State.ALARM for series in judged) else 0",
         "    return 0",
         "tests/unit/test_trend.py::test_an_alarm_fails_a_pipeline_and_names_the_tunable",

@@ -6,7 +6,12 @@ A partition has the cases that its ``ceilings`` allow. docs/checks.md says how t
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck, sweep
+from iogauge.check import sweep
+from iogauge_extras.ceilings.check import (
+    DeviceCeilingCheck,
+    MemoryCeilingCheck,
+    NetworkCeilingCheck,
+)
 
 
 @rfm.simple_test

@@ -7,7 +7,9 @@ docs/checks.md has the formulas.
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import (
+from iogauge.check import sweep, words
+from iogauge_extras.derived import derive
+from iogauge_extras.derived.check import (
     BaselineCheck,
     BoxCurveCheck,
     BoxScalingCheck,
@@ -16,10 +18,7 @@ from iogauge.check import (
     SizesCheck,
     SpeedupCheck,
     baseline_checks,
-    derive,
     sized_checks,
-    sweep,
-    words,
 )
 
 

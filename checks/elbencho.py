@@ -2,7 +2,8 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import ElbenchoCheck, ElbenchoFilesCheck, sweep, words
+from iogauge.check import sweep, words
+from iogauge_extras.suites.elbencho_check import ElbenchoCheck, ElbenchoFilesCheck
 
 
 @sweep.simple_test_if(sweep.environments(words.ELBENCHO))

@@ -2,7 +2,8 @@
 
 import reframe as rfm
 
-from iogauge.check import EnduranceCheck, words
+from iogauge.check import words
+from iogauge_extras.loads.check import EnduranceCheck
 
 
 @rfm.simple_test

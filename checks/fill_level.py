@@ -2,7 +2,8 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import FillLevelCheck, sweep, words
+from iogauge.check import sweep, words
+from iogauge_extras.loads.check import FillLevelCheck
 
 
 @sweep.simple_test_if(sweep.points("fill_levels", words.O_DIRECT))

@@ -3,7 +3,8 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import InterferenceApartCheck, InterferenceCheck, sweep, traits, words
+from iogauge.check import sweep, traits, words
+from iogauge_extras.loads.check import InterferenceApartCheck, InterferenceCheck
 
 
 @rfm.simple_test

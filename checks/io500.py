@@ -3,7 +3,8 @@
 import reframe as rfm
 from reframe.core.builtins import run_after
 
-from iogauge.check import Io500Check, sweep
+from iogauge.check import sweep
+from iogauge_extras.suites.io500_check import Io500Check
 
 
 def _several_nodes(check):

@@ -1,4 +1,4 @@
-"""Metadata: mdtest with the parameters of IO500 and with others, md-workbench."""
+"""Metadata: mdtest with the parameters of IO500 and with others."""
 
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
@@ -9,7 +9,6 @@ from iogauge.check import (
     Layout,
     MdtestCheck,
     MdtestOnMdtsCheck,
-    MdWorkbenchCheck,
     sweep,
 )
 
@@ -115,15 +114,3 @@ class MdtestDom(MdtestCheck):
         self.file_bytes = self.size
         sizes = {"write_bytes": self.size, "read_bytes": self.size}
         self.tree = sizes if self.size else {}
-
-
-@rfm.simple_test
-class MdLatency(MdWorkbenchCheck):
-    descr = "Latencies of stat, read, remove and create on files of 3901 bytes"
-    tags = {"md-workbench", "weekly", "acceptance"}
-
-    @run_after("init")
-    def choose(self):
-        self.valid_systems = sweep.partitions_of(
-            lambda extras: extras.for_check("MdLatency").scale.nodes > 1
-        )

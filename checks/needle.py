@@ -3,7 +3,8 @@
 import reframe as rfm
 from reframe.core.builtins import run_after
 
-from iogauge.check import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck, sweep, traits
+from iogauge.check import sweep, traits
+from iogauge_extras.needle.check import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 
 
 def _several_targets(extras):

@@ -2,7 +2,8 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import QueueDepthCheck, sweep, words
+from iogauge.check import sweep, words
+from iogauge_extras.loads.check import QueueDepthCheck
 
 
 @sweep.simple_test_if(sweep.points("queue_depths", words.O_DIRECT))

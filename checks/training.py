@@ -3,7 +3,8 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import CheckpointCheck, MdtestCheck, SampleReadCheck, sweep, words
+from iogauge.check import CheckpointCheck, MdtestCheck, sweep, words
+from iogauge_extras.loads.check import SampleReadCheck
 
 
 @sweep.simple_test_if(sweep.models())

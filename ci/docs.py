@@ -12,9 +12,11 @@ from __future__ import annotations
 import configparser
 import importlib
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 
+import iogauge_extras
 from iogauge.guards import catalogue
 from iogauge.judge.verdict import Verdict
 
@@ -23,29 +25,37 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def guards() -> str:
     """The table of all guards in order of their numbers, a line each: the first sentence of the rule's docstring."""
-    rows = ["| guard | what must hold | otherwise | limit |", "|---|---|---|---|"]
+    rows = ["| guard | what must hold | otherwise | limit | seen on |", "|---|---|---|---|---|"]
     for entry in sorted(catalogue.ALL, key=lambda entry: int(entry.number[1:])):
         paragraph = " ".join((inspect.getdoc(entry.rule) or "").split("\n\n")[0].split())
         sentence = re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
         demands = sentence.removeprefix(f"{entry.number}: ").removesuffix(".").replace("``", "`")
-        cells = (f"{entry.number} {entry.name}", demands, entry.otherwise, entry.limits)
+        cells = (
+            f"{entry.number} {entry.name}", demands, entry.otherwise, entry.limits, entry.seen_on
+        )
         rows.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
     return "\n".join(rows)
 
 
 def rooms() -> str:
-    """The table of the library's rooms, the uppermost floor first, from their docstrings."""
+    """The table of the library's rooms, the uppermost floor first, and of the extras, from their docstrings."""
     layers = configparser.ConfigParser()
     layers.read(ROOT / "reframe" / ".importlinter", encoding="utf-8")
     floors = layers["importlinter:contract:rooms"]["layers"].split("\n")[1:]
     rows = ["| floor | room | purpose | modules |", "|---|---|---|---|"]
-    for number, floor in zip(range(len(floors), 0, -1), floors, strict=True):
-        for package in floor.split(" | "):
-            sentence, *modules = (importlib.import_module(package).__doc__ or "").splitlines()
-            names = [line[2:].partition(":")[0] for line in modules if line.startswith("- ")]
-            purpose = sentence.removesuffix(".").replace("``", "`")
-            room = package.removeprefix("iogauge.")
-            rows.append(f"| {number} | `{room}/` | {purpose} | {', '.join(names)} |")
+    rooms = [
+        (str(number), package, "iogauge.")
+        for number, floor in zip(range(len(floors), 0, -1), floors, strict=True)
+        for package in floor.split(" | ")
+    ]
+    extras = pkgutil.iter_modules(iogauge_extras.__path__)
+    rooms += [("extra", f"iogauge_extras.{extra.name}", "iogauge_extras.") for extra in extras]
+    for number, package, above in rooms:
+        sentence, *modules = (importlib.import_module(package).__doc__ or "").splitlines()
+        names = [line[2:].partition(":")[0] for line in modules if line.startswith("- ")]
+        purpose = sentence.removesuffix(".").replace("``", "`")
+        room = package.removeprefix(above)
+        rows.append(f"| {number} | `{room}/` | {purpose} | {', '.join(names)} |")
     return "\n".join(rows)
 
 

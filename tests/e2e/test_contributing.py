@@ -116,7 +116,7 @@ def test_a_tool(clone: Path, make_rig: Callable[..., Rig]) -> None:
     put(library / "check" / "__init__.py", "- derived:", "- dd: scenarios that run dd\n")
     put(
         library / "check" / "__init__.py",
-        "from iogauge.check.derived import",
+        "from iogauge_extras.derived.check import",
         f"from iogauge.check.{DD} import DdCheck\n",
     )
     put(library / "check" / "__init__.py", '    "DefaultWritersCheck",\n', '    "DdCheck",\n')

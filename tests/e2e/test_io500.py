@@ -13,7 +13,7 @@ import pytest
 from e2e.rig import Rig, Run
 from e2e.test_hosts import open_mpi
 from e2e.test_several_hosts import run_on
-from iogauge.check.io500 import BW, MD, METRICS, SCORE
+from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
 from support import gluster
 from support import hosts as support
 from support.hosts import Hosts

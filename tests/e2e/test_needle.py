@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from e2e.rig import ROOT, Rig, Run
-from iogauge.judge.needle import Rounds, parse_rounds
-from iogauge.plan.rounds import orders, shares
+from iogauge_extras.needle.judge import Rounds, parse_rounds
+from iogauge_extras.needle.rounds import orders, shares
 from support import hosts as support
 from support.hosts import Hosts
 

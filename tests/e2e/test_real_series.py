@@ -18,7 +18,7 @@ import pytest
 
 from e2e.rig import ROOT, Rig, Run
 from iogauge.records import query
-from iogauge.trend.states import BASELINE, State, states_of
+from iogauge_extras.history.states import BASELINE, State, states_of
 
 FILE = ROOT / "tests" / "data" / "history" / "real_series.jsonl.gz"
 #: Runs at 40 MiB/s, then at 34, then at 40 again.

@@ -16,10 +16,10 @@ import pytest
 
 from e2e.rig import MIB, ROOT, Rig
 from iogauge.core.measurement import ToolOutputError
-from iogauge.report import compare
 from iogauge.site import machine
 from iogauge.tools import darshan, mpi
 from iogauge.tools.mpi import MpiHints
+from iogauge_extras.compare import compare
 
 TASKS = 4
 _STACK = ROOT / "environments" / "local" / ".spack-env" / "view" / "bin"

@@ -24,18 +24,11 @@ import yaml
 from pydantic import ValidationError
 from rich.console import Console
 
-from iogauge.alarm import charts, collect, page
-from iogauge.calibrate import yamledit
-from iogauge.calibrate.yamledit import EditError
-from iogauge.check import io500 as io500_check
-from iogauge.check import load
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import fingerprint, model, witness
 from iogauge.evidence.collect import _answers
-from iogauge.evidence.series import series_of_instants
-from iogauge.judge import needle
 from iogauge.node import files, host, layouts, lustre, probes
 from iogauge.node import mounts as uuids
 from iogauge.node.layouts import LustreError
@@ -51,17 +44,27 @@ from iogauge.plan import stage
 from iogauge.plan.case import Printed
 from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
-from iogauge.report import compare, export, history_table, outcome
-from iogauge.report.compare import CompareError
+from iogauge.report import export, history_table, outcome
 from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references, settings, stack
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.stack import StackError
-from iogauge.tools import darshan, elbencho, io500, iperf3, mdtest
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv
 from iogauge.tools.mdtest import parse_rank_csv, parse_table
+from iogauge_extras.ceilings import iperf3
+from iogauge_extras.compare import compare
+from iogauge_extras.compare.compare import CompareError
+from iogauge_extras.darshan import log as darshan
+from iogauge_extras.darshan.subject import of_log
+from iogauge_extras.history import yamledit
+from iogauge_extras.history.yamledit import EditError
+from iogauge_extras.loads import check as load
+from iogauge_extras.loads.series import series_of_instants
+from iogauge_extras.needle import judge as needle
+from iogauge_extras.page import charts, collect, page
+from iogauge_extras.suites import elbencho, io500, io500_check, md_workbench
 from support import stack as facts_of_stack
 from support import stage as healthy
 from support.lustre import lov as encoder
@@ -380,7 +383,7 @@ def _darshan(data: bytes) -> object:
     log = darshan.parse(text_of(data))
     finite(log)
     assert log.tasks >= 1 and log.run_seconds >= 0
-    subject = compare.of_log("log", log)
+    subject = of_log("log", log)
     found = compare.compare(subject, subject)
     json.loads(compare.to_json(found))
     _quiet().print(compare.render(found))
@@ -817,9 +820,9 @@ READERS: tuple[Reader, ...] = (
         "io500",
     ),
     Reader(
-        "mdtest.parse",
+        "md_workbench.parse",
         _samples("samples/mdworkbench*.stdout"),
-        lambda data: proper(mdtest.parse(text_of(data))),
+        lambda data: proper(md_workbench.parse(text_of(data))),
         (ToolOutputError,),
         "md-workbench",
     ),

@@ -14,15 +14,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iogauge.alarm import charts, collect, page
-from iogauge.alarm.charts import Curve, Run
-from iogauge.alarm.collect import DRIFT, Alarm, Span, Trouble
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.report import history_table
 from iogauge.report.export import junit
 from iogauge.report.outcome import SessionRecords, conclude
+from iogauge_extras.page import charts, collect, page
+from iogauge_extras.page.charts import Curve, Run
+from iogauge_extras.page.collect import DRIFT, Alarm, Span, Trouble
 from support import records
 from support.records import metric
 

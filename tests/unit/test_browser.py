@@ -15,14 +15,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from iogauge.alarm import charts, collect, page, profile, sweeps
-from iogauge.alarm.sweeps import Plot
 from iogauge.cli import app
 from iogauge.records import journal
 from iogauge.records.record import Record
-from iogauge.report import ceilings, history_table, sides
+from iogauge.report import history_table
 from iogauge.report.outcome import SessionRecords
-from iogauge.tools import darshan
+from iogauge_extras.ceilings import table as ceilings
+from iogauge_extras.compare import sides
+from iogauge_extras.darshan import log as darshan
+from iogauge_extras.darshan import profile
+from iogauge_extras.page import charts, collect, page, sweeps
+from iogauge_extras.page.sweeps import Plot
 from support import browser, npm, records
 from support.browser import Browser
 

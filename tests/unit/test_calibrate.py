@@ -18,10 +18,14 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from iogauge.calibrate import proposal as calibrating
-from iogauge.calibrate import runs as statistics
-from iogauge.calibrate.proposal import Proposal, Settings, follow, propose
-from iogauge.calibrate.runs import (
+from iogauge.core.quantiles import t_quantile
+from iogauge.records import journal
+from iogauge.records.record import Record
+from iogauge.site.references import find_mistakes
+from iogauge_extras.history import proposal as calibrating
+from iogauge_extras.history import runs as statistics
+from iogauge_extras.history.proposal import Proposal, Settings, follow, propose
+from iogauge_extras.history.runs import (
     CalibrateError,
     Refused,
     RunChoice,
@@ -39,11 +43,7 @@ from iogauge.calibrate.runs import (
     tolerance_factor,
     variation,
 )
-from iogauge.calibrate.yamledit import EditError, FilePosition, add_words, position_of, put
-from iogauge.core.quantiles import t_quantile
-from iogauge.records import journal
-from iogauge.records.record import Record
-from iogauge.site.references import find_mistakes
+from iogauge_extras.history.yamledit import EditError, FilePosition, add_words, position_of, put
 from support import records
 
 SITES = Path(__file__).resolve().parents[2] / "site-configs"

@@ -107,7 +107,7 @@ def test_a_page_without_its_part_is_refused() -> None:
         (["open", "/nonexistent"], "iogauge.guards.preflight"),
         (["facts", "/nonexistent", "facts"], "iogauge.node.probes"),
         (["remove", "/nonexistent", "0"], "iogauge.workspace.directory"),
-        (["turns", "/nonexistent", "1", "/nonexistent"], "iogauge.plan.rounds"),
+        (["turns", "/nonexistent", "1", "/nonexistent"], "iogauge_extras.needle.rounds"),
     ],
     ids=["open", "facts", "remove", "turns"],
 )
@@ -125,3 +125,11 @@ def test_an_agent_loads_nothing_that_judges(command: list[str], needs: str, tmp_
         r"(\.|$)"
     )
     assert not sorted(name for name in loaded if re.match(heavy, name))
+
+
+def test_a_rule_that_refuses_was_seen_on_the_real_thing() -> None:
+    """What rests on a recorded or an imagined form alone gives a remark."""
+    for entry in catalogue.ALL:
+        assert entry.seen_on, entry.name
+        if entry.seen_on in ("recorded", "none"):
+            assert entry.otherwise == "remark", f"{entry.number} {entry.name}"

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from iogauge.alarm import collect, page, sweeps
 from iogauge.core.measurement import Metric
 from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes
 from iogauge.guards.finding import Outcome
 from iogauge.plan.case import MeasuredCeiling, lower_ceiling
-from iogauge.records import ceilings, journal
+from iogauge.records import journal
 from iogauge.records.record import MetricRecord, Record, microseconds
-from iogauge.report import ceilings as report
 from iogauge.report.outcome import SessionRecords
 from iogauge.site.extras import Ceilings
+from iogauge_extras.ceilings import measured as ceilings
+from iogauge_extras.ceilings import table as report
+from iogauge_extras.page import collect, page, sweeps
 from support import records
 from support.extras import extras
 from support.records import METRIC, RECORD

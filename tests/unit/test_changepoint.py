@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from iogauge.trend import detector
-from iogauge.trend import detector as trend_detector
+from iogauge_extras.history import detector
+from iogauge_extras.history import detector as trend_detector
 
 SEEDS = st.integers(0, 10**6)
 
@@ -217,19 +217,3 @@ def test_any_values_have_changes_in_order(values: list[float]) -> None:
 def test_a_change_below_five_percent_is_not_reported() -> None:
     assert detector.change_points([100.0] * 50 + [96.0] * 50) == []
     assert detector.change_points([100.0] * 50 + [94.0] * 50) == [50]
-
-
-def test_a_method_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> object:
-        raise ImportError(name)
-
-    monkeypatch.setattr(detector, "import_module", missing)
-    with pytest.raises(detector.MissingExtra, match="apache-otava"):
-        detector.change_points_otava([1.0] * 20)
-
-
-def test_otava_finds_the_same_change() -> None:
-    pytest.importorskip("otava")
-    values = np.exp(noisy(4, 120)[0])
-    values[60:] *= 0.8
-    assert detector.change_points_otava(values.tolist()) == pytest.approx([60], abs=1)

@@ -20,9 +20,11 @@ from typer.testing import CliRunner
 from iogauge.cli import app
 from iogauge.core.measurement import Quantity
 from iogauge.records.record import Record
-from iogauge.report import compare
-from iogauge.report.compare import CompareError, Subject, of_log, of_record
-from iogauge.tools import darshan
+from iogauge_extras.compare import compare
+from iogauge_extras.compare.compare import CompareError, Subject, of_record
+from iogauge_extras.darshan import log as darshan
+from iogauge_extras.darshan import subject as darshan_subject
+from iogauge_extras.darshan.subject import of_log
 from support import records
 from support.records import append
 
@@ -408,7 +410,7 @@ def test_a_missing_parser_is_named_with_what_brings_it(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
-    monkeypatch.setattr(compare, "find_spec", lambda name: None)
+    monkeypatch.setattr(darshan_subject, "find_spec", lambda name: None)
     (tmp_path / "checks").mkdir()
     with pytest.raises(
         CompareError, match=r"darshan-parser is neither on PATH .*pip install darshan.*darshan-util"

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.alarm import profile
 from iogauge.core.measurement import Quantity, ToolOutputError
-from iogauge.tools import darshan
+from iogauge.tools.darshan import run_words
+from iogauge_extras.darshan import log as darshan
+from iogauge_extras.darshan import profile
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 OMPIO = (DATA / "ompio-2-aggregators.txt").read_text()
@@ -166,7 +167,7 @@ def test_the_records_of_many_ranks_are_all_kept() -> None:
 
 
 def test_words_for_the_ranks() -> None:
-    assert darshan.run_words("/opt/d/lib/libdarshan.so", "darshan.$IOG_REP.log") == [
+    assert run_words("/opt/d/lib/libdarshan.so", "darshan.$IOG_REP.log") == [
         "env",
         "LD_PRELOAD=/opt/d/lib/libdarshan.so",
         "DARSHAN_LOGFILE=darshan.$IOG_REP.log",
@@ -186,7 +187,7 @@ def test_words_for_the_ranks() -> None:
 )
 def test_paths_that_would_be_split_are_refused(library: str, log: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        darshan.run_words(library, log)
+        run_words(library, log)
 
 
 # --- profiles ---------------------------------------------------------------------------------------
@@ -270,7 +271,7 @@ def test_pydarshan_and_darshan_parser_read_the_same(tmp_path: Path) -> None:
     logs = pytest.importorskip("darshan.examples.example_logs").__path__[0]
     parser = shutil.which("darshan-parser")
     log = Path(logs) / "sample-badost.darshan"
-    words = [sys.executable, "-m", "iogauge.tools.darshan", str(log)]
+    words = [sys.executable, "-m", "iogauge_extras.darshan.log", str(log)]
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
     mine = darshan.parse(done.stdout)
     if parser is not None:

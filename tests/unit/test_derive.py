@@ -17,12 +17,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iogauge.check import derived
-from iogauge.check.derived import DerivedCheck, newest_records
 from iogauge.core.measurement import Metric
-from iogauge.records import derive
-from iogauge.records.derive import LeftOut, NotComputable, NotMeasured, Operands, Point, Source
-from iogauge.records.record import Record
+from iogauge.records.record import PriceRecord, Record
+from iogauge_extras.derived import check as derived
+from iogauge_extras.derived import derive
+from iogauge_extras.derived.check import DerivedCheck, newest_records
+from iogauge_extras.derived.derive import (
+    LeftOut,
+    NotComputable,
+    NotMeasured,
+    Operands,
+    Point,
+    Source,
+)
 from support import records
 from support.records import append
 
@@ -218,8 +225,9 @@ def test_the_best_of_a_side() -> None:
 
 def test_cost_of_the_published_server() -> None:
     """0.095 USD x 51,200 GB = 4,864 USD; at 3.125 GB/s 1,556 USD for each GB/s."""
-    assert derive.cost_per_gb_s_month(0.095, 51.2e12, 1e9) == pytest.approx(4864)
-    assert derive.cost_per_gb_s_month(0.095, 51.2e12, 3.125e9) == pytest.approx(1556, abs=0.5)
+    price = PriceRecord("", "USD", 0.095, 51.2e12)
+    assert price.per_gb_s_month(1e9) == pytest.approx(4864)
+    assert price.per_gb_s_month(3.125e9) == pytest.approx(1556, abs=0.5)
 
 
 # --- which records --------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from iogauge.cli.results import explain
 from iogauge.core.paths import project_root
 from iogauge.guards import catalogue
 from iogauge.judge.verdict import Verdict
-from iogauge.report import history_table
 from iogauge.site.references import known_checks
+from iogauge_extras.page import marks
 from support import records
 from support.records import append
 
@@ -113,7 +113,7 @@ def history(
     home: Path, verdicts: str, case: str = "Ior %a=b", start: int = 1, **change: Any
 ) -> None:
     """A record a day of a case; ``verdicts`` are the marks."""
-    known = {mark: verdict.value for verdict, mark in history_table.MARKS.items()}
+    known = {mark: verdict.value for verdict, mark in marks.MARKS.items()}
     for day, mark in enumerate(verdicts, start):
         session = f"202701{day:02}T120000-n1-1"
         metric = records.metric(verdict=known[mark], reason=f"its reason {day}")
@@ -132,7 +132,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_marks_of_the_newest_runs(home: Path) -> None:
     history(home, "P" * 10 + "?~CIEF" + "P")
-    (one,) = history_table.read_marks(home / "history")
+    (one,) = marks.read_marks(home / "history")
     assert one.marks == "P" * 7 + "?~CIEF" + "P"
     assert (one.where, one.case, one.newest.time) == (
         "mysite:lustre",
@@ -144,7 +144,7 @@ def test_marks_of_the_newest_runs(home: Path) -> None:
 def test_runs_of_one_command_share_a_row(home: Path) -> None:
     for number, mark in enumerate("PPF"):
         history(home, mark, case=f"Ior %a=b %.repeat_no={number}", start=number + 1)
-    (one,) = history_table.read_marks(home / "history")
+    (one,) = marks.read_marks(home / "history")
     assert (one.case, one.marks, one.newest.verdict.value) == ("Ior b", "PPF", "FAIL")
 
 

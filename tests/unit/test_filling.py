@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.job import filling
 from iogauge.node.mounts import Space
+from iogauge_extras.loads import filling
 
 MIB = 1 << 20
 

@@ -35,8 +35,9 @@ from iogauge.plan.script import Launch, job_functions
 from iogauge.plan.stage import PhaseRun
 from iogauge.records import query
 from iogauge.records.record import Record
-from iogauge.report import compare, history_table, outcome
+from iogauge.report import history_table, outcome
 from iogauge.site.extras import PartitionExtras
+from iogauge_extras.compare import compare
 from support import stage as healthy
 from support.extras import EXTRAS, extras
 from support.records import RECORD, append
@@ -227,7 +228,7 @@ _SAFE_CALLS |= {
 _SAFE_CALLS |= {
     "outcome.to_json",
     "plan_table.to_json",
-    "history_table.marks_table",
+    "marks.marks_table",
     "sides.render",
     "sides.to_json",
     "report.table",
@@ -240,13 +241,15 @@ _SAFE_IN = {
     "check/configuration.py": {"message"},
     "session/current.py": {"reason"},
     "job/opening.py": {"WORD"},
-    "tools/darshan.py": {"printed"},  # into a pipe of the suite's own
+    "iogauge_extras/darshan/log.py": {"printed"},  # into a pipe of the suite's own
 }
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    for file in sorted(LIBRARY.rglob("*.py")):
-        yield file.relative_to(LIBRARY).as_posix(), ast.parse(file.read_text())
+    source = LIBRARY.parent
+    for file in sorted(source.rglob("*.py")):
+        name = file.relative_to(source).as_posix().removeprefix("iogauge/")
+        yield name, ast.parse(file.read_text())
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:

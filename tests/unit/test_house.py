@@ -20,7 +20,13 @@ ROOT = Path(__file__).parents[2]
 LIBRARY = ROOT / "reframe" / "src" / "iogauge"
 JOB_FILES = LIBRARY / "job"
 ROOMS = sorted(file.parent for file in LIBRARY.glob("*/__init__.py"))
-FOLDERS = sorted(file.parent for file in LIBRARY.rglob("__init__.py") if file.parent != LIBRARY)
+EXTRAS = LIBRARY.with_name("iogauge_extras")
+FOLDERS = sorted(
+    file.parent
+    for package in (LIBRARY, EXTRAS)
+    for file in package.rglob("__init__.py")
+    if file.parent != package
+)
 
 # What is still longer. A name that is no longer needed here makes a test fail.
 LONG_FUNCTIONS = {
@@ -32,9 +38,13 @@ LONG_FUNCTIONS = {
 
 @functools.cache
 def modules() -> list[tuple[str, ast.Module, str]]:
-    """Path below the library, tree and text of every module."""
-    texts = {file: file.read_text(encoding="utf-8") for file in sorted(LIBRARY.rglob("*.py"))}
-    return [(str(f.relative_to(LIBRARY)), ast.parse(text), text) for f, text in texts.items()]
+    """Path below the library, tree and text of every module; those of extras below the source."""
+    files = sorted(LIBRARY.parent.rglob("*.py"))
+    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    return [
+        (str(f.relative_to(LIBRARY.parent)).removeprefix("iogauge/"), ast.parse(text), text)
+        for f, text in texts.items()
+    ]
 
 
 def test_no_function_has_more_than_60_lines() -> None:
@@ -87,7 +97,9 @@ def test_no_public_type_has_the_name_of_another() -> None:
     assert not twice
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(LIBRARY)))
+@pytest.mark.parametrize(
+    "folder", FOLDERS, ids=lambda folder: str(folder.relative_to(LIBRARY.parent))
+)
 def test_a_room_says_in_a_sentence_what_it_is_and_lists_its_modules(folder: Path) -> None:
     tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
     sentence, empty, *listed = (ast.get_docstring(tree) or "\n").splitlines()
@@ -119,7 +131,8 @@ def test_every_room_has_a_floor() -> None:
 def test_a_scenario_imports_only_the_room_of_checks_and_reframe(file: Path) -> None:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            assert node.module == "iogauge.check" or (node.module or "").startswith("reframe.")
+            known = r"iogauge\.check|reframe\..*|iogauge_extras\.\w+(\.(\w+_)?check)?"
+            assert re.fullmatch(known, node.module or "")
         if isinstance(node, ast.Import):
             assert [name.name for name in node.names] == ["reframe"]
 
@@ -157,7 +170,7 @@ def test_scripts_of_the_job_list_the_files_that_they_share_with_the_judge() -> N
 
 
 def test_every_module_that_a_text_names_is_there() -> None:
-    texts = [*LIBRARY.rglob("*.py"), *LIBRARY.rglob("*.sh"), *ROOT.glob("*.md")]
+    texts = [*LIBRARY.parent.rglob("*.py"), *LIBRARY.rglob("*.sh"), *ROOT.glob("*.md")]
     for folder in (
         "benchmarks",
         "checks",
@@ -172,7 +185,8 @@ def test_every_module_that_a_text_names_is_there() -> None:
         path
         for file in texts
         for path in re.findall(
-            r"(?<![\w/])iogauge(?:\.(?!sh\b)[A-Za-z]\w*)+", file.read_text(encoding="utf-8")
+            r"(?<![\w/])iogauge(?:_extras)?(?:\.(?!sh\b)[A-Za-z]\w*)+",
+            file.read_text(encoding="utf-8"),
         )
     }
     assert len(named) > 100

@@ -31,10 +31,14 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SOURCE = LIBRARY.parent
 
 
-def describe(lease_s: float = 60, *processes: int) -> bytes:
+def details(lease_s: float = 60, *processes: int) -> dict[str, Any]:
     return lock.describe(
         session="s", case="c", lease_s=lease_s, processes=processes or (os.getpid(),)
     )
+
+
+def describe(lease_s: float = 60, *processes: int) -> bytes:
+    return json.dumps(details(lease_s, *processes)).encode() + b"\n"
 
 
 def sleep(seconds: float) -> bool:
@@ -44,7 +48,7 @@ def sleep(seconds: float) -> bool:
 
 def take(place: Path, lease_s: float = 60, wait_s: float = 20, **more: Any) -> Lock:
     words: dict[str, Any] = {"wait_s": wait_s, "pause": sleep, "say": lambda text: None, **more}
-    return lock.take(str(place), describe(lease_s), **words)
+    return lock.take(str(place), details(lease_s), **words)
 
 
 def held(place: Path) -> Path:
@@ -362,7 +366,7 @@ def test_a_taker_that_was_swept_away_has_nothing_and_begins_again(
         rename(source, target, **fds)
 
     monkeypatch.setattr(os, "rename", swept)
-    mine = Lock(str(tmp_path), describe())
+    mine = Lock(str(tmp_path), details())
     assert not mine.claim()
     assert list(held(tmp_path).iterdir()) == []
     assert mine.claim()
@@ -409,7 +413,7 @@ def test_a_file_system_that_renames_over_nothing_only(
 def _contend(place: str, oracle: str, log: str, count: int, seed: int) -> None:
     """Take the lock so many times. A flock of this machine, which a death gives back, says whether one is alone."""
     rng = random.Random(seed)
-    content = describe(80000)
+    content = details(80000)
     with open(oracle) as alone, open(log, "a") as lines:
         for _ in range(count):
             mine = lock.take(
@@ -725,7 +729,7 @@ def test_a_directory_that_is_swapped_all_the_time_leads_nowhere(tmp_path: Path) 
     try:
         for _ in range(500):
             with contextlib.suppress(OSError):
-                if (mine := Lock(str(place), describe())).claim():
+                if (mine := Lock(str(place), details())).claim():
                     mine.release()
             lock.tidy(str(place))
     finally:
@@ -774,3 +778,30 @@ def test_what_a_dead_taker_left_goes_with_the_next(tmp_path: Path) -> None:
     (held(tmp_path).parent / ("b" * 32)).mkdir()
     assert take(tmp_path, wait_s=0).release()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_is_dated_when_it_is_taken_and_one_that_waits_goes_first(tmp_path: Path) -> None:
+    """Whoever gives the lock up and takes it again at once finds that the other one has had it."""
+    mine = take(tmp_path)
+    got: list[Lock] = []
+
+    def wait() -> None:
+        got.append(take(tmp_path))
+        got[0].release()
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    while not mine.awaited:
+        time.sleep(0.01)
+    time.sleep(1.1)  # the date has whole seconds
+    first = json.loads(mine.content)["since"]
+    for _ in range(5):  # a busy machine may not let the other one look in time
+        assert mine.release()
+        mine = take(tmp_path)
+        if got:
+            break
+    assert got and json.loads(got[0].content)["since"] > first
+    waiter.join()
+    assert not (held(tmp_path).parent / "waiting").exists()
+    assert mine.release()
+    assert not (tmp_path / "iogauge").exists()

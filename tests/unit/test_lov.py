@@ -18,7 +18,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.check import io500 as io500_check
 from iogauge.evidence.model import DIRECTORIES_READ, passed_on_in
 from iogauge.guards import striping
 from iogauge.guards.finding import Outcome
@@ -26,6 +25,7 @@ from iogauge.job import target as agent_on_lustre
 from iogauge.node import layouts as lov
 from iogauge.node.layouts import FileLayout, Layout, Layouts, LustreError, Part
 from iogauge.plan.case import Printed
+from iogauge_extras.suites import io500_check
 from support.lustre import attributes
 from support.lustre import lov as encoder
 from support.lustre.recorded import answer

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from e2e.rig import wait_for
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
-from iogauge.judge import needle
-from iogauge.judge.needle import Needle, Rounds, decide, parse_rounds
-from iogauge.plan.rounds import Again, again, most_turns, orders, shares, turns_again
+from iogauge_extras.needle import judge as needle
+from iogauge_extras.needle.judge import Needle, Rounds, decide, parse_rounds
+from iogauge_extras.needle.rounds import Again, again, most_turns, orders, shares, turns_again
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = json.loads((ROOT / "tests" / "data" / "samples" / "fio_file.json").read_text())

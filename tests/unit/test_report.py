@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from iogauge.cli.results import show_status
 from iogauge.cli.screen import new_console, show_ending
 from iogauge.core.measurement import Metric
 from iogauge.core.paths import history_dir
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import case as cost
 from iogauge.plan.case import Access
-from iogauge.records import ceilings
 from iogauge.records.journal import append
 from iogauge.records.record import LAYER_CHECKS, Record, ReferenceRecord
 from iogauge.records.selected import Unmeasured, UnrunCase
 from iogauge.report import outcome
 from iogauge.report.outcome import SessionRecords
+from iogauge_extras.ceilings import measured as ceilings
+from iogauge_extras.page.commands import show_status
 from support import records
 from support.extras import extras
 

@@ -22,12 +22,12 @@ from typing import Any
 import pytest
 
 from e2e import warm
-from iogauge.alarm import receivers
-from iogauge.alarm.charts import Curve, Run
-from iogauge.alarm.collect import Alarm, Trouble
-from iogauge.alarm.receivers import Message, SendError
 from iogauge.judge.verdict import Verdict
 from iogauge.report.outcome import conclude
+from iogauge_extras.page import receivers
+from iogauge_extras.page.charts import Curve, Run
+from iogauge_extras.page.collect import Alarm, Trouble
+from iogauge_extras.page.receivers import Message, SendError
 
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
 Answer = tuple[int, dict[str, str], str]

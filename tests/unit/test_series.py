@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.evidence.series import SERIES, Change, Dip, Series, series_of_instants, with_series
 from iogauge.guards import figures
 from iogauge.guards.finding import Outcome
 from iogauge.plan.stage import Instant, PhaseRun
+from iogauge_extras.loads.series import SERIES, Change, Dip, Series, series_of_instants, with_series
 
 MIB = 1 << 20
 RUN = PhaseRun(1, "write", 0, 100.0, 100_000.0, "t")

@@ -12,8 +12,8 @@ import scipy
 from typer.testing import CliRunner
 
 from iogauge.cli import app
-from iogauge.report import sides
-from iogauge.report.compare import CompareError
+from iogauge_extras.compare import sides
+from iogauge_extras.compare.compare import CompareError
 from support import records
 from support.records import append, metric
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from iogauge.alarm import bars, charts, sweeps
-from iogauge.alarm.sweeps import Plot
 from iogauge.records.record import MetricRecord, Record
+from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page.sweeps import Plot
 from support import records
 from support.records import metric
 

@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 from iogauge.cli.app import app
 from iogauge.cli.screen import drawn
-from iogauge.trend import states
-from iogauge.trend.states import Judged, State
+from iogauge_extras.history import states
+from iogauge_extras.history.states import Judged, State
 from support.records import append
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -469,7 +469,6 @@ def test_no_history_is_no_alarm(home: Path) -> None:
         (("--since", "yesterday"), "yesterday"),
         (("--baseline", "5"), "expected 20 at least"),
         (("--false-alarms", "0.9"), "0.001 to 0.2"),
-        (("--offline", "--method", "guess"), "binary or otava"),
     ],
 )
 def test_a_wrong_question_is_refused(home: Path, arguments: tuple[str, ...], says: str) -> None:

@@ -16,7 +16,7 @@ from iogauge.guards.origin import PhasePart
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.plan.case import Access, PhasePlan
 from iogauge.plan.stage import Instant, PhaseRun
-from iogauge.tools import io500
+from iogauge_extras.suites import io500
 from support import stage
 from support.extras import extras
 

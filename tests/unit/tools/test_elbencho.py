@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from iogauge.core.measurement import ToolOutputError
-from iogauge.tools import elbencho
-from iogauge.tools.elbencho import ElbenchoOptions, FilesOptions
+from iogauge_extras.suites import elbencho
+from iogauge_extras.suites.elbencho import ElbenchoOptions, FilesOptions
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 MIB = 1 << 20

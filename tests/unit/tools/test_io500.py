@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from iogauge.core.measurement import ToolOutput, ToolOutputError
-from iogauge.tools import io500
-from iogauge.tools.io500 import BANDWIDTHS, RATES, Io500Options
+from iogauge_extras.suites import io500
+from iogauge_extras.suites.io500 import BANDWIDTHS, RATES, Io500Options
 
 RUNS = Path(__file__).parents[2] / "data" / "samples" / "io500"
 Files = dict[str, str]

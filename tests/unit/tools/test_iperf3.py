@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iogauge.core.measurement import ToolOutputError
-from iogauge.tools import iperf3
+from iogauge_extras.ceilings import iperf3
 
 #: iperf 3.12 between three hosts: they send 480, 480 and 240 Mbit/s, n1 receives 320 Mbit/s at most.
 SAMPLE = Path(__file__).parents[2] / "data" / "samples" / "iperf3_streams.json"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from iogauge.core.measurement import Quantity, ToolOutputError
-from iogauge.tools import mdtest
-from iogauge.tools.mdtest import WorkbenchOptions
+from iogauge_extras.suites import md_workbench
+from iogauge_extras.suites.md_workbench import WorkbenchOptions
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -25,7 +25,7 @@ def sample(version: str) -> str:
 def test_a_run_of_each_version(
     version: str, named: str, tasks: int | None, objects: int, rate: float
 ) -> None:
-    output = mdtest.parse(sample(version))
+    output = md_workbench.parse(sample(version))
     assert (output.tool, output.version, output.tasks) == ("md-workbench", named, tasks)
     assert [phase.name for phase in output.phases] == ["precreate", "benchmark", "cleanup"]
     timed = output.phases[1]
@@ -38,13 +38,13 @@ def test_a_run_of_each_version(
 
 
 def test_latencies_are_in_microseconds_by_operation_and_quantile() -> None:
-    rates = mdtest.parse(sample("40")).phases[1].rates
+    rates = md_workbench.parse(sample("40")).phases[1].rates
     assert rates["stat_p50"].value == pytest.approx(1.9073)
     assert rates["delete_p99"].value == pytest.approx(19046)
     assert rates["create_max"].value == pytest.approx(21260)
     assert rates["read_p50"].unit == "us"
     # A time of nothing is none that was measured.
-    assert "stat_min" not in mdtest.parse(sample("41")).phases[1].rates
+    assert "stat_min" not in md_workbench.parse(sample("41")).phases[1].rates
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_latencies_are_in_microseconds_by_operation_and_quantile() -> None:
 def test_what_is_no_whole_run_is_refused(pattern: str, text: str, said: str) -> None:
     damaged = re.sub(pattern, text, sample("40"))
     with pytest.raises(ToolOutputError, match=re.escape(said)):
-        mdtest.parse(damaged)
+        md_workbench.parse(damaged)
 
 
 def test_the_words() -> None:

@@ -1,34 +1,16 @@
 """ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
 
-- ceiling: what the layers below the file system carry
 - configuration: ReFrame's configuration of all sites
-- derived: cases that are computed from records of other cases: curves, pairs, baselines, sizes
-- elbencho: scenarios that run elbencho
 - fio: scenarios that run fio
-- io500: scenarios that run IO500
+- fio_sequential: sequential writes and reads with fio
 - ior: scenarios that run IOR, also those in which all tasks write one file
 - judged: the base class of every case, measured or computed
-- load: sequential and other loads with fio, also on a full target
-- mdtest: scenarios that run mdtest, or md-workbench
-- needle: every storage target alone, every metadata target alone, every node alone
+- mdtest: scenarios that run mdtest
 - storage: the base class of every measured case, and what ReFrame's host writes for its job
 - sweep: points of a sweep, as partitions declare them
 """
 
 from iogauge.check import sweep
-from iogauge.check.ceiling import DeviceCeilingCheck, MemoryCeilingCheck, NetworkCeilingCheck
-from iogauge.check.derived import (
-    BaselineCheck,
-    BoxCurveCheck,
-    BoxScalingCheck,
-    CurveCheck,
-    PairsCheck,
-    SizesCheck,
-    SpeedupCheck,
-    baseline_checks,
-    sized_checks,
-)
-from iogauge.check.elbencho import ElbenchoCheck, ElbenchoFilesCheck
 from iogauge.check.fio import (
     ChecksumCheck,
     FioCheck,
@@ -37,7 +19,7 @@ from iogauge.check.fio import (
     RandomReadCheck,
     span_of_boxes,
 )
-from iogauge.check.io500 import Io500Check
+from iogauge.check.fio_sequential import FioSequentialCheck
 from iogauge.check.ior import (
     AggregatorsCheck,
     CheckpointCheck,
@@ -48,70 +30,33 @@ from iogauge.check.ior import (
     SharedFileCheck,
     SizedFileCheck,
 )
-from iogauge.check.load import (
-    EnduranceCheck,
-    FillLevelCheck,
-    FioSequentialCheck,
-    InterferenceApartCheck,
-    InterferenceCheck,
-    QueueDepthCheck,
-    SampleReadCheck,
-)
-from iogauge.check.mdtest import MdtestCheck, MdtestOnMdtsCheck, MdWorkbenchCheck
-from iogauge.check.needle import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
+from iogauge.check.mdtest import MdtestCheck, MdtestOnMdtsCheck
 from iogauge.check.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.layouts import Component, DirectoryLayout, Layout
 from iogauge.node.mounts import traits
-from iogauge.records import derive
 
 __all__ = [
     "AggregatorsCheck",
-    "BaselineCheck",
-    "BoxCurveCheck",
-    "BoxScalingCheck",
     "CheckpointCheck",
     "ChecksumCheck",
     "Component",
-    "CurveCheck",
     "DefaultWritersCheck",
-    "DeviceCeilingCheck",
     "DirectoryLayout",
-    "ElbenchoCheck",
-    "ElbenchoFilesCheck",
-    "EnduranceCheck",
-    "FillLevelCheck",
     "FioCheck",
     "FioMetadataCheck",
     "FioRandomReadCheck",
     "FioSequentialCheck",
     "HintedFileCheck",
-    "InterferenceApartCheck",
-    "InterferenceCheck",
-    "Io500Check",
     "IorCheck",
     "Layout",
-    "MdWorkbenchCheck",
-    "MdtNeedleCheck",
     "MdtestCheck",
     "MdtestOnMdtsCheck",
-    "MemoryCeilingCheck",
-    "NetworkCeilingCheck",
-    "NodeNeedleCheck",
-    "PairsCheck",
     "PinnedFilesCheck",
-    "QueueDepthCheck",
     "RandomReadCheck",
-    "SampleReadCheck",
     "SharedFileCheck",
     "SizedFileCheck",
-    "SizesCheck",
-    "SpeedupCheck",
     "StorageCheck",
-    "TargetNeedleCheck",
-    "baseline_checks",
-    "derive",
-    "sized_checks",
     "span_of_boxes",
     "sweep",
     "traits",

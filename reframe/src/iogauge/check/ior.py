@@ -17,6 +17,7 @@ from typing import Any, Literal
 import reframe.core.builtins as builtins
 
 from iogauge.check.storage import StorageCheck
+from iogauge.core import registry
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
 from iogauge.core.words import DARSHAN, IOR, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
@@ -659,6 +660,7 @@ class AggregatorsCheck(SharedFileCheck):
         """Write, write once more under Darshan, and count the writers with Darshan's parser."""
         log = f"darshan.{REP}.log"
         watched = darshan.run_words(str(self.current_environ.extras["darshan"]), log)
+        counted = registry.load("iogauge.answers", "darshan.writers")
         (write,) = super().sound_phases(options)
         again = self.ior_phase(
             "watched",
@@ -670,7 +672,7 @@ class AggregatorsCheck(SharedFileCheck):
             name="writers",
             command=["darshan-parser", log],
             launch="once",
-            parse=lambda printed: darshan.as_output(printed.result, self.file_name(0)),
+            parse=lambda printed: counted(printed.result, self.file_name(0)),
             rates={WRITERS.name: ("writers", "writers")},
             access=Access(direction="none"),
         )

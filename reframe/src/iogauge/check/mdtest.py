@@ -1,4 +1,4 @@
-"""Base classes of the scenarios that run mdtest, and md-workbench.
+"""Base classes of the scenarios that run mdtest.
 
 mdtest creates, stats, reads and removes, each in its own execution.
 The parameters are IO500's. A later phase reads the number of created items from the stonewall
@@ -21,7 +21,6 @@ from iogauge.evidence.model import DIRECTORIES_FOUND
 from iogauge.node.layouts import DirectoryLayout, Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import STRIPE_DIRECTORY
-from iogauge.tools import mdtest
 from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
 
 CREATE = Metric("create_rate", "ops/s")
@@ -31,7 +30,6 @@ REMOVE = Metric("remove_rate", "ops/s")
 
 #: A repetition does not use the directory of the one before again: the clients of a network keep a name for a second or more.
 _TREE: Final = f"{DIR}/tree.{REP}"
-_OBJECTS: Final = f"{DIR}/objects.{REP}"
 
 #: Seed of the data pattern (-G), the same in the writing and the verifying execution.
 _SIGNATURE = 1181783497
@@ -244,85 +242,3 @@ def parse_with_files(printed: Printed) -> ToolOutput:
             f"{DIRECTORIES_FOUND}: not the metadata targets of directories: {error}"
         ) from error
     return ToolOutput("lustre", "", (), parameters={"directories": found})
-
-
-#: Directories of each task, as in IO500.
-_SETS: Final = 10
-_BENCHMARK: Final = "benchmark"
-
-OBJECTS = Metric("object_warm_rate", "ops/s")
-#: The tool's quantity of each latency. What is made or removed is "warm": no sync follows.
-LATENCIES = {
-    Metric(
-        f"{operation}{'_warm' if operation in ('create', 'delete') else ''}_{quantile}",
-        "us",
-        better="less",
-    ): f"{operation}_{quantile}"
-    for operation in mdtest.OPERATIONS
-    for quantile in ("p50", "p99")
-}
-
-
-class MdWorkbenchCheck(StorageCheck):
-    """md-workbench over objects of one size: latencies of metadata while all tasks work at once.
-
-    Each task takes the objects of a task on the next node. On one node the client would answer from
-    what it keeps, so two nodes are the least. A server may answer before a change has reached its disk.
-    """
-
-    needs = words.MD_WORKBENCH
-    #: Bytes of an object.
-    object_bytes: int = 3901
-    #: Divisor: the scenario uses this fraction of the case's files.
-    share: int = 1
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the rate of objects, and two quantiles of each operation."""
-        return (OBJECTS, *LATENCIES)
-
-    def plan(self) -> CasePlan:
-        """One execution: make the objects, work on those of others for a time, remove them."""
-        if self.nodes < 2:
-            raise ValueError(
-                "nodes is 1: expected two or more, because on one node the client answers from what it "
-                "keeps; set scale.nodes"
-            )
-        limits, block = self.site.limits, max(4096, self.object_bytes)
-        files = min(limits.case_files // self.share, limits.case_bytes // block)
-        objects = files // self.total_tasks // _SETS
-        if objects < 1:
-            raise ValueError(
-                f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
-                f"{_SETS} files at least for each of {self.total_tasks} tasks"
-            )
-        options = mdtest.WorkbenchOptions(
-            directory=_OBJECTS,
-            objects=objects,
-            sets=_SETS,
-            object_bytes=self.object_bytes,
-            offset=self.tasks_per_node,
-            stonewall_s=max(1, round(limits.phase_seconds)),
-        )
-        made = objects * _SETS * self.total_tasks
-        phase = PhasePlan(
-            name=_BENCHMARK,
-            command=["md-workbench", *options.arguments()],
-            launch="tasks",
-            parse=lambda printed: mdtest.parse(printed.result),
-            rates={
-                OBJECTS.name: (_BENCHMARK, "rate"),
-                **{metric.name: (_BENCHMARK, told) for metric, told in LATENCIES.items()},
-            },
-            access=Access(direction="metadata", task_offset=1),
-            stored_bytes=made * self.object_bytes,
-            untimed_files=made,
-        )
-        return CasePlan(
-            tool="md-workbench",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=[phase],
-            held_bytes=block * made,
-            files=made + (_SETS + 2) * self.total_tasks + 1,
-        )

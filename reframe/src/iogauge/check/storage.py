@@ -34,7 +34,7 @@ from reframe.core.exceptions import SanityError
 from reframe.utility.typecheck import Duration
 
 from iogauge.check.judged import JudgedCheck
-from iogauge.core import paths, processes
+from iogauge.core import paths, processes, registry
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.text import visible_lines
@@ -555,11 +555,14 @@ class StorageCheck(JudgedCheck):
         """Return the partition's measured ceilings; none if it declares no layer."""
         if self._extras.ceilings is None:
             return NOTHING_MEASURED
-        from iogauge.records import ceilings  # imported here because polars starts slowly
-
         system, partition = self.current_system.name, self.current_partition.name
         try:
-            return ceilings.of_partition(system, partition, self._extras.ceilings)
+            known: MeasuredCeilings = registry.load("iogauge.answers", "ceilings.of_partition")(
+                system, partition, self._extras.ceilings
+            )
+            return known
+        except registry.Missing as error:
+            return MeasuredCeilings(problems=(str(error),))
         except OSError as error:
             text = f"{error.filename}: the history cannot be read: {error.strerror}"
             return MeasuredCeilings(problems=(text,))

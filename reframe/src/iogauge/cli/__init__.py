@@ -2,8 +2,8 @@
 
 - app: which commands there are
 - doctor: what is here, what is missing, what to do
-- reporting: report, alarm, compare
-- results: status, explain, calibrate, history, trend
+- reporting: report
+- results: explain, history
 - running: run and bench
 - screen: the console, the table of a session, and its ending
 - site: describe a new site; doctor, validate, plan, clean, allow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 
 from iogauge.cli import reporting, results, running, site
+from iogauge.core import registry
 from iogauge.core.text import visible
 from iogauge.site import folders
 
@@ -31,6 +33,16 @@ def _show_version(asked: bool) -> None:
         text = f"iogauge {version('iogauge')} ({reframe}, Python {platform.python_version()})"
         typer.echo(visible(text))
         raise typer.Exit
+
+
+def _without(lacks: str) -> Callable[[], None]:
+    """Return a command that says what it lacks."""
+
+    def command() -> None:
+        typer.echo(visible(f"iogauge: {lacks}"), err=True)
+        raise typer.Exit(2)
+
+    return command
 
 
 @app.callback()
@@ -59,20 +71,19 @@ def common(
 app.command(context_settings=_PASS_ON)(running.run)
 app.command(context_settings=_PASS_ON)(running.bench)
 app.command("report")(reporting.show_report)
-app.command("alarm")(reporting.raise_alarm)
 app.command("explain")(results.explain_word)
-app.command("status")(results.show_status)
-app.command("ceilings")(site.show_ceilings)
-app.command("compare")(reporting.show_comparison)
-app.command("profile")(reporting.show_profile)
 app.command("doctor")(site.show_doctor)
 app.command(context_settings=_PASS_ON)(site.plan)
 app.command()(site.clean)
 app.command()(site.allow)
 app.command()(site.validate)
-app.command("calibrate")(results.propose_references)
 app.command("history")(results.show_history)
-app.command("trend")(results.show_trend)
+
+for _name in registry.names("iogauge.commands"):
+    try:
+        app.command(_name)(registry.load("iogauge.commands", _name))
+    except registry.Missing as _missing:
+        app.command(_name, context_settings=_PASS_ON, hidden=True)(_without(str(_missing)))
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
 site_commands.command("new")(site.new)

@@ -1,4 +1,4 @@
-"""Commands that show what was measured: explain, status, calibrate, history, trend.
+"""Commands that show what was measured: explain and history.
 
 All texts of ``iogauge explain`` are kept elsewhere. The docstring of its rule explains a guard, and
 :mod:`iogauge.judge.verdict` explains a verdict. A check is explained by its class and its row in docs/checks.md, any
@@ -8,6 +8,7 @@ other word by docs/keys.md.
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import importlib
 import inspect
@@ -16,20 +17,19 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.padding import Padding
 
-from iogauge.cli.screen import Wide, drawn, new_console, say
+from iogauge.cli.screen import Wide, new_console
 from iogauge.core import paths
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible, visible_lines
 from iogauge.guards import catalogue
 from iogauge.judge.verdict import Verdict
-from iogauge.report.outcome import SessionRecords, plain
+from iogauge.report.outcome import plain
 from iogauge.site.references import known_checks
 
 if TYPE_CHECKING:
@@ -50,101 +50,6 @@ def explain_word(
     except LookupError as error:
         typer.echo(visible_lines(f"iogauge: {error.args[0]}"), err=True)
         raise typer.Exit(2) from error
-
-
-#: Verdicts that fail no run, and yet are a problem to look at.
-_DOUBTFUL: Final = (Verdict.UNSTABLE, Verdict.CONTAMINATED)
-
-
-def show_status(
-    system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
-    since: Annotated[
-        str, typer.Option(help="Only cases measured since this day or time (UTC), or 7d, 4w ago.")
-    ] = "30d",
-    wide: Wide = False,
-) -> None:
-    """Show the last 14 runs of every case, and each problem."""
-    from iogauge.alarm.collect import collect  # with numpy and polars
-    from iogauge.report import history_table
-    from iogauge.report.history_table import moment
-
-    console = new_console()
-    try:
-        cases = history_table.read_marks(
-            paths.history_dir(), system, moment(since) if since else None
-        )
-    except (ValueError, TypeError, OSError) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
-    if not cases:
-        console.print(plain(f"no case was measured since {since or 'ever'}: {paths.history_dir()}"))
-        return
-    console.print(history_table.marks_table(cases, wide), soft_wrap=True)
-    console.print(plain(history_table.marks_legend()))
-    newest = sorted((case.newest for case in cases), key=lambda record: record.time)
-    alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
-    troubles = list(alarm.troubles)
-    doubtful = [record for record in newest if record.verdict in _DOUBTFUL]
-    if doubtful:  # to a gate alone they are troubles
-        doubts = collect(paths.history_dir(), SessionRecords(doubtful), gate=True).troubles
-        troubles += [one for one in doubts if one.kind in {verdict.value for verdict in _DOUBTFUL}]
-    times = {(case.where, case.case): case.newest.time for case in cases}
-    for trouble in sorted(
-        troubles,
-        key=lambda trouble: times.get((trouble.where, trouble.case), ""),
-        reverse=True,
-    ):
-        time = times.get((trouble.where, trouble.case), "")[:16].replace("T", " ")
-        console.print(plain(f"{time} {trouble.sentence}"))
-    say(console, f"iogauge: {alarm.ending}")
-
-
-def propose_references(
-    system: Annotated[str, typer.Option(help="System; all with records if omitted.")] = "",
-    name: Annotated[
-        str, typer.Option("-n", "--name", help="Regular expression, found in the case's name.")
-    ] = "",
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Metric; may be repeated; all if omitted.")
-    ] = None,
-    since: Annotated[str, typer.Option(help="Only runs since this day or time (UTC).")] = "",
-    runs: Annotated[int | None, typer.Option(help="Only this many newest runs.")] = None,
-    coverage: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="Share of healthy runs that meet the bound.")
-    ] = 0.99,
-    confidence: Annotated[
-        float, typer.Option(min=0.5, max=0.9999, help="Confidence in this share.")
-    ] = 0.95,
-    write: Annotated[bool, typer.Option("--write", help="Change references.yaml.")] = False,
-    lower: Annotated[
-        str | None, typer.Option(help="Allow softer references, for this reason.")
-    ] = None,
-) -> None:
-    """Propose references from what was measured, as a diff to review."""
-    # Imported here because numpy and polars start slowly.
-    from iogauge.calibrate import proposal
-    from iogauge.calibrate.runs import RunChoice
-    from iogauge.report.history_table import moment
-
-    console = new_console()
-    try:
-        fine = proposal.calibrate(
-            paths.history_dir(),
-            RunChoice(
-                system=system,
-                name=name,
-                metrics=tuple(metric or ()),
-                since=moment(since) if since else None,
-                newest=runs,
-            ),
-            proposal.Settings(coverage=coverage, confidence=confidence, lower=lower),
-            write=write,
-            say=lambda text: console.print(plain(text), soft_wrap=True),
-        )
-    except ValueError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
-    raise typer.Exit(0 if fine else 1)
 
 
 Merge = Annotated[
@@ -254,56 +159,6 @@ def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) ->
         with file.open("w", encoding="utf-8") as lines:
             lines.writelines(f"{line}\n" for line in export.influx(frame))
     typer.echo(visible(f"{frame.height} row(s) in {file}"))
-
-
-def show_trend(
-    system: Annotated[str, typer.Option(help="Only this system.")] = "",
-    name: Annotated[
-        str, typer.Option("--name", "-n", help="Only cases that match this regular expression.")
-    ] = "",
-    since: Annotated[str, typer.Option(help="Only runs since this day, YYYY-MM-DD.")] = "",
-    baseline: Annotated[
-        int, typer.Option(help="Number of runs with which later runs are compared.")
-    ] = 30,
-    false_alarms: Annotated[
-        float, typer.Option(help="Share of healthy series that may raise an alarm within 30 runs.")
-    ] = 0.05,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Show all past changes of the newest series.")
-    ] = False,
-    method: Annotated[str, typer.Option(help="For --offline: binary or otava.")] = "binary",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    wide: Wide = False,
-) -> None:
-    """Say which metrics have become worse.
-
-    Says since when, by how much, and what changed just before.
-    Exit status 1: there is an alarm; 2: a wrong option. Improvements and short series are no alarm.
-    """
-    from iogauge.report.history_table import moment
-    from iogauge.trend import states
-    from iogauge.trend.detector import MissingExtra
-
-    try:
-        status = states.show_trend(
-            new_console(),
-            paths.history_dir(),
-            states.Question(
-                system=system,
-                name=name,
-                since=moment(since) if since else None,
-                baseline=baseline,
-                false_alarms=false_alarms,
-                offline=offline,
-                method=method,
-                as_json=as_json,
-            ),
-            partial(drawn, wide),
-        )
-    except (ValueError, MissingExtra) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
-    raise typer.Exit(status)
 
 
 def explain(word: str) -> list[str]:
@@ -425,20 +280,32 @@ def _check(name: str) -> list[str]:
     """Return what is known of a check without ReFrame's pipeline: its class, and its row in the docs."""
     folder = project_root() / "checks"
     for file in sorted(folder.rglob("*.py")):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in tree.body:
             if isinstance(node, ast.ClassDef) and node.name == name:
-                return [name, *_class(node, file.relative_to(folder.parent)), *_row(name)]
+                base = _imported(tree, ast.unparse(node.bases[0]))
+                return [name, *_class(node, base, file.relative_to(folder.parent)), *_row(name)]
     raise LookupError(name)
 
 
-def _class(node: ast.ClassDef, file: Path) -> Iterator[str]:
+def _imported(tree: ast.Module, name: str) -> object:
+    """Return what a file imports under a name; None if it does not, or if its extra is not installed."""
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and name in [one.name for one in node.names]:
+            with contextlib.suppress(ModuleNotFoundError):
+                library = importlib.import_module(
+                    str(node.module)
+                )  # with ReFrame, which starts slowly
+                return getattr(library, name)
+    return None
+
+
+def _class(node: ast.ClassDef, base: object, file: Path) -> Iterator[str]:
     values = {
         ast.unparse(one.targets[0]): one.value for one in node.body if isinstance(one, ast.Assign)
     }
     if "descr" in values:
         yield f"  {_text(values['descr'])}."
-    library = importlib.import_module("iogauge.check")  # with ReFrame, which starts slowly
-    base = getattr(library, ast.unparse(node.bases[0]), None)
     own = ast.get_docstring(node)
     for paragraph in [" ".join(own.split())] if own else _paragraphs(base):
         yield f"  {paragraph}"

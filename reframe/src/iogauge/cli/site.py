@@ -1,4 +1,4 @@
-"""Commands about a site and its targets: site new, doctor, validate, ceilings, plan, clean, allow."""
+"""Commands about a site and its targets: site new, doctor, validate, plan, clean, allow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from iogauge.cli.running import (
 )
 from iogauge.cli.screen import Wide, new_console, say
 from iogauge.core import processes
-from iogauge.core.paths import BUNDLED, history_dir, project_root
+from iogauge.core.paths import BUNDLED, project_root
 from iogauge.core.text import did_you_mean, visible, visible_lines
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
 from iogauge.guards.finding import Outcome
@@ -234,36 +234,6 @@ def allow(
     new_console().print(
         plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
     )
-
-
-def show_ceilings(
-    system: Annotated[str, typer.Option(help="Site; if omitted, that of this host.")] = "",
-    wide: Wide = False,
-) -> None:
-    """Show what each layer should carry, and what it carried alone.
-
-    Exit status 1: a measurement is missing, too old, or contradicted.
-    """
-    from iogauge.records import ceilings  # imported here because polars starts slowly
-    from iogauge.report import ceilings as report
-
-    console, sites = new_console(), folders.site_folders(*folders.site_dirs())
-    named = [folder for folder in sites if folder.name == system]
-    here = doctor.site_of_host(sites) if not system else None
-    if not (chosen := named or ([here] if here else [])):
-        names = ", ".join(folder.name for folder in sites)
-        typer.echo(visible_lines(f"iogauge: no site {system!r}: expected one of {names}"), err=True)
-        raise typer.Exit(2)
-    (folder,) = chosen
-    sound = True
-    for name, extras in settings.partitions(folder).items():
-        seen = ceilings.of_history(history_dir(), folder.name, name, extras.ceilings)
-        shown = report.Shown.of(f"{folder.name}:{name}", extras, seen)
-        console.print(report.table(shown, wide), soft_wrap=True)
-        for line in report.remarks(shown):
-            console.print(plain(line), soft_wrap=True)
-        sound = sound and not shown.problems
-    raise typer.Exit(0 if sound else 1)
 
 
 def validate(

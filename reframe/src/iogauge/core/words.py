@@ -51,6 +51,9 @@ TAGS: Final = frozenset(
 #: How a finding begins if nothing but the tool confirms a figure's bytes.
 NO_WITNESS: Final = "no second witness"
 
+#: In place of a guard's number, in findings that say which points a derived case lacks.
+POINTS: Final = "points"
+
 Value = str | int | float | bool
 Fingerprint = dict[str, Value]
 

@@ -30,7 +30,6 @@ from iogauge.core.words import Value
 from iogauge.evidence import model, witness
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
-from iogauge.evidence.series import with_series
 from iogauge.evidence.witness import NodeActivity, Testimony, changes, parse
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
@@ -679,7 +678,7 @@ def _outputs(
             measured = {name for name, _ in phase.rates.values()}
             parsed = witness.synced(parsed, measured, testimony, what)
         if parsed is not None and phase.series and run is not None:
-            parsed = with_series(parsed, activity, run, what)
+            parsed = phase.series(parsed, activity, run, what)
         parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
         if parsed is not None:
             for part in parts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -221,6 +221,19 @@ def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
         *((("components", str(file)),) if file.composite else ()),
         *((("instantiated", len(file.instantiated)),) if file.composite else ()),
     )
+
+
+#: Name of an execution's bandwidth over time among the parameters of its output.
+SERIES: Final = "series"
+
+
+@runtime_checkable
+class OverTime(Protocol):
+    """The bandwidth of an execution over time."""
+
+    @property
+    def unsteady(self) -> Sequence[str]:
+        """Return what in it was not steady, each in words; empty if all was."""
 
 
 #: The phase that reads the layouts of directories back.

@@ -357,9 +357,7 @@ def _compressing(seen: CaseSeen) -> str:
 
 
 #: Types of file systems whose st_blocks is what a file takes, as soon as it is written back.
-_COUNTED: Final = frozenset(
-    ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay", "lustre", "gfs2", "ocfs2")
-)
+_COUNTED: Final = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs", "overlay", "lustre"))
 #: A smaller file may lie in its inode.
 _LEAST_BYTES: Final = 64 << 10
 _STORED: Final = 0.95
@@ -452,8 +450,8 @@ def stored(
 ) -> Finding:
     """G8: files have the blocks that they claim. After the write st_blocks x 512 is at least 0.95 x
     the size of each file of 64 KiB or more in the sample. This holds on ext2 to ext4, xfs, btrfs,
-    f2fs, overlay, lustre, gfs2, ocfs2. At most a tenth of the sample is zeros. The file's map shows no block of
-    the sample in a hole or preallocated (FIEMAP, not on lustre, gfs2, ocfs2).
+    overlay, lustre. At most a tenth of the sample is zeros. The file's map shows no block of
+    the sample in a hole or preallocated (FIEMAP, not on lustre).
     """
     rule = Rule(
         "G8",

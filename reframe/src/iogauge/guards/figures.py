@@ -15,7 +15,7 @@ from iogauge.core.measurement import Stonewall
 from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
 from iogauge.core.words import Tier
 from iogauge.evidence.fingerprint import fold
-from iogauge.evidence.series import SERIES, Series
+from iogauge.evidence.model import SERIES, OverTime
 from iogauge.evidence.witness import jobs_at_once
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.origin import Execution
@@ -118,22 +118,14 @@ def drift_of(seen: PhaseSeen) -> Iterator[Finding]:
             yield dataclasses.replace(found, metric=name)
 
 
-def steadiness(*, series: Sequence[Series]) -> Finding:
+def steadiness(*, series: Sequence[OverTime]) -> Finding:
     """G17: within a repetition no second is below half of the median, and the level does not change
     by a fifth. The rule applies to scenarios that sample the bandwidth over time.
     """
     saw = []
     for number, one in enumerate(series, 1):
         where = f"repetition {number}: " if len(series) > 1 else ""
-        if change := one.change:
-            levels = f"{_mib_s(change.before)} to {_mib_s(change.after)}"
-            saw.append(f"{where}from {levels} after {format_seconds(change.at_s)}")
-        if dips := one.dips:
-            longest = dips[0]
-            saw.append(
-                f"{where}{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} after "
-                f"{format_seconds(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
-            )
+        saw += [f"{where}{text}" for text in one.unsteady]
     return Rule(
         "G17",
         "no dip below 50 % of the median, no change of level by 20 %",
@@ -141,12 +133,9 @@ def steadiness(*, series: Sequence[Series]) -> Finding:
     ).decide(not saw, "; ".join(saw) or "steady over time", Outcome.WARN)
 
 
-def _mib_s(bytes_s: float) -> str:
-    return f"{format_value(bytes_s / 2**20)} MiB/s"
-
-
 def steadiness_of(seen: PhaseSeen) -> Iterator[Finding]:
-    series = [found for o in seen.outputs if isinstance(found := o.parameters.get(SERIES), Series)]
+    told = [output.parameters.get(SERIES) for output in seen.outputs]
+    series = [one for one in told if isinstance(one, OverTime)]
     if series:
         yield steadiness(series=series)
 

@@ -348,14 +348,8 @@ def health_of(seen: CaseSeen) -> Iterator[Finding]:
             targets=opened.targets if opened else (),
             declared=topology.targets if topology else None,
             out=topology.out if topology else (),
-            space=whole_space(opened) if opened else None,
+            space=opened.whole_space if opened else None,
         )
-
-
-def whole_space(view: View) -> Space | None:
-    """Return the room of the whole file system; None if the answer is that of a project, whose quota limits it."""
-    of_project = any(quota.owner.startswith("project") for quota in view.quotas)
-    return None if of_project or view.unanswered else view.space
 
 
 def servers(*, declared: int, addresses: Collection[str], clients: int | None = None) -> Finding:

@@ -19,8 +19,7 @@ most, and leave the NEED bytes of the case. ``facts DIR OUT`` writes the node's 
 ``checksums on|off DIR KEEP`` switches Lustre's checksums after saving the old values in the
 directory KEEP; ``restore KEEP`` restores them. ``remove DIR SECONDS`` removes a case's directory,
 or as much of it as the time allows (0: all). ``empty DIR`` removes its content. ``turns`` says what
-a needle measures next (:mod:`iogauge.job.turns`). ``streams`` measures streams between the nodes
-(:mod:`iogauge.job.streams`).
+a needle measures next. ``streams`` measures streams between the nodes. ``fill``, ``turns`` and ``streams`` are extras (:mod:`iogauge.core.registry`).
 
 A command that fails ends with status 1 and a line that gives the reason. Paths may begin with a
 variable, see :func:`iogauge.core.paths.expand`.
@@ -106,38 +105,19 @@ def _remove(directory: str, seconds: float) -> int:
     return 0
 
 
-def _refuse(objection: str) -> int:
-    """Print an objection to the case, if there is one; return the exit status."""
-    if not objection:
-        return 0
-    from iogauge.plan.stage import REFUSAL, REFUSED
-
-    print(visible(f"{REFUSAL}{objection}"), file=sys.stderr)
-    return REFUSED
-
-
 def _view(path: str, out: str) -> int:
     """Write this node's view of a path; refuse the case if it is of another file system."""
-    from iogauge.job.target import look_again
+    from iogauge.job.target import look_again, refuse
 
     view, objection = look_again(path)
     _answer(out, view.to_json())
-    return _refuse(objection)
+    return refuse(objection)
 
 
 def _evict(directory: str) -> dict[str, Any]:
     from iogauge.node import files
 
     return files.evict(files.files_below(directory)).to_json()
-
-
-def _fill(level: int, most_bytes: int, need_bytes: int, directory: str) -> int:
-    """Fill the target up to a level and print how far that went, or refuse the case."""
-    from iogauge.job.filling import fill
-
-    filled, objection = fill(level, most_bytes, need_bytes, directory)
-    print(json.dumps(filled))
-    return _refuse(objection)
 
 
 def _empty(directory: str) -> int:
@@ -155,9 +135,9 @@ def _on_lustre(argv: list[str]) -> int | None:
         case ["pin", pins_file, directory, out]:
             return _answer(out, target.pin(pins_file, expand(directory)))
         case ["spread", count, directory]:
-            return _refuse(target.spread(int(count), expand(directory)))
+            return target.refuse(target.spread(int(count), expand(directory)))
         case ["stripe-directory", *words, directory, _]:
-            return _refuse(target.stripe_directory(words, expand(directory)))
+            return target.refuse(target.stripe_directory(words, expand(directory)))
         case ["on-metadata-targets", directory, _]:
             print(json.dumps(target.with_files(expand(directory))))
             return 0
@@ -170,17 +150,13 @@ def _on_lustre(argv: list[str]) -> int | None:
     return None
 
 
-def _streams(words: list[str]) -> int | None:
-    """Measure streams between nodes, or join those who do; return None for other words."""
-    from iogauge.job import streams
+def _of_an_extra(argv: list[str]) -> int | None:
+    """Run a command that an extra provides; return its exit status, or None for another command."""
+    from iogauge.core import registry
 
-    match words:
-        case ["join", address, port, word, interface]:
-            streams.join(address, port, word, interface)
-            return 0
-        case [plan_file, out, interface, *start]:
-            streams.measure(plan_file, out, interface, start)
-            return 0
+    if argv[:1] and argv[0] in registry.names("iogauge.agent"):
+        status: int | None = registry.load("iogauge.agent", argv[0])(argv[1:])
+        return status
     return None
 
 
@@ -199,16 +175,6 @@ def _command(argv: list[str]) -> int | None:
             return _facts(directory, out)
         case ["empty", directory]:
             return _empty(directory)
-        case ["turns", job_file, rounds, measured, *servers]:
-            from iogauge.job.turns import next_turns
-
-            lines = next_turns(job_file, int(rounds), measured, servers[0] if servers else None)
-            sys.stdout.writelines(f"{line}\n" for line in lines)
-            return 0
-        case ["streams", *words]:
-            return _streams(words)
-        case ["fill", level, most, need, directory, _]:
-            return _fill(int(level), int(most), int(need), expand(directory))
         case ["remove", directory, seconds]:
             return _remove(directory, float(seconds))
         case ["restore", folder]:
@@ -227,7 +193,7 @@ def _command(argv: list[str]) -> int | None:
             *_,
         ]:
             return _on_lustre(argv)
-    return None
+    return _of_an_extra(argv)
 
 
 def main(argv: list[str]) -> int:

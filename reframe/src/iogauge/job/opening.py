@@ -32,7 +32,6 @@ from iogauge.guards.preflight import (
     share_of_free,
     stripes_against_size,
     target_room,
-    whole_space,
 )
 from iogauge.job.recorder import EXACT, Recorder, note_found
 from iogauge.job.target import as_expected, identify
@@ -159,7 +158,7 @@ def _on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[finding
     """Yield the findings of the guards that hold on Lustre alone."""
     targets = seen.usable(view.targets)
     yield health(
-        targets=view.targets, declared=order.targets, out=order.out, space=whole_space(view)
+        targets=view.targets, declared=order.targets, out=order.out, space=view.whole_space
     )
     if order.pool is not None:
         yield pool(name=order.pool, targets=view.targets, seen=seen)

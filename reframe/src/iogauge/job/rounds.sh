@@ -3,7 +3,7 @@
 #
 #   rounds.sh JOBFILE ROUNDS [SERVERS] -- AGENT...
 #
-# The agent says which probe has its turn (job/turns.py): first in ROUNDS rounds, then once more of
+# The agent says which probe has its turn (iogauge_extras/needle/turns.py): first in ROUNDS rounds, then once more of
 # those that seem slow. A probe is a job of the job file, or a server: SERVERS has a line "host address,port pid"
 # for each (servers.sh). Prints a line "needle ROUND PROBE" before each of fio's results. Each fio gets $IOG_TOKEN
 # with .ROUND.PROBE added, and the round in $IOG_ROUND, for names of files. The first failure ends it, with the status of what failed.

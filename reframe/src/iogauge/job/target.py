@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from iogauge.core import processes
 from iogauge.core.paths import expand
+from iogauge.core.text import visible
 from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.preflight import (
@@ -26,31 +28,28 @@ from iogauge.node import layouts, lustre
 from iogauge.node.layouts import Layouts, LustreError, Pins
 from iogauge.node.lustre import NAMES_PER_COMMAND, look, run_lfs
 from iogauge.node.mounts import StorageTarget, View, existing_parent, find_mount, fsname_of
-from iogauge.plan.stage import LAYOUTS, OPENED, ORDER, JobOrder, Opened
+from iogauge.plan.stage import LAYOUTS, OPENED, ORDER, REFUSAL, REFUSED, JobOrder, Opened
 
 #: Looks at a node, and seconds for the probes of each: on a busy node a program may be late.
 _LOOKS: Final = 3
 _SECONDS: Final = 2.0
 
 
-def _default_layout(path: str) -> Fingerprint:
-    """Return stripe count and size of new files; nothing if Lustre does not tell, or has several."""
-    with contextlib.suppress(LustreError):
-        layout = layouts.read_default_lov(path)
-        if layout is not None and len(layout.parts) == 1:
-            (part,) = layout.parts
-            return {
-                "layout.stripe_count": part.stripe_count,
-                "layout.stripe_bytes": part.stripe_bytes,
-            }
-    return {}
+def refuse(objection: str) -> int:
+    """Print an objection to the case, if there is one; return the exit status."""
+    if not objection:
+        return 0
+    print(visible(f"{REFUSAL}{objection}"), file=sys.stderr)
+    return REFUSED
 
 
-def _facts(path: str, order: JobOrder) -> Fingerprint:
+def _facts(path: str, view: View, order: JobOrder) -> Fingerprint:
     """Return this node's facts; look again if an expected one is missing."""
     from iogauge.node import probes  # most sites expect nothing
 
-    facts = _default_layout(path)
+    facts: Fingerprint = {}
+    with contextlib.suppress(LustreError):
+        facts |= lustre.stripe_facts(lustre.default_layouts(path, view.mount)[0])
     for _ in range(_LOOKS):
         facts |= probes.collect(path, deadline=_SECONDS)
         if order.expect.keys() <= facts.keys():
@@ -66,7 +65,7 @@ def as_expected(view: View, order: JobOrder) -> list[Finding]:
     return [
         expected_settings(
             expect=order.expect,
-            facts=_facts(path, order),
+            facts=_facts(path, view, order),
             host=os.uname().nodename,
             path=path,
             fsname=fsname_of(view.mount.source) if view.mount else "*",

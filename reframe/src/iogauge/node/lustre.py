@@ -645,9 +645,7 @@ def passed_on(path: str, mount: Mount | None) -> Directory:
     unanswered: list[str] = []
     found = Directory()
     try:
-        of_root = layouts.read_default_lov(mount.point) if mount else None
-        of_root = of_root or default_layout(fsname_of(mount.source if mount else ""))
-        default = layouts.read_default_lov(path) or of_root
+        default, of_root = default_layouts(path, mount)
         found = replace(found, default=default, of_root=of_root)
     except LustreError as error:
         unanswered.append(str(error))
@@ -659,17 +657,35 @@ def passed_on(path: str, mount: Mount | None) -> Directory:
     return replace(found, unanswered=tuple(unanswered))
 
 
-def default_layout(fsname: str, root: Path = Path("/")) -> FileLayout | None:
-    """Return the layout of files for which no directory has one; None if the client does not tell it.
+def default_layouts(
+    path: str, mount: Mount | None, root: Path = Path("/")
+) -> tuple[FileLayout | None, FileLayout | None]:
+    """Return the layouts of new files in a directory and in the file system's root; None if unknown.
 
-    The client shows count and size to any user (2.17: /sys/fs/lustre/lov/FS-clilov-*/stripecount, stripesize).
+    If no directory has one, the file system's own holds: the client shows its count and size to any user (2.17:
+    /sys/fs/lustre/lov/FS-clilov-*/stripecount, stripesize). Raises :class:`LustreError`.
     """
-    told = read_parameters(fsname, {"lov": ("stripecount", "stripesize")}, root)
-    values = {name.rpartition(".")[2]: value for name, value in told.items()}
-    if len(values) != 2 or not all(re.fullmatch("-?[0-9]{1,10}", v) for v in values.values()):
-        return None
-    part = Part(stripe_count=int(values["stripecount"]), stripe_bytes=int(values["stripesize"]))
-    return FileLayout(path="", parts=(part,))
+    of_root = layouts.read_default_lov(mount.point) if mount else None
+    if of_root is None:
+        fsname = fsname_of(mount.source if mount else "")
+        told = read_parameters(fsname, {"lov": ("stripecount", "stripesize")}, root)
+        values = {name.rpartition(".")[2]: value for name, value in told.items()}
+        if len(values) == 2 and all(re.fullmatch("-?[0-9]{1,10}", v) for v in values.values()):
+            count, size = int(values["stripecount"]), int(values["stripesize"])
+            part = Part(stripe_count=count, stripe_bytes=size)
+            of_root = FileLayout(path=path, parts=(part,))
+    return layouts.read_default_lov(path) or of_root, of_root
+
+
+def stripe_facts(default: FileLayout | None) -> Fingerprint:
+    """Return stripe count and size of a default layout; nothing if they are unknown, or there are several."""
+    if default is None or len(default.parts) != 1:
+        return {}
+    (part,) = default.parts
+    return {
+        **({"layout.stripe_count": part.stripe_count} if part.stripe_count else {}),
+        **({"layout.stripe_bytes": part.stripe_bytes} if part.stripe_bytes else {}),
+    }
 
 
 def metadata_targets(path: str) -> tuple[tuple[int, ...], str]:

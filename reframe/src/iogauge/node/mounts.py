@@ -304,6 +304,12 @@ class View:
         return self.mount is not None and self.mount.type == "lustre"
 
     @property
+    def whole_space(self) -> Space | None:
+        """Return the room of the whole file system; None if it may be that of a project, whose quota limits it."""
+        of_project = any(quota.owner.startswith("project") for quota in self.quotas)
+        return None if of_project or self.unanswered else self.space
+
+    @property
     def counters(self) -> tuple[str, ...]:
         """Return the names of the kernel's counters directly under the mount; empty without any.
 

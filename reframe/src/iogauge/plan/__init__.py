@@ -1,7 +1,6 @@
 """The plan of a case: its work, its cost, and the data that cross to its job and back.
 
 - case: phases and their command lines; expected speed and time, and the budget of a session
-- rounds: the orders of a needle's rounds, and what is measured again
 - script: the lines of a job script, and the options of launchers and schedulers
 - stage: the files that cross between a job and its judge
 """

@@ -103,8 +103,8 @@ class PhasePlan:
     prepares. ``syncs``
     means that the tool leaves metadata in memory: syncfs(2) after it belongs to its time.
     ``pauses`` means that the tool stops its clock between the first and the last byte. ``asks``
-    means that the command asks the agent, whose words come after it and ``--``. ``series`` means that
-    the bytes of each second, as the first node counts them, belong to its figures. ``follows`` means
+    means that the command asks the agent, whose words come after it and ``--``. ``series`` returns
+    an output with figures that follow from its bytes over time, as the first node counts them. ``follows`` means
     that the phase takes as long as an earlier phase left work for it: no least time is demanded.
     ``of_devices`` means that it reads block devices past the file system.
     ``untimed_files`` are those that the tool makes before its clock starts, and removes after it has stopped.
@@ -132,7 +132,7 @@ class PhasePlan:
     syncs: bool = False
     pauses: bool = False
     asks: bool = False
-    series: bool = False
+    series: Callable[..., ToolOutput] | None = None
     follows: bool = False
     of_devices: bool = False
     untimed_files: int = 0

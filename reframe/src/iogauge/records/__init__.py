@@ -1,7 +1,5 @@
 """What is kept of every case, and how it is found again.
 
-- ceilings: the most that each layer carried when it was measured
-- derive: quantities computed from records of several cases
 - journal: append to the history, and read it
 - query: the history as columns, with its cache, and series that go on although some records know less
 - record: the form of a record

@@ -27,7 +27,7 @@ from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
 
-#: Checks that measure a layer below the target (iogauge.records.ceilings).
+#: Checks that measure a layer below the target (iogauge_extras.ceilings.measured).
 LAYER_CHECKS: Final = ("NetworkCeiling", "MemoryCeiling", "DeviceCeiling")
 
 #: Metadata of a field that a new object leaves out if it is None.
@@ -349,6 +349,10 @@ class PriceRecord(Form):
     currency: str
     per_gb_month: float
     capacity: float
+
+    def per_gb_s_month(self, bytes_s: float) -> float:
+        """Return the price of 1 GB/s a month: that of a GB and month x capacity in GB / bandwidth in GB/s."""
+        return self.per_gb_month * (self.capacity / 1e9) / (bytes_s / 1e9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,10 @@ from rich.markup import escape
 from iogauge.core import untrusted
 from iogauge.core.text import count, visible, visible_lines
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value
-from iogauge.core.words import NO_WITNESS
+from iogauge.core.words import NO_WITNESS, POINTS
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.derive import POINTS, cost_per_gb_s_month
 from iogauge.records.record import (
     LAYER_CHECKS,
     MetricRecord,
@@ -619,7 +618,7 @@ def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
                 metric=name,
                 case=record.short_name,
                 gb_s=bytes_s / 1e9,
-                per_gb_s_month=cost_per_gb_s_month(price.per_gb_month, price.capacity, bytes_s),
+                per_gb_s_month=price.per_gb_s_month(bytes_s),
                 source=price.source,
                 record=record,
             )

@@ -474,10 +474,7 @@ def look_here(path: str) -> NodeSeen:
             troubles.append(f"storage targets: {error}")
         seen = lustre.look_at_directory(view)
         mdts = len(seen.metadata)
-        if seen.default and len(seen.default.parts) == 1:
-            (part,) = seen.default.parts
-            layout |= {"layout.stripe_count": part.stripe_count} if part.stripe_count else {}
-            layout |= {"layout.stripe_bytes": part.stripe_bytes} if part.stripe_bytes else {}
+        layout = lustre.stripe_facts(seen.default)
         troubles += [f"Lustre: {text}" for text in seen.unanswered]
     return NodeSeen(
         host=os.uname().nodename,

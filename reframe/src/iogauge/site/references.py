@@ -9,7 +9,7 @@ expected.
 
 The file has four keys beside ReFrame's. ``$sources`` maps every check to the source of its values.
 ``$accepted`` keeps the first accepted values under the keys of the reference, as ``[value, unit,
-day]``. References move with the system, these do not (see :mod:`iogauge.calibrate`). ``$published``
+day]``. References move with the system, these do not (see :mod:`iogauge_extras.history.proposal`). ``$published``
 maps a check to the partitions whose references a document prints: their cases have the tag
 ``published-figure``. ``$recorded`` maps a check to metrics without a figure in the document. Such a
 metric is recorded, and does not keep its case from a PASS by the others.

@@ -29,8 +29,9 @@ nothing. Another process may get the lock if storage hangs for the holder alone,
 stopped, for longer than the lease. The holder then learns so as described above.
 
 **Waiting** ends with the lock, after a number of seconds of the waiter's monotonic clock, or when
-the process that needs the lock has ended. It is not fair: the first waiting process to look gets
-the lock.
+the process that needs the lock has ended. The first waiting process to look gets the lock. A process
+that has not waited yet lets those go first that wait: it gives them time to look, if one of them has left a
+directory ``waiting`` beside ``held``. Whoever gets the lock removes it, and who still waits makes it anew.
 
 **Leaving**: a process that gives the lock up removes ``held``, ``.lock`` and ``iogauge`` if they
 are empty. It also removes directories beside ``held`` that dead takers left. It cannot distinguish
@@ -76,6 +77,7 @@ _LOOK_S: Final = 1.0
 _MESSAGE_S: Final = 30.0
 _FOLDER: Final = ".lock"
 _HELD: Final = "held"
+_WAITING: Final = "waiting"
 _NAME: Final = re.compile(r"[0-9a-f]{32}")
 
 #: Errors if another process takes or gives up the lock at the same time.
@@ -298,7 +300,8 @@ class Lock:
     """A lock that this process holds. Until its release it must beat several times in a lease."""
 
     place: str
-    content: bytes
+    details: Mapping[str, Any]
+    content: bytes = b""
     name: str = field(default_factory=_new_name)
     beats: int = 0
 
@@ -321,6 +324,8 @@ class Lock:
 
     def _put(self, fd: int) -> None:
         """Make a directory of our own with our file in it, and rename it to ``held``."""
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.content = json.dumps({**self.details, "since": since}).encode() + b"\n"
         try:
             directory.make(fd, os.path.join(folder(self.place), self.name), 0o777)
             with directory.inside(fd, self.name, self.name) as own:
@@ -332,11 +337,23 @@ class Lock:
                     # Even after a crash of the storage, it must name its holder.
                     os.fsync(file.fileno())
             os.rename(self.name, _HELD, src_dir_fd=fd, dst_dir_fd=fd)
+            with contextlib.suppress(OSError):
+                os.rmdir(_WAITING, dir_fd=fd)
         finally:
             with contextlib.suppress(OSError), directory.inside(fd, self.name, self.name) as own:
                 os.unlink(self.name, dir_fd=own)
             with contextlib.suppress(OSError):
                 os.rmdir(self.name, dir_fd=fd)
+
+    @property
+    def awaited(self) -> bool:
+        """Return whether another process waits for the lock, or died while it did."""
+        return os.path.isdir(os.path.join(folder(self.place), _WAITING))
+
+    def wait(self) -> None:
+        """Tell those who have not waited yet that this process waits."""
+        with contextlib.suppress(OSError), _open_folders(self.place) as (_, _, fd):
+            os.mkdir(_WAITING, 0o777, dir_fd=fd)
 
     def beat(self) -> bool:
         """Give a sign of life; return False if the lock was lost. Raises OSError on failure."""
@@ -367,25 +384,25 @@ class Lock:
         return True
 
 
-def describe(*, session: str, case: str, lease_s: float, processes: Sequence[int]) -> bytes:
-    """Return the content of a lock's file; its holder is dead when all processes have ended."""
-    details = {
+def describe(
+    *, session: str, case: str, lease_s: float, processes: Sequence[int]
+) -> dict[str, Any]:
+    """Return what a lock's file says of its holder, who is dead when all processes have ended."""
+    return {
         "user": directory.user_name(),
         "session": session,
         "case": case,
         "host": os.uname().nodename,
         "job": next((os.environ[name] for name in _JOBS if os.environ.get(name)), None),
-        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "lease_s": lease_s,
         "node": _node(),
         "processes": [*map(core_processes.identity, processes)],
     }
-    return json.dumps(details).encode() + b"\n"
 
 
 def take(
     place: str,
-    content: bytes,
+    details: Mapping[str, Any],
     *,
     wait_s: float,
     pause: Callable[[float], bool],
@@ -393,13 +410,15 @@ def take(
 ) -> Lock:
     """Wait for the lock of a place and take it.
 
-    ``content`` comes from :func:`describe`. ``pause`` sleeps for a number of seconds; it returns
+    ``details`` come from :func:`describe`. ``pause`` sleeps for a number of seconds; it returns
     True to end the wait. Raises :class:`Occupied` after ``wait_s`` seconds, OSError if no lock can
     be made or a lock cannot be broken.
     """
     try:
-        return _take(Lock(place, content), wait_s, pause, say)
+        return _take(Lock(place, details), wait_s, pause, say)
     except BaseException:
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.join(folder(place), _WAITING))
         tidy(place)
         raise
 
@@ -410,7 +429,10 @@ def _take(
     watch, pause_s = Watch(), 0.0
     start = time.monotonic()
     last_message, holder = -_MESSAGE_S, None
+    if lock.awaited:
+        pause(2 * _LOOK_S)
     while not lock.claim():
+        lock.wait()
         present = standing(lock.place)
         if present is not None:
             holder = present

@@ -1,0 +1,253 @@
+"""Base classes of the scenarios that measure the layers below the file system: ceilings.
+
+They write nothing to the target. Their cases still hold its lock, so that no other case is at work. A site allows
+each layer by ``ceilings`` in a partition's extras.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import reframe.core.builtins as builtins
+
+from iogauge.check.fio import OneNodeFioCheck
+from iogauge.check.storage import StorageCheck
+from iogauge.core import words
+from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
+from iogauge.core.units import format_bytes
+from iogauge.plan.case import REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.tools.fio.options import FioOptions, device_jobs, memory_job
+from iogauge.tools.fio.output import parse_json
+from iogauge_extras.ceilings import iperf3
+
+#: Timed, and nothing of it on the target.
+_ELSEWHERE: Final = Access(direction="elsewhere")
+
+#: The file with the plan of the streams.
+_STREAMS: Final = "streams.json"
+
+#: Bytes of memory that a task copies from, at most: more than the caches of a processor hold.
+_MOST_MEMORY: Final = 256 << 20
+
+
+class NetworkCeilingCheck(StorageCheck):
+    """Streams of iperf3 between the nodes: each pair alone, one to all, all to one.
+
+    A pair has as many connections as tasks on a node.
+    """
+
+    needs = words.IPERF
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the rates of pairs, and of the first node with all others at once."""
+        return (
+            Metric(iperf3.PAIR_MEDIAN, "MiB/s"),
+            Metric(iperf3.PAIR_SLOWEST, "1"),
+            Metric(iperf3.ONE_TO_ALL, "MiB/s"),
+            Metric(iperf3.ALL_TO_ONE, "MiB/s"),
+        )
+
+    def standing_references(self) -> dict[str, Reference]:
+        """Return the reference of the slowest pair: ``limits.max_deviation`` below the median."""
+        alike = Reference(
+            value=1.0,
+            lower=-self.site.limits.max_deviation,
+            upper=None,
+            unit="1",
+            source="limits.max_deviation",
+        )
+        return {iperf3.PAIR_SLOWEST: alike}
+
+    def probes(self, metric: Metric) -> Mapping[str, float]:
+        """Return the median of every pair's rates, in MiB/s."""
+        if self._evidence is None or metric.name != iperf3.PAIR_MEDIAN:
+            return {}
+        rates: dict[str, list[float]] = {}
+        for output in self._evidence.outputs[iperf3.PHASE]:
+            pairs: Any = output.parameters["pairs"]
+            for pair, rate in pairs.items():
+                rates.setdefault(pair, []).append(rate)
+        return {pair: statistics.median(values) for pair, values in rates.items()}
+
+    @builtins.run_after("setup")
+    def _one_process_a_node(self) -> None:
+        self.num_tasks = self.nodes
+        self.num_tasks_per_node = 1
+        self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
+
+    def plan(self) -> CasePlan:
+        """Measure all pairs, or as many as the time of a phase allows; a turn takes a second or more."""
+        nodes, seconds = self.nodes, int(self.site.limits.phase_seconds)
+        if nodes < 2:
+            raise ValueError("nodes is 1: streams need two or more; set scale.nodes")
+        distances = iperf3.distances_within(nodes, seconds)
+        if not distances:
+            raise ValueError(
+                f"limits.phase_seconds is {seconds} s: {nodes + 2} turns take a second or more each; set "
+                f"cases.{type(self).__name__}.phase_seconds to {nodes + 2} s or more"
+            )
+        planned = iperf3.StreamPlan(
+            nodes=nodes,
+            distances=distances,
+            seconds=seconds // (nodes * distances + 2),
+            connections=self.tasks_per_node,
+        )
+        output = f"{iperf3.PHASE}.{REP}.json"
+
+        def parse(printed: Printed) -> ToolOutput:
+            return iperf3.parse(printed.result, planned)
+
+        phase = PhasePlan(
+            name=iperf3.PHASE,
+            command=["streams", _STREAMS, output],
+            launch="nodes",
+            parse=parse,
+            rates={metric.name: (iperf3.PHASE, metric.name) for metric in self.promise()},
+            access=_ELSEWHERE,
+            output=output,
+        )
+        return CasePlan(
+            tool="iperf3",
+            repetitions=self.repetitions,
+            tasks=self.total_tasks,
+            nodes=nodes,
+            repeat=[phase],
+            inputs={_STREAMS: planned.to_json()},
+            warm_up=False,
+            held_bytes=0,
+            files=0,
+        )
+
+
+MEMORY_BW: Final = Metric("memory_bw", "MiB/s")
+
+
+class MemoryCeilingCheck(OneNodeFioCheck):
+    """Copies from a node's memory by fio: what its tasks move if nothing lies behind them.
+
+    A subclass sets ``copied_by``: ``one-task``, or ``all-tasks`` of the scale.
+    """
+
+    copied_by: str
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the bandwidth of all tasks together."""
+        return (MEMORY_BW,)
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check, but one task if only one copies."""
+        declared = super().declared()
+        return {**declared, "tasks_per_node": 1} if self.copied_by == "one-task" else declared
+
+    def plan(self) -> CasePlan:
+        """Copy for the time that the limits give, from a sixteenth of the memory at most."""
+        tasks, limits = self.tasks_per_node, self.site.limits
+        size = min(_MOST_MEMORY, self.site.node.memory // 16 // tasks) >> 20 << 20
+        if not size:
+            raise ValueError(
+                f"node.memory is {self.site.node.memory} bytes: a sixteenth leaves less than 1 MiB for each of "
+                f"{tasks} task(s)"
+            )
+        job = memory_job(file_bytes=size, numjobs=tasks, runtime_s=limits.phase_seconds)
+        return _of_fio(self, "memory", job, {MEMORY_BW.name: ("read", "bw")}, parse_json)
+
+
+DEVICES_BW: Final = Metric("devices_bw", "MiB/s")
+DEVICES_SLOWEST: Final = Metric("devices_slowest", "1")
+
+
+class DeviceCeilingCheck(OneNodeFioCheck):
+    """Reads of the target's block devices by fio, past the file system, all devices at once.
+
+    fio runs with ``--readonly``, which refuses every job that writes.
+    """
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the bandwidth of all devices, and the slowest over their median."""
+        return (DEVICES_BW, DEVICES_SLOWEST)
+
+    def standing_references(self) -> dict[str, Reference]:
+        """Return the reference of the slowest device: ``limits.max_deviation`` below the median."""
+        alike = Reference(1.0, -self.site.limits.max_deviation, None, "1", "limits.max_deviation")
+        return {DEVICES_SLOWEST.name: alike}
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check, but one task: fio has a process for each device."""
+        return {**super().declared(), "tasks_per_node": 1}
+
+    def probes(self, metric: Metric) -> Mapping[str, float]:
+        """Return the median of every device's rates, in MiB/s."""
+        if self._evidence is None or metric != DEVICES_BW:
+            return {}
+        outputs = self._evidence.outputs["devices"]
+        each: list[Any] = [output.parameters["devices"] for output in outputs]
+        return {name: statistics.median(rates[name] for rates in each) for name in each[0]}
+
+    def plan(self) -> CasePlan:
+        """Read all devices from their beginnings for the time that the limits give."""
+        devices = self.site.ceilings.devices if self.site.ceilings else ()
+        if not devices or self.total_tasks != 1:
+            raise ValueError(
+                f"ceilings.devices names {len(devices)} device(s), tasks_per_node is {self.tasks_per_node}: "
+                "expected a device and one task; name the target's devices, and leave tasks_per_node alone"
+            )
+        job = device_jobs(devices, runtime_s=self.site.limits.phase_seconds)
+        rates = {metric.name: ("devices", metric.name) for metric in self.promise()}
+
+        def parse(text: str) -> ToolOutput:
+            return _of_devices(devices, text)
+
+        case = _of_fio(self, "devices", job, rates, parse)
+        return replace(case, repeat=[replace(phase, of_devices=True) for phase in case.repeat])
+
+
+def _of_devices(devices: tuple[str, ...], text: str) -> ToolOutput:
+    """Return fio's report of all devices as one phase; raises ToolOutputError."""
+    names = {f"device{number}": device for number, device in enumerate(devices)}
+    output = parse_json(text, names)
+    rates = {phase.name: phase.rates["bw"].value for phase in output.phases}
+    if set(rates) != set(devices):
+        raise ToolOutputError(f"fio JSON: {', '.join(rates)}, expected {', '.join(devices)}")
+    together, slowest = sum(rates.values()), min(rates, key=lambda name: rates[name])
+    phase = Phase(
+        "devices",
+        {
+            DEVICES_BW.name: Quantity(together, "MiB/s"),
+            DEVICES_SLOWEST.name: Quantity(rates[slowest] / statistics.median(rates.values()), "1"),
+        },
+        max(phase.seconds for phase in output.phases),
+        bytes_moved=sum(phase.bytes_moved or 0 for phase in output.phases),
+    )
+    said = f"{len(rates)} device(s), slowest is {slowest}: {format_bytes(rates[slowest] * 2**20)}/s"
+    return replace(
+        output,
+        phases=(phase,),
+        parameters={**output.parameters, "devices": rates},
+        notes={DEVICES_SLOWEST.name: said},
+    )
+
+
+def _of_fio(
+    check: OneNodeFioCheck,
+    name: str,
+    job: str,
+    rates: Mapping[str, tuple[str, str]],
+    parse: Any,
+) -> CasePlan:
+    """Return the case of one fio with a job file of its own."""
+    output = f"fio-{name}.{REP}.json"
+    options = FioOptions(job_file=f"{name}.fio", output=output)
+    phase = PhasePlan(
+        name=name,
+        command=["fio", "--readonly", *options.arguments()],
+        launch="once",
+        parse=lambda printed: parse(printed.result + printed.stdout + printed.stderr),
+        rates=rates,
+        access=_ELSEWHERE,
+        output=output,
+    )
+    case = check.fio_case(jobs=[], repeat=[phase], warm_up=False, held_bytes=0, files=0)
+    return replace(case, inputs={options.job_file: job})

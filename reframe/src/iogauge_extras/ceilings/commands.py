@@ -1,0 +1,46 @@
+"""Commands over the layers below the file system: ceilings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from iogauge.cli import doctor
+from iogauge.cli.screen import Wide, new_console
+from iogauge.core.paths import history_dir
+from iogauge.core.text import visible_lines
+from iogauge.report.outcome import plain
+from iogauge.site import folders, settings
+
+
+def show_ceilings(
+    system: Annotated[str, typer.Option(help="Site; if omitted, that of this host.")] = "",
+    wide: Wide = False,
+) -> None:
+    """Show what each layer should carry, and what it carried alone.
+
+    Exit status 1: a measurement is missing, too old, or contradicted.
+    """
+    from iogauge_extras.ceilings import (
+        measured as ceilings,  # imported here because polars starts slowly
+    )
+    from iogauge_extras.ceilings import table as report
+
+    console, sites = new_console(), folders.site_folders(*folders.site_dirs())
+    named = [folder for folder in sites if folder.name == system]
+    here = doctor.site_of_host(sites) if not system else None
+    if not (chosen := named or ([here] if here else [])):
+        names = ", ".join(folder.name for folder in sites)
+        typer.echo(visible_lines(f"iogauge: no site {system!r}: expected one of {names}"), err=True)
+        raise typer.Exit(2)
+    (folder,) = chosen
+    sound = True
+    for name, extras in settings.partitions(folder).items():
+        seen = ceilings.of_history(history_dir(), folder.name, name, extras.ceilings)
+        shown = report.Shown.of(f"{folder.name}:{name}", extras, seen)
+        console.print(report.table(shown, wide), soft_wrap=True)
+        for line in report.remarks(shown):
+            console.print(plain(line), soft_wrap=True)
+        sound = sound and not shown.problems
+    raise typer.Exit(0 if sound else 1)

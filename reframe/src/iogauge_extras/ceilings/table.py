@@ -1,0 +1,286 @@
+"""Each layer between the devices and the tasks: what is declared, what was measured, what is left of it.
+
+A layer carries the lower of its two figures, and no more than the layers below it let through. What it takes away from
+them is its loss. The file system and the tool take the rest: the highest valid figure is what they reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, format_value
+from iogauge.plan.case import MOST_SHARE
+from iogauge.records.record import MetricRecord
+from iogauge.report.layout import Column, Group, Table
+from iogauge.site import folders, settings
+from iogauge.site.extras import PartitionExtras
+from iogauge_extras.ceilings.measured import (
+    DEVICES,
+    MEMORY,
+    NETWORK,
+    WAYS,
+    Figure,
+    Layer,
+    LayersSeen,
+    Way,
+    of_history,
+)
+
+_SERVERS: Final = "server network"
+
+#: The layers, from the devices up.
+_ORDER: Final = (DEVICES, _SERVERS, NETWORK, MEMORY)
+
+#: Loss from which a layer counts as the limit of what is above it: less is rounding.
+_LEAST_LOSS: Final = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRow:
+    """A layer in one direction, in bytes/s over all its parts; ``carries`` is what is left above it.
+
+    ``carries`` is None as long as nothing is known of this layer and those below it.
+    """
+
+    name: str
+    declared: float | None
+    measured: float | None
+    when: str
+    carries: float | None
+    loss: float | None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return the row's cells."""
+        return (
+            self.name,
+            _rate(self.declared),
+            _rate(self.measured),
+            self.when,
+            _rate(self.carries),
+            "" if self.loss is None else f"{self.loss:.1%}",
+        )
+
+
+def _rate(bytes_s: float | None) -> str:
+    return "" if bytes_s is None else f"{format_bytes(bytes_s)}/s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """All layers of a direction for so many nodes, and what was reached of them."""
+
+    direction: Way
+    nodes: int
+    rows: tuple[LayerRow, ...]
+    reached: Figure | None
+
+    @property
+    def limit(self) -> LayerRow | None:
+        """Return the layer that limits: the last that takes something away, else the lowest known."""
+        known = [row for row in self.rows if row.carries is not None]
+        taking = [row for row in known if row.loss is not None and row.loss >= _LEAST_LOSS]
+        found = taking or known[:1]
+        return found[-1] if found else None
+
+    @property
+    def lost_above(self) -> float | None:
+        """Return the share that file system and tool lose of what the layers carry; None if unknown."""
+        if self.limit is None or self.reached is None or not self.rows[-1].carries:
+            return None
+        return 1 - self.reached.bytes_s / self.rows[-1].carries
+
+    @property
+    def sentence(self) -> str:
+        """Return which layer limits, what was reached of it, and what is lost above the layers."""
+        if self.limit is None:
+            return ""
+        said = f"limited by {self.limit.name}, {_rate(self.limit.carries)}"
+        if self.reached:
+            said += f"; reached {_rate(self.reached.bytes_s)} by {self.reached.case} on {self.reached.day}"
+        if self.lost_above is not None:
+            said += f"; file system and tool lose {max(self.lost_above, 0.0):.1%}"
+        return said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """A partition's chains, and what is wrong with its measurements."""
+
+    partition: str
+    chains: tuple[Chain, ...]
+    problems: tuple[str, ...]
+    extras: PartitionExtras
+    seen: LayersSeen
+
+    @classmethod
+    def of(cls, partition: str, extras: PartitionExtras, seen: LayersSeen) -> Shown:
+        """Return what a partition declares beside what its history shows."""
+        problems = [
+            f"{layer.problem}. It bounds no figure until you measure it: iogauge run -t ceiling"
+            for layer in seen.layers
+            if layer.problem
+        ]
+        problems += _above_declared(extras, seen.layers)
+        return cls(
+            partition=partition,
+            chains=tuple(_chain(way, extras, seen) for way in WAYS),
+            problems=tuple(problems),
+            extras=extras,
+            seen=seen,
+        )
+
+    def lowest(self, way: Way, nodes: int) -> tuple[float | None, float | None]:
+        """Return the lowest declared and the lowest measured layer for so many nodes, in bytes/s.
+
+        A client's memory, and a measurement with a problem, bound nothing.
+        """
+        declared = [declared_of(name, way, self.extras, nodes) for name in _ORDER]
+        measured = [
+            layer.ceiling.over(nodes).value
+            for layer in self.seen.layers
+            if layer.direction == way
+            and layer.ceiling
+            and not layer.problem
+            and layer.name != MEMORY
+        ]
+        return min([rate for rate in declared if rate], default=None), min(measured, default=None)
+
+
+def declared_of(name: str, way: Way, extras: PartitionExtras, nodes: int) -> float | None:
+    """Return what a layer should carry in bytes/s, by the topology; None if it does not say."""
+    topology = extras.topology
+    if topology is None:
+        return None
+    if name == NETWORK and topology.clients:
+        return nodes * topology.clients.nic
+    if name == _SERVERS and topology.servers:
+        return topology.servers.count * topology.servers.nic
+    rate: float | None = getattr(topology.devices, way, None)
+    if name == DEVICES and topology.devices and rate:
+        return topology.devices.count * rate
+    return None
+
+
+def _above_declared(extras: PartitionExtras, layers: Sequence[Layer]) -> Iterator[str]:
+    """Yield the measurements that exceed what is declared: then the topology is wrong."""
+    for layer in layers:
+        declared = declared_of(layer.name, layer.direction, extras, 1)
+        if declared and layer.best and layer.best.bytes_s > MOST_SHARE * declared:
+            yield (
+                f"{layer.name}, {layer.direction}: {_rate(layer.best.bytes_s)}, {layer.best.source}, and "
+                f"{_rate(declared)} declared: correct the topology"
+            )
+
+
+def _chain(way: Way, extras: PartitionExtras, seen: LayersSeen) -> Chain:
+    reached = seen.reached.get(way)
+    nodes = reached.nodes if reached else extras.scale.nodes
+    layers = {layer.name: layer for layer in seen.layers if layer.direction == way}
+    rows: list[LayerRow] = []
+    below: float | None = None
+    for name in _ORDER:
+        layer = layers.get(name)
+        ceiling = layer.ceiling if layer else None
+        declared = declared_of(name, way, extras, nodes)
+        measured = ceiling.over(nodes).value if ceiling else None
+        usable = measured if layer and not layer.problem else None
+        own = min([rate for rate in (declared, usable) if rate], default=None)
+        carries = min([rate for rate in (below, own) if rate], default=None)
+        loss = None if below is None or carries is None else 1 - carries / below
+        when = f"{layer.best.day}, {layer.best.nodes} node(s)" if layer and layer.best else ""
+        if layer and layer.problem and layer.best:
+            when += ", not used"
+        rows.append(
+            LayerRow(
+                name=name,
+                declared=declared,
+                measured=measured,
+                when=when,
+                carries=carries,
+                loss=loss,
+            )
+        )
+        below = carries
+    return Chain(direction=way, nodes=nodes, rows=tuple(rows), reached=reached)
+
+
+def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str, str]:
+    """Return the declared and the measured ceiling of a record's metric as text, in its unit.
+
+    The one that the record was held against comes from the record, and ``held`` names it; the other
+    comes from the layers of today.
+    """
+    found = {"declared": "", "measured": "", "held": ""}
+    way = metric.name.partition("_")[0]
+    if shown and way in WAYS and metric.unit in BANDWIDTH_UNITS:
+        clients = nodes if type(nodes) is int else 1
+        rates = shown.lowest("read" if way == "read" else "write", clients)
+        for kind, rate in zip(("declared", "measured"), rates, strict=True):
+            if rate:
+                found[kind] = f"{format_value(convert(rate, 'B/s', metric.unit))} {metric.unit}"
+    if metric.ceiling:
+        kind = "measured" if "measured " in str(metric.ceiling_from) else "declared"
+        found |= {kind: f"{format_value(metric.ceiling)} {metric.unit}", "held": kind}
+    return found
+
+
+def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
+    """Return the layers of every partition of the systems that have a site here, by ``system:partition``.
+
+    A partition without declared or measured layers, and a site that cannot be read, are left out.
+    """
+    found: dict[str, Shown] = {}
+    for site in folders.site_folders(*folders.site_dirs()):
+        if site.name not in names:
+            continue
+        try:
+            partitions = settings.partitions(site)
+            for name, extras in partitions.items():
+                seen = of_history(folder, site.name, name, extras.ceilings)
+                shown = Shown.of(f"{site.name}:{name}", extras, seen)
+                if any(chain.limit for chain in shown.chains):
+                    found.setdefault(shown.partition, shown)
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def table(shown: Shown, wide: bool = False) -> Table:
+    """Return the chains of a partition, from the devices up to what was reached."""
+    columns = (
+        Column("layer"),
+        Column("declared", right=True, whole=True),
+        Column("measured", right=True, whole=True),
+        Column("when"),
+        Column("carries", right=True, whole=True),
+        Column("lost", right=True, whole=True),
+    )
+    groups = []
+    for chain in shown.chains:
+        rows = [row.cells for row in chain.rows]
+        if chain.reached:
+            lost, day = chain.lost_above, f"{chain.reached.day}, {chain.nodes} node(s)"
+            rate = _rate(chain.reached.bytes_s)
+            share = "" if lost is None else f"{lost:.1%}"
+            rows.append((f"reached: {chain.reached.case}", "", "", day, rate, share))
+        heading = f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"
+        groups.append(Group(heading, rows))
+    return Table(columns, groups, wide=wide)
+
+
+def remarks(shown: Shown) -> Iterator[str]:
+    """Yield which layer limits each direction, and what is wrong with the measurements."""
+    for chain in shown.chains:
+        if (limit := chain.limit) is None:
+            yield (
+                f"{chain.direction}: no layer is declared or measured: declare topology or ceilings "
+                "(docs/checks.md)"
+            )
+            continue
+        known = "measured" if limit.carries == limit.measured else "declared"
+        yield f"{chain.direction}: limited by {limit.name} ({known}), {_rate(limit.carries)}"
+    yield from shown.problems

@@ -1,0 +1,420 @@
+"""Compare two sets of records metric by metric: the ratio of medians, with its uncertainty.
+
+A side is chosen by words such as ``system=mysite,since=2027-01-01``: sessions, dates, stacks,
+targets, sites. Cases of both sides belong together if check, parameters and variant agree. The
+interval is a bootstrap of the ratio of medians (Efron and Tibshirani 1993, percentile method).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from rich.console import Group as Lines
+from rich.text import Text
+
+from iogauge.core.text import count, visible
+from iogauge.core.units import UnitError, convert, format_value
+from iogauge.core.untrusted import numbers
+from iogauge.records import query
+from iogauge.records.record import MetricRecord, Record
+from iogauge.report.history_table import moment
+from iogauge.report.layout import Column, Group, Table
+from iogauge_extras.compare.compare import CompareError, Difference
+
+#: Runs of a side that suffice for an interval over runs; with fewer it is over the samples.
+_RUNS: Final = 3
+
+#: Resamples of a bootstrap, the share that its interval holds, and the seed: the same records give the same interval.
+_RESAMPLES, _CONFIDENCE, _SEED = 4999, 0.95, 20270101
+
+#: Facts that differ from run to run, or that the sides are chosen by.
+_NOT_TOLD: Final = ("command", "command.text", "data_type", "nodes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which records belong to a side; an empty text lets all through."""
+
+    session: str = ""
+    system: str = ""
+    partition: str = ""
+    environment: str = ""
+    stack: str = ""
+    check: str = ""
+    tier: str = ""
+    nodes: str = ""
+    since: str = ""
+    until: str = ""
+    day: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Choice:
+        """Return the choice in ``key=value,key=value``, or of a session's name.
+
+        Raises :class:`CompareError`, which lists the keys.
+        """
+        if "=" not in text:
+            return cls(session=text)
+        known = [field.name for field in fields(cls)]
+        words: dict[str, str] = {}
+        for word in text.split(","):
+            key, _, value = word.partition("=")
+            if key not in known or not value:
+                raise CompareError(
+                    f"{word!r} in {text!r}: expected key=value, with a key of {', '.join(known)}"
+                )
+            words[key] = value
+        return cls(**words)
+
+    def span(self) -> tuple[datetime | None, datetime | None]:
+        """Return begin and end; raises :class:`CompareError` for text that is no time."""
+        try:
+            return (
+                moment(self.since or self.day) if self.since or self.day else None,
+                moment(self.until or self.day, end=True) if self.until or self.day else None,
+            )
+        except ValueError as error:
+            raise CompareError(str(error)) from error
+
+    def fits(self, record: Record) -> bool:
+        """Return whether a record has the stack that is asked for."""
+        stack = record.stack if isinstance(record.stack, Mapping) else {}
+        return not self.stack or self.stack in (stack.get("name"), stack.get("fingerprint"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """The records of a side, and what its values may be divided by; None is not known."""
+
+    name: str
+    records: tuple[Record, ...]
+    tib: float | None = None
+    servers: float | None = None
+
+    @property
+    def sessions(self) -> int:
+        """Return the number of sessions."""
+        return len({record.session for record in self.records})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """A metric of both sides: medians in one unit, the ratio B / A, and its 95 % interval.
+
+    ``over`` says what was resampled, and is empty without an interval. ``mark`` is ``better`` or ``worse`` if an
+    interval over runs excludes 1, and ``differs`` if one over samples does. It is ``alike`` if neither does, and
+    ``?`` without an interval. ``per_tib`` and ``per_server`` are ratios of the values divided by these.
+    """
+
+    case: str
+    metric: str
+    unit: str
+    a: float
+    b: float
+    runs: tuple[int, int]
+    ratio: float
+    low: float | None
+    high: float | None
+    over: str
+    mark: str
+    per_tib: float | None
+    per_server: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """Everything that was compared; ``alone`` names metrics that only one side has."""
+
+    a: str
+    b: str
+    ratios: tuple[Ratio, ...]
+    changes: tuple[Difference, ...]
+    alone: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def read(folder: Path, text: str, servers: float | None = None, tib: float | None = None) -> Side:
+    """Return a side, from the history in ``folder``; raises :class:`CompareError` if it is empty.
+
+    Without ``servers`` and ``tib`` they are what the records know: the servers that the Lustre
+    client sees, and the capacity that the price is of.
+    """
+    choice = Choice.of(text)
+    since, until = choice.span()
+    columns = ("session", "system", "partition", "environment", "check", "tier", "nodes")
+    frame = query.load(folder, columns=(*columns, "time", *query.PLACE))
+    for column in columns:
+        if value := getattr(choice, column):
+            frame = frame.filter(pl.col(column).cast(pl.String) == value)
+    if since:
+        frame = frame.filter(pl.col("time") >= since)
+    if until:
+        frame = frame.filter(pl.col("time") <= until)
+    found = query.records(folder, frame.unique(query.PLACE))
+    records = []
+    for values in found.values():
+        try:
+            record = Record.from_json(values)
+        except (TypeError, ValueError):
+            continue
+        if choice.fits(record):
+            records.append(record)
+    if not records:
+        raise CompareError(
+            f"{text}: no record in {folder} fits; 'iogauge history' lists what there is"
+        )
+    records.sort(key=lambda record: record.time)
+    last = records[-1]
+    seen = last.fingerprint.get("lustre.servers")
+    return Side(
+        name=text,
+        records=tuple(records),
+        servers=servers or (float(seen) if isinstance(seen, int) and seen else None),
+        tib=tib or (last.price.capacity / 2**40 if last.price else None),
+    )
+
+
+_Key = tuple[str, str, str]
+_Metrics = Mapping[_Key, Sequence[tuple[Record, MetricRecord]]]
+
+
+def _metrics(side: Side, apart: bool) -> dict[_Key, list[tuple[Record, MetricRecord]]]:
+    """Return the valid metrics of a side by partition (if ``apart``), case and name.
+
+    Raises :class:`CompareError` if a case was measured in several places that are not told apart.
+    """
+    found: dict[_Key, list[tuple[Record, MetricRecord]]] = {}
+    for record in side.records:
+        parameters = " ".join(f"{k}={v}" for k, v in sorted(record.parameters.items()))
+        variant = "" if record.variant in (None, "", "sound") else str(record.variant)
+        case = " ".join(word for word in (record.check, parameters, variant) if word)
+        for metric in record.metrics:
+            if metric.verdict.is_valid and metric.median > 0 and not record.confirms:
+                place = f"{record.partition}: " if apart else ""
+                found.setdefault((place, case, metric.name), []).append((record, metric))
+    for (_, case, _), entries in found.items():
+        places = {_place(record): record for record, _ in entries}
+        if len(places) > 1:
+            words = side.name if "=" in side.name else f"session={side.name}"
+            record = next(iter(places.values()))
+            raise CompareError(
+                f"{side.name}: {case} was measured as {', '.join(places)}: choose one of them, for example "
+                f"{words},partition={record.partition},tier={record.tier},nodes={record.nodes}"
+            )
+    return found
+
+
+def _place(record: Record) -> str:
+    """Return where and at which scale a record was made."""
+    where = f"{record.system}:{record.partition} {record.environment}"
+    return f"{where} (tier {record.tier}, {count(record.nodes, 'node')})"
+
+
+def contrast(a: Side, b: Side) -> Contrast:
+    """Return the ratios of all metrics that both sides have, and what else differs."""
+    of_a, of_b = ({(r.system, r.partition) for r in side.records} for side in (a, b))
+    apart = len(of_a) > 1 and {place for _, place in of_a} == {place for _, place in of_b}
+    mine, other = _metrics(a, apart), _metrics(b, apart)
+    ratios: list[Ratio] = []
+    ratios_of: set[_Key] = set()
+    notes: Counter[str] = Counter()
+    for key in mine:
+        if key in other:
+            ratio = _ratio(key, mine[key], other[key], a, b)
+            if ratio is None:
+                notes[f"{key[1]} {key[2]}: the units have nothing in common"] += 1
+            else:
+                ratios.append(ratio)
+                ratios_of.add(key)
+    alone = [
+        f"{name}: {place}{case} {metric}"
+        for name, here, there in (("A", mine, other), ("B", other, mine))
+        for place, case, metric in here
+        if (place, case, metric) not in there
+    ]
+    if any(ratio.over == "samples" for ratio in ratios):
+        notes[
+            f"an interval over samples knows the noise within a run, not between runs: measure {_RUNS} runs of each side"
+        ] += 1
+    if not ratios:
+        raise CompareError(
+            f"{a.name} and {b.name} have no valid metric of the same case in common (A has {len(mine)}, B "
+            f"{len(other)}): compare the same checks and parameters"
+        )
+    return Contrast(
+        a=f"{a.name} ({count(len(a.records), 'record')} of {count(a.sessions, 'session')})",
+        b=f"{b.name} ({count(len(b.records), 'record')} of {count(b.sessions, 'session')})",
+        ratios=tuple(ratios),
+        changes=tuple(_changes(*(_of(side, ratios_of) for side in (mine, other)))),
+        alone=tuple(alone),
+        notes=tuple(notes),
+    )
+
+
+def _ratio(
+    key: _Key,
+    mine: Sequence[tuple[Record, MetricRecord]],
+    other: Sequence[tuple[Record, MetricRecord]],
+    a: Side,
+    b: Side,
+) -> Ratio | None:
+    """Return the ratio of one metric; None if the units cannot be converted."""
+    unit, better = mine[-1][1].unit, mine[-1][1].better
+    try:
+        first, second = (
+            [convert(m.median, m.unit, unit) for _, m in side] for side in (mine, other)
+        )
+        over = "runs"
+        values = (first, second)
+        if min(len(first), len(second)) < _RUNS:
+            over = "samples"
+            values = (_samples(mine, unit), _samples(other, unit))
+    except UnitError:
+        return None
+    middle = (float(np.median(first)), float(np.median(second)))
+    low, high = interval(*values)
+    if low is None or high is None:
+        over, mark = "", "?"
+    elif low <= 1 <= high:
+        mark = "alike"
+    elif over == "samples":  # noise between runs may explain it
+        mark = "differs"
+    else:
+        mark = "better" if (low > 1) == (better == "more") else "worse"
+    ratio = middle[1] / middle[0]
+    return Ratio(
+        case=f"{key[0]}{key[1]}",
+        metric=key[2],
+        unit=unit,
+        a=middle[0],
+        b=middle[1],
+        runs=(len(first), len(second)),
+        ratio=ratio,
+        low=low,
+        high=high,
+        over=over,
+        mark=mark,
+        per_tib=_share(ratio, a.tib, b.tib) if "/s" in unit else None,
+        per_server=_share(ratio, a.servers, b.servers) if "/s" in unit else None,
+    )
+
+
+def _share(ratio: float, a: float | None, b: float | None) -> float | None:
+    return ratio * a / b if a and b else None
+
+
+def _samples(side: Sequence[tuple[Record, MetricRecord]], unit: str) -> list[float]:
+    """Return the samples of all runs of a side."""
+    return [convert(s, m.unit, unit) for _, m in side for s in numbers(m.samples) if s > 0]
+
+
+def interval(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of median(b) / median(a); None without two values on each side."""
+    if min(len(a), len(b)) < 2:
+        return None, None
+
+    draw = np.random.default_rng(_SEED)
+    medians = [
+        np.median(
+            np.asarray(side, float)[draw.integers(0, len(side), (_RESAMPLES, len(side)))], axis=1
+        )
+        for side in (a, b)
+    ]
+    edges = [50 * (1 - _CONFIDENCE), 50 * (1 + _CONFIDENCE)]
+    low, high = np.percentile(medians[1] / medians[0], edges)
+    return float(low), float(high)
+
+
+def _of(side: _Metrics, keys: Collection[_Key]) -> list[Record]:
+    """Return the records of a side that some of its ratios rest on."""
+    return [record for key, entries in side.items() if key in keys for record, _ in entries]
+
+
+def _changes(a: Collection[Record], b: Collection[Record]) -> Iterable[Difference]:
+    """Yield the facts that differ: of the fingerprints, the targets, the scale and the settings."""
+    first, second = _facts(a), _facts(b)
+    for name in {**first, **second}:
+        if name not in _NOT_TOLD and first.get(name) != second.get(name):
+            yield Difference(name, _some(first.get(name, ())), _some(second.get(name, ())))
+
+
+def _facts(records: Collection[Record]) -> dict[str, tuple[str, ...]]:
+    """Return the values of every fact in some records, each once."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        target = record.target if isinstance(record.target, Mapping) else {}
+        facts: dict[str, Any] = {f"target.{key}": value for key, value in target.items()}
+        facts |= {"tier": record.tier, "nodes of the case": record.nodes}
+        facts |= {f"-S {key}": value for key, value in record.overridden.items()}
+        facts |= record.fingerprint
+        for key, value in facts.items():
+            if value is not None:
+                found.setdefault(key, {})[str(value)] = None
+    return {key: tuple(sorted(values)) for key, values in found.items()}
+
+
+def _some(values: Sequence[str]) -> str:
+    more = f" and {len(values) - 3} more" if len(values) > 3 else ""
+    return ", ".join(values[:3]) + more
+
+
+def to_json(found: Contrast) -> str:
+    """Return the contrast as a JSON object."""
+    return json.dumps(asdict(found), indent=2, allow_nan=False)
+
+
+def cells(one: Ratio) -> tuple[str, ...]:
+    """Return the cells of a row: values, runs, ratio, interval, shares and mark, as text."""
+    interval_text = (
+        "-" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
+    )
+    return (
+        f"{format_value(one.a)} {one.unit}",
+        f"{format_value(one.b)} {one.unit}",
+        "/".join(map(str, one.runs)),
+        f"{one.ratio:.3f}",
+        f"{interval_text}{' *' if one.over == 'samples' else ''}",
+        "-" if one.per_server is None else f"{one.per_server:.3f}",
+        "-" if one.per_tib is None else f"{one.per_tib:.3f}",
+        one.mark,
+    )
+
+
+HEADINGS: Final = ("A", "B", "runs", "B / A", "95 %", "per server", "per TiB", "")
+
+
+def render(found: Contrast, wide: bool = False) -> Lines:
+    """Return the contrast for a terminal."""
+    rows, last = [], ""
+    for one in found.ratios:
+        case = visible(one.case) if one.case != last else ""
+        rows.append((case, visible(one.metric), *map(visible, cells(one))))
+        last = one.case
+    right = [Column(name, right=True, whole=name == "B / A") for name in HEADINGS[:-1]]
+    table = Table(
+        columns=(Column("case"), Column("metric"), *right, Column("")),
+        groups=[Group(f"A: {visible(found.a)}; B: {visible(found.b)}", rows)],
+        styles={"better": "green", "worse": "bold red"},
+        wide=wide,
+    )
+    lines = [f"{c.name}: {c.a or '-'} -> {c.b or '-'}" for c in found.changes]
+    changed = (
+        ["What else differs:", *(f"  {line}" for line in lines)]
+        if lines
+        else ["What else differs: nothing that the records know"]
+    )
+    more = [f"only in {name}" for name in found.alone]
+    notes = [f"note: {note}" for note in (*more, *found.notes)]
+    if any(ratio.over == "samples" for ratio in found.ratios):
+        notes.insert(0, "*: interval over the samples of the runs")
+    text = "\n".join(visible(re.sub(r"\n", " ", line)) for line in [*changed, *notes])
+    return Lines(table, Text(text))

@@ -1,0 +1,231 @@
+"""A Darshan log as a subject of a comparison."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from iogauge.core.measurement import Quantity, ToolOutputError
+from iogauge.core.paths import project_root
+from iogauge.core.units import format_bytes
+from iogauge.tools.darshan import KEEP_RANKS
+from iogauge_extras.compare.compare import CompareError, Subject
+from iogauge_extras.darshan import log as darshan
+from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord
+
+_SMALL_BINS: Final = tuple(
+    f"SIZE_{way}_{size}"
+    for way in ("READ", "WRITE")
+    for size in ("0_100", "100_1K", "1K_10K", "10K_100K")
+)
+
+
+_TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
+
+
+def of_log(name: str, log: DarshanLog) -> Subject:
+    """Return the figures of a Darshan log.
+
+    The time of a module is that of its slowest rank, as Darshan derives it
+    (``agg_time_by_slowest``). ``slowest rank`` and ``fastest rank`` are those of POSIX. Accesses
+    are shares of the POSIX reads and writes. A small access has at most 100 KiB (Darshan's four
+    lowest bins). Metadata time is a share of POSIX time over all ranks. POSIX over MPI-IO bytes
+    covers the files that MPI-IO opened. It is above 1 if data sieving reads or writes more than was
+    asked for.
+    """
+    posix = log.of("POSIX")
+    values = {"run time": Quantity(log.run_seconds, "s")}
+    for module, seconds in log.slowest_seconds.items():
+        values[f"{module} time"] = Quantity(seconds, "s")
+    for module in ("POSIX", "MPI-IO", "STDIO"):
+        if module in log.modules:
+            for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
+                values[f"{module} bytes {word}"] = Quantity(_sum(log.of(module), counter), "B")
+    values |= _amplification(log, posix)
+    if posix:
+        values |= _posix_values(posix)
+    values |= _rank_values(posix)
+    shared = _most_written_shared(posix)
+    notes = [
+        f"module {module} is incomplete: its figures are too low"
+        for module, complete in log.modules.items()
+        if not complete
+    ]
+    if shared and any(r.rank == ALL_RANKS for r in shared):
+        notes.append(
+            f"shared files are summed up over the ranks: set {KEEP_RANKS}=1 to have the writers "
+            "counted"
+        )
+    elif shared:
+        wrote = sum(r.counters.get("BYTES_WRITTEN", 0) > 0 for r in shared)
+        values["writers of the shared file"] = Quantity(wrote, "1")
+    facts = {
+        "command": log.command,
+        "tasks": str(log.tasks),
+        "Darshan": log.library_version or f"log format {log.format_version}",
+        "modules": ", ".join(log.modules),
+        "access sizes": _access_sizes(posix),
+        "shared file": shared[0].file if shared else "",
+        "file system": _file_system(posix),
+        "layout": _layouts(log.of("LUSTRE")),
+    }
+    return Subject(kind="Darshan log", name=name, values=values, facts=facts, notes=tuple(notes))
+
+
+def _sum(records: Iterable[FileRecord], *counters: str) -> float:
+    """Return the sum of counters over records; counters that Darshan could not watch (-1) count as
+    0.
+    """
+    return sum(max(r.counters.get(counter, 0), 0) for r in records for counter in counters)
+
+
+def _amplification(log: DarshanLog, posix: Sequence[FileRecord]) -> dict[str, Quantity]:
+    mpiio = log.of("MPI-IO")
+    files = {record.file for record in mpiio}
+    below = [record for record in posix if record.file in files]
+    values = {}
+    for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
+        if requested := _sum(mpiio, counter):
+            ratio = _sum(below, counter) / requested
+            values[f"POSIX / MPI-IO bytes {word}"] = Quantity(ratio, "1")
+    return values
+
+
+def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
+    values = {}
+    operations = _sum(posix, "READS", "WRITES")
+    for word, counters in (
+        ("small accesses", _SMALL_BINS),
+        ("sequential accesses", ("SEQ_READS", "SEQ_WRITES")),
+        ("consecutive accesses", ("CONSEC_READS", "CONSEC_WRITES")),
+        ("unaligned accesses", ("FILE_NOT_ALIGNED",)),
+    ):
+        if operations:
+            values[word] = Quantity(100 * _sum(posix, *counters) / operations, "%")
+    if seconds := _sum(posix, *_TIMES):
+        values["metadata time"] = Quantity(100 * _sum(posix, "F_META_TIME") / seconds, "%")
+    opened = {record.file for record in posix if record.counters.get("OPENS", 0) > 0}
+    return {**values, "files opened": Quantity(len(opened), "1")}
+
+
+def _rank_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
+    """Return the POSIX time of the slowest and the fastest rank.
+
+    If files were reduced over the ranks, the times are those of the reduced file with most bytes.
+    """
+    reduced = [r for r in posix if r.rank == ALL_RANKS]
+    if reduced:
+        file = max(reduced, key=lambda r: _sum([r], "BYTES_READ", "BYTES_WRITTEN"))
+        times = [file.counters.get(f"F_{word}_RANK_TIME", 0.0) for word in ("SLOWEST", "FASTEST")]
+    else:
+        ranks: dict[int, float] = defaultdict(float)
+        for record in posix:
+            ranks[record.rank] += _sum([record], *_TIMES)
+        times = [max(ranks.values()), min(ranks.values())] if ranks else []
+    names = ("slowest rank", "fastest rank")
+    return {name: Quantity(seconds, "s") for name, seconds in zip(names, times, strict=False)}
+
+
+def _most_written_shared(posix: Sequence[FileRecord]) -> list[FileRecord]:
+    """Return the records of the file with most bytes written that several ranks opened."""
+    files: dict[str, list[FileRecord]] = defaultdict(list)
+    for record in posix:
+        files[record.file].append(record)
+    shared = [
+        records
+        for records in files.values()
+        if (len(records) > 1 or records[0].rank == ALL_RANKS) and _sum(records, "BYTES_WRITTEN")
+    ]
+    return max(shared, key=lambda records: _sum(records, "BYTES_WRITTEN"), default=[])
+
+
+def _access_sizes(posix: Sequence[FileRecord]) -> str:
+    """Return the four most frequent sizes, of the four that Darshan keeps of each record."""
+    counts: Counter[int] = Counter()
+    for record in posix:
+        for n in range(1, 5):
+            size, count = (record.counters.get(f"ACCESS{n}_{w}", 0) for w in ("ACCESS", "COUNT"))
+            if count > 0:
+                counts[int(size)] += int(count)
+    return ", ".join(f"{format_bytes(size)} x {n}" for size, n in counts.most_common(4))
+
+
+def _file_system(posix: Sequence[FileRecord]) -> str:
+    moved: Counter[str] = Counter()
+    for record in posix:
+        text = f"{record.fs_type} on {record.mount}"
+        moved[text] += int(_sum([record], "BYTES_READ", "BYTES_WRITTEN"))
+    return moved.most_common(1)[0][0] if moved else ""
+
+
+def _layouts(lustre: Sequence[FileRecord]) -> str:
+    """Return stripe count and size of the files' components.
+
+    Each combination appears once, the most frequent first.
+    """
+    layouts: Counter[str] = Counter()
+    for record in lustre:
+        parts = []
+        for n in range(1, int(record.counters.get("NUM_COMPONENTS", 0)) + 1):
+            if (count := record.counters.get(f"COMP{n}_STRIPE_COUNT")) is None:
+                break
+            size = record.counters.get(f"COMP{n}_STRIPE_SIZE", 0)
+            parts.append(f"{count:.0f} x {format_bytes(size)}")
+        layouts[" + ".join(parts)] += 1
+    return "; ".join(layout for layout, _ in layouts.most_common())
+
+
+#: Seconds after which a reader of a log is stopped: PyDarshan may read a damaged log without end.
+_ANSWER_S: Final = 300
+
+
+def _reader() -> list[str]:
+    """Return the words that print a log: darshan-parser on PATH or of the local stack, or PyDarshan."""
+    built = project_root() / "environments" / "local" / ".spack-env" / "view" / "bin"
+    path = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=str(built))
+    if path is not None:
+        return [path, "--base", "--perf", "--show-incomplete"]
+    if find_spec("darshan") is not None:
+        return [sys.executable, "-m", darshan.__name__]
+    raise CompareError(
+        f"darshan-parser is neither on PATH nor in {built}, and PyDarshan is not installed: "
+        f"{sys.executable} -m pip install darshan, or spack install darshan-util"
+    )
+
+
+def read_log(file: Path) -> DarshanLog:
+    """Return what a Darshan log says; raises :class:`CompareError`."""
+    words = [*_reader(), str(file)]
+    try:
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=_ANSWER_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompareError(
+            f"{file}: {' '.join(words[:-1])} has read it for {_ANSWER_S} s: is it damaged?"
+        ) from error
+    # PyDarshan reports damage on standard error, and goes on.
+    if done.returncode != 0 or done.stderr.startswith("Error"):
+        complaint = done.stderr.strip() or "it says nothing"
+        raise CompareError(f"{file}: {Path(words[0]).name} cannot read it: {complaint[-500:]}")
+    try:
+        return darshan.parse(done.stdout)
+    except ToolOutputError as error:
+        raise CompareError(f"{file}: {error}") from error
+
+
+def read_subject(text: str) -> Subject:
+    """Return the subject of the log of a name; raises :class:`CompareError`."""
+    return of_log(text, read_log(Path(text)))

@@ -1,0 +1,5 @@
+"""Quantities that are computed from records of several cases.
+
+- check: cases that are computed from records of other cases: curves, pairs, baselines, sizes
+- derive: quantities computed from records of several cases
+"""

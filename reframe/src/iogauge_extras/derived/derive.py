@@ -1,0 +1,392 @@
+"""Compute quantities from the records of several cases: curves, comparisons, cost.
+
+docs/checks.md has every formula with its source. Nothing here reads a file or knows ReFrame.
+:func:`newest_points` picks the operands from records that the caller passes, newest first. The
+formulas take points and say which of them they used.
+"""
+
+from __future__ import annotations
+
+import calendar
+import math
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from iogauge.core.measurement import Metric
+from iogauge.records.record import MetricRecord, Record
+
+#: Share of the plateau at which a curve counts as saturated.
+SATURATED: Final = 0.95
+
+
+class NotComputable(ValueError):
+    """A quantity cannot be computed from the available points; the message says what is missing."""
+
+
+class NotMeasured(NotComputable):
+    """Not computable because cases that the quantity rests on have not been run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Median of one case's metric, in the metric's unit, and the record that holds it.
+
+    ``x`` is the value of the varied parameter, 0 if the cases are not ordered by one parameter.
+    """
+
+    x: float
+    value: float
+    partition: str
+    session: str
+    case: str
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A computed quantity and the points that decided it."""
+
+    value: float
+    used: tuple[Point, ...]
+
+
+def _curve(points: Sequence[Point]) -> list[Point]:
+    """Return the points ordered by x; raises :class:`NotComputable` if there are fewer than two."""
+    if len(points) < 2:
+        raise NotComputable(f"needs at least two valid points, has {len(points)}")
+    return sorted(points, key=lambda point: point.x)
+
+
+def plateau(points: Sequence[Point]) -> Derived:
+    """Return the highest value of a curve, in the metric's unit."""
+    best = max(_curve(points), key=lambda point: point.value)
+    return Derived(best.value, (best,))
+
+
+def saturation(points: Sequence[Point]) -> float:
+    """Return the smallest x whose value is at least 95 % of the plateau."""
+    enough = SATURATED * plateau(points).value
+    return min(point.x for point in points if point.value >= enough)
+
+
+def linearity(points: Sequence[Point]) -> Derived:
+    """Return how proportional a curve is up to saturation: 1 - max |r / median(r) - 1|, r = value /
+    x.
+
+    1 is perfectly proportional, 0 is off by its own size or more. Raises :class:`NotComputable` for
+    a curve that is saturated at its first point.
+    """
+    end = saturation(points)
+    rising = [point for point in _curve(points) if point.x <= end]
+    if len(rising) < 2:
+        raise NotComputable(
+            f"the first point, {end:g}, is saturated: nothing rises; add smaller points to the sweep"
+        )
+    rates = [point.value / point.x for point in rising]
+    middle = statistics.median(rates)
+    worst = max(abs(rate / middle - 1) for rate in rates)
+    return Derived(max(0.0, 1 - worst), tuple(rising))
+
+
+def hold(points: Sequence[Point]) -> Derived:
+    """Return the share of the plateau that is left beyond saturation.
+
+    It is the smallest value there over the plateau, at most 1.
+    """
+    top, end = plateau(points), saturation(points)
+    beyond = [point for point in _curve(points) if point.x > end]
+    if not beyond:
+        raise NotComputable(
+            f"still rising at the largest point, {end:g}: add larger points to the sweep"
+        )
+    least = min(beyond, key=lambda point: point.value)
+    return Derived(least.value / top.value, (*top.used, least))
+
+
+def knee(points: Sequence[Point]) -> Derived:
+    """Return the x at which the line of the smallest point meets the plateau: P / (v_1 / x_1).
+
+    With so many requests in flight a queue without contention would be saturated; more of them only
+    wait (asymptotic bounds, Denning and Buzen, Computing Surveys 10(3), 1978). Raises
+    :class:`NotComputable` for a curve that still rises at its largest point.
+    """
+    top, first, end = plateau(points), _curve(points)[0], saturation(points)
+    if end == max(point.x for point in points):
+        raise NotComputable(
+            f"still rising at the largest point, {end:g}: add larger points to the sweep"
+        )
+    return Derived(top.value / (first.value / first.x), (first, *top.used))
+
+
+def scale_out(points: Sequence[Point]) -> Derived:
+    """Return the efficiency of the largest against the smallest point.
+
+    It is (v_n / v_1) / (x_n / x_1).
+    """
+    curve = _curve(points)
+    first, last = curve[0], curve[-1]
+    return Derived((last.value / first.value) / (last.x / first.x), (first, last))
+
+
+def fit(points: Sequence[Point]) -> Derived:
+    """Return R^2 of the straight line through the origin, v = k x with k = sum(x v) / sum(x^2).
+
+    R^2 = 1 - sum((v - k x)^2) / sum((v - mean v)^2). It is 0 if the mean describes the points as
+    well or better. A line through the origin has no serial part.
+    """
+    curve = _curve(points)
+    slope = math.fsum(p.x * p.value for p in curve) / math.fsum(p.x**2 for p in curve)
+    mean = statistics.fmean(p.value for p in curve)
+    about_mean = math.fsum((p.value - mean) ** 2 for p in curve)
+    about_line = math.fsum((p.value - slope * p.x) ** 2 for p in curve)
+    share = about_line / about_mean if about_mean else 1.0
+    return Derived(max(0.0, 1 - share), tuple(curve))
+
+
+def speedup(points: Sequence[Point], first: float) -> Derived:
+    """Return the best value over that of the point ``first``, the base of the comparison."""
+    curve = _curve(points)
+    base = next((point for point in curve if point.x == first), None)
+    if base is None:
+        raise NotComputable(f"needs the point {first:g}, which all others are compared with")
+    best = max(curve, key=lambda point: point.value)
+    return Derived(best.value / base.value, (base, best))
+
+
+def kept(points: Sequence[Point]) -> Derived:
+    """Return the value of the largest point over that of the smallest."""
+    ordered = sorted(_curve(points), key=lambda point: point.x)
+    return Derived(ordered[-1].value / ordered[0].value, (ordered[0], ordered[-1]))
+
+
+def best_x(points: Sequence[Point]) -> Derived:
+    """Return the x of the best value; the smallest x if there are several."""
+    best = max(_curve(points), key=lambda point: point.value)
+    return Derived(best.x, (best,))
+
+
+def best_of(points: Sequence[Point], better: Literal["more", "less"]) -> Point:
+    """Return the best of one side's points, whatever was varied.
+
+    Raises :class:`NotComputable` if there is no point.
+    """
+    if not points:
+        raise NotComputable("needs one valid case at least on each side")
+    choose = max if better == "more" else min
+    return choose(points, key=lambda point: point.value)
+
+
+def ratio(this: Point, baseline: Point) -> Derived:
+    """Return this side's value over the baseline's."""
+    return Derived(this.value / baseline.value, (this, baseline))
+
+
+def time_ratio(this: Point, baseline: Point) -> Derived:
+    """Return this side's time over the baseline's for equal work, if both values are rates."""
+    return Derived(baseline.value / this.value, (this, baseline))
+
+
+def scale_out_against(this: Point, baseline: Point, servers: int, of_baseline: int) -> Derived:
+    """Return the efficiency of more servers: (v / v_baseline) / (servers / servers of the
+    baseline).
+    """
+    return Derived(this.value / baseline.value / (servers / of_baseline), (this, baseline))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The cases whose records are operands: of one check in one place, at the declared scale."""
+
+    check: str
+    partition: str
+    environment: str
+    tier: str
+    #: Parameter that is varied; if empty, every case is a point of its own.
+    varied: str = ""
+    #: Declared points; other points in the history are ignored. If empty, all points count.
+    expected: Sequence[float] = ()
+    #: Wanted metrics; if empty, all metrics of the records.
+    metrics: Sequence[Metric] = ()
+    #: Parameters that must have these values.
+    fixed: Mapping[str, object] = field(default_factory=dict)
+    #: Keys of a record in which all points must agree with the newest.
+    alike: Sequence[str] = ()
+
+    def may_hold(self, values: Mapping[str, Any]) -> bool:
+        """Return whether the JSON of a record names the check and the place."""
+        place = (values.get("check"), values.get("partition"), values.get("environment"))
+        return place == (self.check, self.partition, self.environment)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A point without a valid value, and why; ``metric`` is None if it has none of the metrics."""
+
+    point: str
+    why: str
+    metric: str | None
+    measured: bool
+
+    def __str__(self) -> str:
+        return f"{self.point} ({self.why})"
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Newest valid points by metric, and the points that were left out."""
+
+    metrics: Mapping[str, Metric]
+    points: Mapping[str, tuple[Point, ...]]
+    left_out: tuple[LeftOut, ...]
+
+    def without(self, metric: str) -> tuple[LeftOut, ...]:
+        """Return the points that a metric lacks."""
+        return tuple(left for left in self.left_out if left.metric in (None, metric))
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """The parts of a record that matter here."""
+
+    x: float
+    name: str
+    same_tier: bool
+    metrics: Mapping[str, MetricRecord]
+    alike: tuple[tuple[str, object], ...]
+    record: Record
+
+    def point(self, value: float) -> Point:
+        record = self.record
+        return Point(
+            x=self.x,
+            value=value,
+            partition=record.partition,
+            session=record.session,
+            case=record.case,
+            time=record.time,
+        )
+
+
+def _case(record: Record, source: Source, oldest: float) -> _Case | None:
+    """Return a record as a case of the source; returns None if it is not one, or too old.
+
+    Raises KeyError, TypeError or ValueError for a record without the source's parameters and keys.
+    """
+    place = (source.check, source.partition, source.environment)
+    if (record.check, record.partition, record.environment) != place:
+        return None
+    if calendar.timegm(time.strptime(record.time, "%Y-%m-%dT%H:%M:%SZ")) < oldest:
+        return None
+    if not {"parameters", "overridden", "tier"} <= {*record.order}:  # older, or never decided
+        return None
+    if record.pinned:  # a value of one node, not of the target
+        return None
+    # The tier is compared below.
+    if set(record.overridden) - {"tier"} or any(
+        record.parameters[k] != value for k, value in source.fixed.items()
+    ):
+        return None
+    if record.tier not in (source.tier, ""):  # empty if refused before the tier was known
+        return None
+    x = float(record.parameters[source.varied]) if source.varied else 0.0
+    if source.expected and x not in source.expected:
+        return None
+    values = record.to_json() if source.alike else {}
+    return _Case(
+        x=x,
+        name=_name(source, x) if source.varied else record.case,
+        same_tier=record.tier == source.tier,
+        metrics={m.name: m for m in record.metrics},
+        alike=tuple((key, values[key]) for key in source.alike),
+        record=record,
+    )
+
+
+def _name(source: Source, x: float) -> str:
+    return f"{source.varied}={x:g}"
+
+
+def newest_points(records: Iterable[Record], source: Source, oldest: float) -> Operands:
+    """Return the newest valid value of every point and metric, and the points without a value.
+
+    ``records`` come newest first and are read no further than needed. ``oldest`` is in seconds
+    since the epoch. A record without the source's parameters and keys is skipped.
+    """
+    metrics = {metric.name: metric for metric in source.metrics}
+    by_metric: dict[str, dict[str, Point]] = {name: {} for name in metrics}
+    refused: dict[tuple[str | None, str], str] = {}
+    agreed: tuple[tuple[str, object], ...] | None = None
+    for record in records:
+        try:
+            case = _case(record, source, oldest)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            continue
+        if case is None:
+            continue
+        if not case.metrics:
+            refused.setdefault((None, case.name), f"{record.verdict.value} in {record.session}")
+        for wanted in source.metrics or map(_metric, case.metrics.values()):
+            name, metric = wanted.name, metrics.setdefault(wanted.name, wanted)
+            points = by_metric.setdefault(name, {})
+            if case.name in points:
+                continue
+            value = _value(case, metric, agreed)
+            if isinstance(value, str):
+                refused.setdefault((name, case.name), value)
+            else:
+                points[case.name] = case.point(value)
+                agreed = case.alike
+        if (
+            source.expected
+            and by_metric
+            and all(len(p) == len(source.expected) for p in by_metric.values())
+        ):
+            break
+    left = _left_out(by_metric, refused, [_name(source, x) for x in source.expected])
+    return Operands(
+        metrics, {name: tuple(p.values()) for name, p in by_metric.items()}, tuple(left)
+    )
+
+
+def _metric(measured: MetricRecord) -> Metric:
+    return Metric(measured.name, measured.unit, measured.better)
+
+
+def _value(
+    case: _Case, metric: Metric, agreed: tuple[tuple[str, object], ...] | None
+) -> float | str:
+    """Return a case's value of a metric, or the reason why there is no usable value."""
+    session, measured = case.record.session, case.metrics.get(metric.name)
+    verdict = measured.verdict if measured else case.record.verdict
+    if not verdict.is_valid:
+        return f"{verdict.value} in {session}"
+    if measured and _metric(measured) != metric:
+        return f"in {measured.unit}, not {metric.unit}, in {session}"
+    if not measured or not case.same_tier or measured.median <= 0:
+        return f"without a value in {session}"
+    if agreed is not None and case.alike != agreed:
+        was = ", ".join(f"{key}={value}" for key, value in case.alike)
+        now = ", ".join(f"{key}={value}" for key, value in agreed)
+        return f"with {was} in {session}, newer points with {now}"
+    return float(measured.median)
+
+
+def _left_out(
+    by_metric: Mapping[str, Mapping[str, Point]],
+    refused: Mapping[tuple[str | None, str], str],
+    expected: Sequence[str],
+) -> Iterable[LeftOut]:
+    """Yield for every metric the points without a valid value.
+
+    If there is no metric, yield every point that was refused.
+    """
+    for metric in by_metric or [None]:
+        names = [*expected, *(point for name, point in refused if name in (metric, None))]
+        for point in dict.fromkeys(names):
+            if metric is not None and point in by_metric[metric]:
+                continue
+            why = refused.get((metric, point)) or refused.get((None, point))
+            yield LeftOut(point, why or "not measured", metric, why is not None)

@@ -1,0 +1,487 @@
+"""Propose references from what was measured, as a diff for references.yaml that a person reads: ``iogauge calibrate``.
+
+A reference is the median of one series. Its bound is the value that all but a share of healthy runs
+meet (:mod:`iogauge_extras.history.runs`). Runs that prove nothing are refused, as are runs of
+several series. No demand becomes softer unless the user says so and gives a reason.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from iogauge.core import untrusted, yamlfile
+from iogauge.core.paths import written_beside
+from iogauge.core.quantiles import normal_quantile
+from iogauge.core.units import format_value
+from iogauge.core.yamlfile import LIMIT_BYTES
+from iogauge.records import query
+from iogauge.records.record import Record
+from iogauge.site.extras import PartitionExtras
+from iogauge.site.folders import LOCAL, NAME, site_dir
+from iogauge.site.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
+from iogauge.site.settings import read_site
+from iogauge_extras.history.runs import (
+    Better,
+    CalibrateError,
+    Refused,
+    RunChoice,
+    Runs,
+    SeriesSummary,
+    SkippedRuns,
+    check_one_series,
+    newest_record,
+    outlook,
+    runs_of,
+    summary_of,
+    without_valid_run,
+)
+from iogauge_extras.history.yamledit import (
+    KEPT,
+    EditError,
+    FilePosition,
+    Key,
+    add_words,
+    position_of,
+    put,
+)
+
+_SOURCE: Final = "calibrated by iogauge from records of this site"
+_NOTE: Final = "(values marked calibrated are from records of this site)"
+
+
+def _rounded(value: float) -> float | int:
+    short = float(f"{value:.5g}")
+    return int(short) if short == int(short) and abs(short) < 1e15 else short
+
+
+def _share(bound: float, value: float, better: Better) -> float | int:
+    """Return a bound as ReFrame's share of the value, four digits, rounded to the strict side."""
+    share = bound / value - 1
+    rounded = math.ceil(share * 1e4 - 1e-7) if better == "more" else math.floor(share * 1e4 + 1e-7)
+    return rounded / 1e4 if rounded else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceChange:
+    """The old value of a leaf (None if it is new) and its new value, with a note for the reader."""
+
+    old: list[Any] | None
+    new: list[Any]
+    note: str = ""
+
+
+def follow(
+    summary: SeriesSummary,
+    old: Sequence[Any] | None,
+    *,
+    unit: str,
+    better: Better,
+    accepted: bool,
+    confidence: float,
+    lower: str | None,
+) -> ReferenceChange | None:
+    """Return how a reference changes; returns None if it stays.
+
+    The value moves to the median if that is certainly better. The bound moves only to the stricter
+    side. Once the value was ``accepted``, the bound moves only together with the value. With the
+    reason ``lower``, both move to what was measured. Raises :class:`Refused` if the median is
+    certainly worse and there is no reason.
+    """
+    side, sign = (1, 1) if better == "more" else (2, -1)
+    value = _rounded(summary.median)
+    if old is None:
+        leaf: list[Any] = [value, None, None, unit]
+        leaf[side] = _share(summary.bound, value, better)
+        return ReferenceChange(old=None, new=leaf)
+    before = float(old[0])
+    share = old[side]
+    open_end = share is None or share == -1
+    bound_before = None if open_end else before * (1 + share)
+    leaf, note = list(old), ""
+    gain = sign * math.log(summary.median / before)
+    doubt = normal_quantile((1 + confidence) / 2) * summary.error
+    if lower:
+        leaf[0], bound = value, summary.bound
+    elif gain < -doubt:
+        verb = "lower" if better == "more" else "raise"
+        raise Refused(
+            f"would {verb} the reference from {format_value(before)} to {format_value(value)} {unit} "
+            f"({value / before - 1:+.1%}): never done without --lower REASON"
+        )
+    else:
+        if gain > doubt:
+            leaf[0] = value
+        elif accepted:
+            return None
+        bound = summary.bound
+        if bound_before is not None and sign * bound < sign * bound_before:
+            bound = bound_before
+            note = (
+                f"the bound stays at {format_value(bound)}; the noise alone would ask for "
+                f"{format_value(summary.bound)}"
+            )
+        if sign * bound > sign * float(leaf[0]):
+            bound = float(leaf[0])
+    if leaf[0] == old[0] and bound == bound_before:
+        return None
+    leaf[side] = _share(bound, float(leaf[0]), better)
+    return ReferenceChange(old=list(old), new=leaf, note=note) if leaf != list(old) else None
+
+
+def _at(data: Any, path: Sequence[Key]) -> Any:
+    for key in path:
+        if not isinstance(data, dict) or key not in data:
+            return None
+        data = data[key]
+    return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to calibrate. ``lower`` is the reason to make references softer; None forbids that."""
+
+    coverage: float = 0.99
+    confidence: float = 0.95
+    lower: str | None = None
+    today: date = field(default_factory=lambda: datetime.now(timezone.utc).date())
+
+    def __post_init__(self) -> None:
+        if self.lower is not None and not self.lower.strip():
+            raise CalibrateError("--lower: expected the reason, which is kept beside the reference")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricOutcome:
+    """What happened to one metric."""
+
+    name: str
+    state: Literal["proposed", "holds", "refused", "left out"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The old and the new text of the file, and what happened to each metric."""
+
+    before: str
+    after: str
+    outcomes: list[MetricOutcome] = field(default_factory=list)
+
+    @property
+    def refused(self) -> bool:
+        """Return whether any metric was refused."""
+        return any(outcome.state == "refused" for outcome in self.outcomes)
+
+    def diff(self, file: str) -> str:
+        """Return a unified diff; returns "" if nothing changes."""
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n"
+            for line in difflib.unified_diff(
+                self.before.splitlines(keepends=True),
+                self.after.splitlines(keepends=True),
+                file,
+                file,
+            )
+        )
+
+
+def _remark(
+    runs: Runs, summary: SeriesSummary, accepted: Sequence[Any], reason: str | None, day: date
+) -> str:
+    words = [
+        f"calibrated {day}, {summary.runs} runs {runs.times[0]:%Y-%m-%d} to {runs.times[-1]:%Y-%m-%d}",
+        f"spread {summary.spread:.1%}",
+        f"nodes {runs.provenance('nodes')}",
+        f"stack {runs.provenance('stack')}",
+        f"series {runs.series[-1]}",
+        f"accepted {accepted[0]} on {accepted[2]}",
+    ]
+    if reason:
+        words.append(f"softened because {' '.join(reason.split())}")
+    return ", ".join(words)
+
+
+def _apply(
+    text: str,
+    data: dict[str, Any],
+    runs: Runs,
+    position: FilePosition,
+    new: list[Any],
+    **words: Any,
+) -> str:
+    """Return the file's text with one reference set, together with its source and remarks."""
+    check = runs.record.check
+    path = (check, *position.keys)
+    if check not in data:
+        text = put(text, (SOURCES, check), _SOURCE)
+        if position.index:
+            text = put(text, (check, "$index"), list(position.index))
+    elif data[SOURCES][check] != _SOURCE:
+        text = add_words(text, (SOURCES, check), _NOTE)
+    label = ".".join(map(str, position.keys)) + ": calibrated"
+    remark = ".".join(map(str, position.keys)) + ": " + words["remark"]
+    text = put(text, path, new, remark, label)
+    if _at(data, (ACCEPTED, *path)) is None:
+        text = put(text, (ACCEPTED, *path), words["accepted"])
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Candidate:
+    runs: Runs
+    position: FilePosition
+    summary: SeriesSummary
+
+
+def _examine(
+    runs: Runs, data: Mapping[str, Any], max_spread: Callable[[str, str], float], settings: Settings
+) -> _Candidate:
+    """Return a candidate from the runs of a metric.
+
+    Raises :class:`Refused` or :class:`SkippedRuns`.
+    """
+    check = runs.record.check
+    position = position_of(data.get(check), runs.record, runs.metric)
+    check_one_series(runs)
+    summary = summary_of(
+        runs.times,
+        runs.values,
+        better=runs.better,
+        max_spread=max_spread(runs.record.partition, check),
+        coverage=settings.coverage,
+        confidence=settings.confidence,
+    )
+    return _Candidate(runs=runs, position=position, summary=summary)
+
+
+def propose(
+    text: str,
+    all_runs: Iterable[Runs],
+    max_spread: Callable[[str, str], float],
+    settings: Settings,
+) -> Proposal:
+    """Return the references that follow from the runs of one system, set in the text of its file.
+
+    ``max_spread`` returns a site's limit by partition and check, and raises :class:`Refused` if
+    there is no such partition. Raises :class:`CalibrateError` if the file has mistakes.
+    """
+    try:
+        data = yamlfile.parse(text, FILE) or {}
+    except yamlfile.YamlError as error:
+        raise CalibrateError(str(error)) from error
+    mistakes = find_mistakes("references.yaml", data)
+    if mistakes:
+        raise CalibrateError("; ".join(map(str, mistakes)))
+    outcomes: list[MetricOutcome] = []
+    candidates: dict[tuple[Key, ...], list[_Candidate]] = {}
+    for runs in all_runs:
+        try:
+            candidate = _examine(runs, data, max_spread, settings)
+            candidates.setdefault((runs.record.check, *candidate.position.keys), []).append(
+                candidate
+            )
+        except Refused as error:
+            outcomes.append(MetricOutcome(name=runs.name, state="refused", text=str(error)))
+        except SkippedRuns as error:
+            outcomes.append(MetricOutcome(name=runs.name, state="left out", text=str(error)))
+    after = text
+    for path, rivals in candidates.items():
+        if len(rivals) > 1:
+            outcomes += [_rivalry(candidate, rivals) for candidate in rivals]
+            continue
+        (candidate,) = rivals
+        try:
+            after, outcome = _settle(after, path, candidate, settings)
+        except (Refused, EditError) as error:
+            outcome = MetricOutcome(name=candidate.runs.name, state="refused", text=str(error))
+        outcomes.append(outcome)
+    wrong = find_mistakes("references.yaml", yamlfile.parse(after, FILE) or {})
+    if wrong:
+        raise CalibrateError("the proposal would not be read: " + "; ".join(map(str, wrong)))
+    return Proposal(text, after, outcomes)
+
+
+def _rivalry(candidate: _Candidate, rivals: Sequence[_Candidate]) -> MetricOutcome:
+    def described(record: Record) -> dict[str, str]:
+        kept = {name: str(getattr(record, name)) for name in (*KEPT, "environment")}
+        return kept | {k: str(v) for k, v in record.parameters.items()}
+
+    own = described(candidate.runs.record)
+    others = [described(rival.runs.record) for rival in rivals if rival is not candidate]
+    differing = [
+        f"{name}={own[name]} beside {', '.join(sorted({other.get(name, '') for other in others}))}"
+        for name in own
+        if any(other.get(name) != own[name] for other in others)
+    ]
+    text = (
+        f"its entry holds for {len(rivals)} kinds of runs ({'; '.join(differing)}): name the difference in "
+        "$index, or choose with -n or --since"
+    )
+    return MetricOutcome(name=candidate.runs.name, state="refused", text=text)
+
+
+def _settle(
+    text: str, path: tuple[Key, ...], candidate: _Candidate, settings: Settings
+) -> tuple[str, MetricOutcome]:
+    """Return the text with one candidate's reference, and the outcome.
+
+    Raises :class:`Refused` and EditError.
+    """
+    runs, summary = candidate.runs, candidate.summary
+    data = yamlfile.parse(text, FILE) or {}
+    old = _at(data, path)
+    kept = _at(data, (ACCEPTED, *path))
+    if old is not None and old[0] == XFAIL:
+        raise Refused(f"its failure is expected ({old[1]}): remove {XFAIL} first")
+    if old is not None and old[3] != runs.unit:
+        raise Refused(f"its reference is in {old[3]!r}, the records are in {runs.unit!r}")
+    try:
+        change = follow(
+            summary,
+            old,
+            unit=runs.unit,
+            better=runs.better,
+            accepted=kept is not None,
+            confidence=settings.confidence,
+            lower=settings.lower,
+        )
+    except Refused as error:
+        raise Refused(f"{error}{_since_accepted(kept, summary.median)}") from error
+    figures = (
+        f"median {format_value(summary.median)} {runs.unit} of {summary.runs} runs, spread "
+        f"{summary.spread:.1%}{_since_accepted(kept, summary.median)}; {outlook(summary.runs, summary.spread)}"
+    )
+    if change is None:
+        return text, MetricOutcome(name=runs.name, state="holds", text=figures)
+    accepted = kept or [old[0] if old is not None else change.new[0], runs.unit, settings.today]
+    after = _apply(
+        text,
+        data,
+        runs,
+        candidate.position,
+        change.new,
+        accepted=accepted,
+        remark=_remark(runs, summary, accepted, settings.lower if old else None, settings.today),
+    )
+    notes = [change.note] if change.note else []
+    if candidate.position.wide:
+        notes.append(
+            f"the entry {', '.join(map(repr, candidate.position.wide))} holds for other cases too"
+        )
+    was = f"{change.old} -> " if change.old else "new: "
+    message = "; ".join([f"{was}{change.new}; {figures}", *notes])
+    return after, MetricOutcome(name=runs.name, state="proposed", text=message)
+
+
+def _since_accepted(accepted: Sequence[Any] | None, median: float) -> str:
+    if accepted is None:
+        return ""
+    share = median / float(accepted[0]) - 1
+    return (
+        f" ({share:+.1%} of what was accepted on {accepted[2]}: {format_value(float(accepted[0]))})"
+    )
+
+
+def site_limits(folder: Path) -> Callable[[str, str], float]:
+    """Return a site's limit of noise by partition and check.
+
+    Raises :class:`CalibrateError` for a broken site.
+    """
+    if not folder.is_dir():
+        raise CalibrateError(
+            f"{folder}: no such site; its records have nothing to be a reference of"
+        )
+    data, mistakes = read_site(folder)
+    if mistakes:
+        raise CalibrateError("; ".join(map(str, mistakes)))
+    partitions = {
+        partition["name"]: PartitionExtras.of_partition(partition["extras"])
+        for partition in data["systems"][0]["partitions"]
+    }
+
+    def limit(partition: str, check: str) -> float:
+        if partition not in partitions:
+            raise Refused(f"{folder.name} has no partition {partition} (any more)")
+        return partitions[partition].for_check(check).limits.max_spread
+
+    return limit
+
+
+def calibrate(
+    history_folder: Path,
+    choice: RunChoice,
+    settings: Settings,
+    *,
+    write: bool,
+    say: Callable[[str], None],
+) -> bool:
+    """Say what follows for every system's references, and write them if asked to.
+
+    Returns whether nothing was refused. Raises :class:`CalibrateError` for an impossible choice and
+    for a broken site.
+    """
+    chosen = choice.of(query.load(history_folder))
+    contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
+    find, refused = newest_record(history_folder), False
+    for (system,), frame in chosen.sort("system").group_by(["system"], maintain_order=True):
+        if not NAME.fullmatch(str(system)):  # a record may say anything
+            raise CalibrateError(
+                f"records of a system named {str(system)!r}: no site has such a name"
+            )
+        if system == LOCAL and not choice.system and chosen["system"].n_unique() > 1:
+            say(
+                f"{LOCAL}: left out, because nobody described that machine; name it with --system={LOCAL}"
+            )
+            continue
+        file = site_dir(str(system)) / FILE
+        proposal = propose(
+            read_text(file),
+            runs_of(frame, find, contents, choice.newest),
+            site_limits(file.parent),
+            settings,
+        )
+        for outcome in proposal.outcomes:
+            say(f"{system}: {outcome.name}: {outcome.state}: {outcome.text}")
+        for name, why in without_valid_run(frame):
+            say(f"{system}: {name}: left out: {why}")
+        refused = refused or proposal.refused
+        diff = proposal.diff(str(file))
+        if not diff:
+            say(f"{file}: nothing to change")
+            continue
+        say(diff)
+        if write:
+            try:
+                write_text(file, proposal.after)
+            except OSError as error:
+                raise CalibrateError(f"{file}: not written: {error}") from error
+        say(f"{file}: " + ("written" if write else "not written: review, then --write"))
+    return not refused
+
+
+def read_text(file: Path) -> str:
+    """Return a file's text with its own line ends; returns "" if there is no file.
+
+    Raises :class:`CalibrateError`.
+    """
+    try:
+        return untrusted.read_bytes(file, LIMIT_BYTES).decode("utf-8")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise CalibrateError(f"{file}: {error}") from error
+
+
+def write_text(file: Path, text: str) -> None:
+    """Replace a file's text in one step and keep its mode; raises OSError."""
+    file = file.resolve()
+    with written_beside(file, text.encode()) as scratch:
+        os.chmod(scratch, file.stat().st_mode & 0o777 if file.exists() else 0o644)
+        os.rename(scratch, file)

@@ -1,0 +1,417 @@
+"""Needle: every storage target or every node was measured alone; which of them stand out?
+
+A probe is a target or a node. It is measured in several rounds. In each round all probes take
+turns, in an order of that round. Each rate is divided by the median of its round: what all share is
+no difference between them. The rounds only raise a suspicion. The suspects are then measured again
+beside two healthy probes, and those turns alone decide (:mod:`iogauge_extras.needle.rounds`).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
+from iogauge.core.units import format_value
+from iogauge.tools.fio.output import Turn, in_order, join_options, parse_turns, rates_of
+from iogauge.tools.parsing import excerpt, unique
+from iogauge_extras.needle.rounds import Again, again, shares, turns_again
+
+#: Probability that a pass names any probe, if all are alike and some were measured again.
+FALSE_ALARMS: Final = 0.005
+
+#: A probe is remarked upon as fast beyond this many robust standard deviations.
+FAST_LIMIT: Final = 3.5
+
+#: Standard deviation of a normal distribution over its median absolute deviation.
+MAD_TO_SIGMA: Final = 1.4826
+
+#: Smallest standard deviation of ln(rate) that counts. If turns agreed to the last digit, every
+#: difference would be proven.
+LEAST_SCALE: Final = 0.01
+
+#: Number of probes that a verdict names.
+_NAMED: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A target or node: its median rate, and its ``share`` of the median of all.
+
+    If it was measured again, both come from those turns: the share is that of the two others. ``t``
+    is then the statistic of Student's test, and ``limit`` what it must fall below.
+    ``in_rounds`` is the share in the rounds.
+    """
+
+    name: str
+    rate: float
+    share: float
+    in_rounds: float
+    t: float | None = None
+    limit: float = 0.0
+
+    @property
+    def proven(self) -> bool:
+        """Return whether the probe is slower than the others beyond doubt."""
+        return self.t is not None and self.t < self.limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needle:
+    """All probes, the slowest first; ``median`` is that of their rates, in ``unit``.
+
+    ``between`` is the robust standard deviation of ln(share) between probes, ``within`` that of the
+    turns of one probe. ``turns`` is the number of turns of each suspect that was measured again.
+    ``fast`` are outliers, the fastest first.
+    """
+
+    probes: tuple[Probe, ...]
+    median: float
+    unit: str
+    between: float
+    within: float
+    turns: int
+    fast: tuple[Probe, ...]
+    max_deviation: float
+
+    def _below(self, proven: bool) -> tuple[Probe, ...]:
+        return tuple(
+            probe
+            for probe in self.probes
+            if probe.share < 1 - self.max_deviation and probe.proven is proven
+        )
+
+    @property
+    def slow(self) -> tuple[Probe, ...]:
+        """Return the probes below 1 - ``max_deviation`` that are slower beyond doubt."""
+        return self._below(True)
+
+    @property
+    def open(self) -> tuple[Probe, ...]:
+        """Return the probes below 1 - ``max_deviation`` of which that is not proven."""
+        return self._below(False)
+
+    @property
+    def cleared(self) -> tuple[Probe, ...]:
+        """Return the suspects that are not below 1 - ``max_deviation`` when measured again."""
+        least = 1 - self.max_deviation
+        return tuple(p for p in self.probes if p.t is not None and p.share >= least)
+
+    @property
+    def slowest(self) -> Probe:
+        """Return the slowest probe of those named, or of all if none is named."""
+        return (self.slow or self.probes)[0]
+
+    @property
+    def unsettled(self) -> Unsettled | None:
+        """Return what the turns leave open about the slowest share, or None if nothing."""
+        unproven = [probe for probe in self.probes if not probe.proven]
+        if not unproven:
+            return None
+        return Unsettled(
+            unproven[0].share,
+            "cannot decide, as the turns differ too much to tell: raise limits.repetitions or "
+            "limits.phase_seconds, or measure at a quiet time",
+        )
+
+    def describe(self) -> str:
+        """Return what the probes show, for a verdict's reason: first those that are slow."""
+        parts = [self._say(probe) for probe in self.slow[:_NAMED]]
+        parts += _more(self.slow, "that are slow")
+        parts += [self._say(probe) for probe in self.open[:_NAMED]]
+        parts += _more(self.open, f"below {1 - self.max_deviation:.0%}, and not proven")
+        if not self.slow and not self.open:
+            parts.append(f"slowest is {self._say(self.slowest)}")
+        parts += [
+            f"{probe.name} seemed slow in the rounds ({probe.in_rounds:.0%}), and is not when measured again "
+            f"{self.turns} times ({probe.share:.0%})"
+            for probe in self.cleared[:_NAMED]
+        ]
+        parts += _more(self.cleared, "that seemed slow")
+        parts += [f"faster than the others: {self._say(probe)}" for probe in self.fast[:_NAMED]]
+        parts += _more(self.fast, "that are fast")
+        parts.append(
+            f"the turns of each differ by {self.within:.0%}, their medians by {self.between:.0%} "
+            "(robust standard deviations)"
+        )
+        return "; ".join(parts)
+
+    def _say(self, probe: Probe) -> str:
+        said = f"{probe.name}: {format_value(probe.rate)} {self.unit}, {probe.share:.0%} of "
+        if probe.t is None:
+            return f"{said}the median of all"
+        return (
+            f"{said}the others beside it, measured again {self.turns} times (t = {probe.t:.1f}, "
+            f"{'below' if probe.proven else 'not below'} {probe.limit:.1f})"
+        )
+
+
+def _more(probes: Sequence[Probe], what: str) -> list[str]:
+    return [f"and {len(probes) - _NAMED} more {what}"] if len(probes) > _NAMED else []
+
+
+def decide(
+    rates: Mapping[str, Sequence[float]],
+    measured_again: Mapping[str, Sequence[float]],
+    *,
+    max_deviation: float,
+    unit: str = "MiB/s",
+) -> Needle:
+    """Return the probes and those that stand out.
+
+    ``rates`` holds the rate of every round by probe, ``measured_again`` that of every later turn of
+    those that :func:`iogauge_extras.needle.rounds.again` names.
+
+    For each later turn, x is ln(rate of the suspect / geometric mean of the others). t is
+    mean(x) / (s / sqrt(turns)). The suspect is slower beyond doubt if t is below Student's quantile
+    of :data:`FALSE_ALARMS` / suspects, with turns - 1 degrees of freedom. s is the larger of two
+    standard deviations: that of the suspect's own x, and that of all suspects' x together. It is at
+    least 0.01. The share is exp(median(x)).
+
+    Raises :class:`ToolOutputError` for fewer than two probes, and for a probe with fewer rounds than another. A
+    rate must be finite and positive.
+    """
+    _check(rates)
+    _check(measured_again or rates)
+    in_rounds = shares(rates)
+    chosen = again(rates, max_deviation)
+    proofs = _proofs(measured_again, chosen)
+    median_of = {name: statistics.median(values) for name, values in rates.items()}
+    probes = []
+    for name, share in in_rounds.items():
+        if name in proofs:
+            share, t, limit = proofs[name]
+            rate = statistics.median(measured_again[name])
+            probe = Probe(
+                name=name, rate=rate, share=share, in_rounds=in_rounds[name], t=t, limit=limit
+            )
+        else:
+            probe = Probe(name=name, rate=median_of[name], share=share, in_rounds=share)
+        probes.append(probe)
+    probes.sort(key=lambda probe: (probe.share, probe.name))
+    between, within = _between(in_rounds), _within(rates)
+    scale = max(LEAST_SCALE, between, within)
+    fast = [
+        probe
+        for probe in reversed(probes)
+        if probe.share > 1 + max_deviation and math.log(probe.share) / scale > FAST_LIMIT
+    ]
+    return Needle(
+        probes=tuple(probes),
+        median=statistics.median(median_of.values()),
+        unit=unit,
+        between=between,
+        within=within,
+        turns=len(next(iter(measured_again.values()), ())),
+        fast=tuple(fast),
+        max_deviation=max_deviation,
+    )
+
+
+def _check(rates: Mapping[str, Sequence[float]]) -> None:
+    """Raise :class:`ToolOutputError` for rates that cannot be compared."""
+    if len(rates) < 2:
+        raise ToolOutputError(
+            f"needle: {len(rates)} probe(s) ({', '.join(rates) or 'none'}): expected two or more to compare"
+        )
+    rounds = max(map(len, rates.values()))
+    for name, values in rates.items():
+        if len(values) != rounds or not rounds:
+            raise ToolOutputError(
+                f"needle: {name} has {len(values)} round(s), others have {rounds}: expected as many for all"
+            )
+        for number, value in enumerate(values, 1):
+            if not math.isfinite(value) or value <= 0:
+                raise ToolOutputError(
+                    f"needle: {name}, round {number}: {value!r}: a rate is finite and positive"
+                )
+
+
+def _proofs(
+    rates: Mapping[str, Sequence[float]], chosen: Again
+) -> dict[str, tuple[float, float, float]]:
+    """Return share, t and its limit of each suspect that was measured again."""
+    if not rates:
+        return {}
+    beside = [
+        statistics.fmean(map(math.log, column))
+        for column in zip(*(rates[name] for name in chosen.others), strict=True)
+    ]
+    found = {
+        name: [math.log(x) - y for x, y in zip(rates[name], beside, strict=True)]
+        for name in chosen.suspects
+    }
+    variances = {name: statistics.variance(row) for name, row in found.items()}
+    together, turns = statistics.fmean(variances.values()), len(beside)
+    limit = -_student(FALSE_ALARMS / len(found), turns - 1)
+    proofs = {}
+    for name, row in found.items():
+        s = max(LEAST_SCALE, math.sqrt(max(variances[name], together)))
+        t = statistics.fmean(row) / (s / math.sqrt(turns))
+        proofs[name] = (math.exp(statistics.median(row)), t, limit)
+    return proofs
+
+
+def _student(probability: float, freedom: int) -> float:
+    """Return what Student's t exceeds with a probability below 1/2; ``freedom`` degrees of freedom.
+
+    Bisection of the finite sums in Abramowitz and Stegun, Handbook of Mathematical Functions,
+    26.7.3 and 26.7.4. They need no library: one with threads could not be forked.
+    """
+    odd = freedom % 2
+
+    def exceeds(t: float) -> float:
+        angle = math.atan(t / math.sqrt(freedom))
+        square = math.cos(angle) ** 2
+        term, total = (math.cos(angle) if odd else 1.0), 0.0
+        for k in range(2 + odd, freedom + 1, 2):
+            total += term
+            term *= square * (k - 1) / k
+        inside = math.sin(angle) * total
+        return (1 - ((angle + inside) * 2 / math.pi if odd else inside)) / 2
+
+    low, high = 0.0, 1e6
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if exceeds(middle) > probability else (low, middle)
+    return high
+
+
+def _between(share: Mapping[str, float]) -> float:
+    """Return the robust standard deviation of ln(share) between probes."""
+    return MAD_TO_SIGMA * statistics.median(abs(math.log(value)) for value in share.values())
+
+
+def _within(rates: Mapping[str, Sequence[float]]) -> float:
+    """Return the standard deviation of ln(rate) between the turns of one probe, of the median probe.
+
+    Each rate is divided by the median of its round. The median of chi-square over its degrees of
+    freedom makes it the standard deviation of a normal distribution (Wilson and Hilferty, PNAS 17,
+    1931).
+    """
+    free = len(next(iter(rates.values()))) - 1
+    if free < 1:
+        return 0.0
+    middle = [statistics.median(column) for column in zip(*rates.values(), strict=True)]
+    variances = [
+        statistics.variance([math.log(x / y) for x, y in zip(row, middle, strict=True)])
+        for row in rates.values()
+    ]
+    return math.sqrt(statistics.median(variances) / (1 - 2 / (9 * free)) ** 3)
+
+
+def medians(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the median of every probe's rounds to five digits, as a record keeps them."""
+    return {name: float(f"{statistics.median(values):.5g}") for name, values in rates.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounds:
+    """The planned rounds. The probes are ``targets``, fio's jobs, or else ``nodes`` hosts."""
+
+    direction: Literal["read", "write", "create"]
+    rounds: int
+    max_deviation: float
+    targets: tuple[str, ...] = ()
+    nodes: int = 1
+
+
+def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
+    """Parse the output of rounds.sh: for each turn a line ``needle ROUND PROBE`` and fio's JSON.
+
+    The result has one phase, named after the direction. Its rates are ``slowest`` (unit "1":
+    slowest probe over the median of all) and ``median`` (MiB/s, ops/s of creates). The note of ``slowest`` says which
+    probes stand out. Seconds, bytes and operations are sums over all turns. Of the ``parameters``, ``rates`` holds
+    the rate of every round by probe. ``rounds`` holds the rates of every round, the repeated measurement included,
+    in the order of measuring. Beside them are the options that fio had in all turns, and ``jobs``.
+
+    Raises :class:`ToolOutputError` if a probe is missing in a round, comes twice or is unknown. The same holds if
+    others were measured again than :func:`iogauge_extras.needle.rounds.again` says. Errors of
+    :func:`iogauge.tools.fio.output.parse_turns` and :func:`decide` pass through.
+    """
+    turns = parse_turns(text)
+    if not turns:
+        raise ToolOutputError(f"needle: no turn in the output; it begins: {excerpt(text)}")
+    hosts = unique(turn.probe for turn in turns)
+    _check_turns(turns, hosts, planned)
+    rates = rates_of(turns, 1, planned.rounds)
+    names = planned.targets or hosts
+    rates = {name: rates[name] for name in names}
+    _check(rates)
+    chosen = again(rates, planned.max_deviation)
+    last = planned.rounds + (turns_again(planned.rounds) if chosen.suspects else 0)
+    later = rates_of(turns, planned.rounds + 1, last) if chosen.suspects else {}
+    for turn in turns:
+        if turn.round > last or (turn.round > planned.rounds and turn.probe not in chosen.names):
+            raise ToolOutputError(f"needle: {turn.probe}, round {turn.round}: it was not planned")
+    for name in chosen.names:
+        if name not in later:
+            raise ToolOutputError(f"needle: {name} was not measured again after the rounds")
+    unit = turns[0].quantity.unit
+    needle = decide(rates, later, max_deviation=planned.max_deviation, unit=unit)
+    return _as_output(turns, hosts, planned, rates, needle)
+
+
+def _check_turns(turns: Sequence[Turn], hosts: Sequence[str], planned: Rounds) -> None:
+    """Raise :class:`ToolOutputError` for other probes or directions than planned."""
+    if not planned.targets and len(hosts) != planned.nodes:
+        raise ToolOutputError(
+            f"needle: {len(hosts)} node(s) ({', '.join(hosts)}): expected {planned.nodes}"
+        )
+    for turn in turns:
+        where = f"needle, round {turn.round}, {turn.probe}"
+        jobs: Any = turn.output.parameters["jobs"]
+        if turn.phase.name != planned.direction:
+            raise ToolOutputError(f"{where}: {turn.phase.name}, expected {planned.direction}")
+        if planned.targets and (turn.probe not in planned.targets or list(jobs) != [turn.probe]):
+            raise ToolOutputError(f"{where}: it was not planned")
+    for name in planned.targets:
+        if name not in hosts:
+            raise ToolOutputError(f"needle: {name} is missing in round 1")
+
+
+def _as_output(
+    turns: Sequence[Turn],
+    hosts: Sequence[str],
+    planned: Rounds,
+    rates: Mapping[str, Sequence[float]],
+    needle: Needle,
+) -> ToolOutput:
+    """Return all turns as the output of one execution."""
+    outputs, phases = [turn.output for turn in turns], [turn.phase for turn in turns]
+    tasks = [output.tasks for output in outputs[: planned.nodes]]
+    moved = [phase.bytes_moved for phase in phases if phase.bytes_moved is not None]
+    options = {
+        name: value
+        for name, value in outputs[0].parameters.items()
+        if isinstance(value, str) and all(o.parameters.get(name) == value for o in outputs)
+    }
+    of_turns: list[Any] = [output.parameters["jobs"] for output in outputs]
+    names = unique(name for turn in of_turns for name in turn)
+    jobs = {name: join_options([turn[name] for turn in of_turns if name in turn]) for name in names}
+    return ToolOutput(
+        tool="fio",
+        version=", ".join(unique(output.version for output in outputs)),
+        phases=(
+            Phase(
+                name=planned.direction,
+                rates={
+                    "slowest": Quantity(needle.slowest.share, "1"),
+                    "median": Quantity(needle.median, needle.unit),
+                },
+                seconds=sum(phase.seconds for phase in phases),
+                bytes_moved=sum(moved) if moved else None,
+                operations=sum(phase.operations or 0 for phase in phases),
+            ),
+        ),
+        tasks=None if planned.targets or None in tasks else sum(task or 0 for task in tasks),
+        nodes=1 if planned.targets else len(hosts),
+        warnings=unique(warning for output in outputs for warning in output.warnings),
+        parameters={**options, "jobs": jobs, "rates": rates, "rounds": in_order(turns)},
+        notes={"slowest": needle.describe()},
+        unsettled={"slowest": needle.unsettled} if needle.unsettled else {},
+        moments=tuple(moment for output in outputs for moment in output.moments),
+    )

@@ -1,0 +1,11 @@
+"""What somebody must be told after a run, as a page, in a terminal, and how it reaches them.
+
+- bars: ranked bars, gauges, layers and ratios as SVG
+- charts: curves over a parameter and the runs of a metric as SVG
+- collect: what failed and what has become worse, in words, and the history of those lines
+- commands: status and alarm, and what the core asks for ``report --html``
+- marks: the newest runs of every case as marks
+- page: sessions, or a span of time, as one page of HTML
+- receivers: a command, a webhook, a note on a merge request
+- sweeps: which records make a curve over a parameter
+"""

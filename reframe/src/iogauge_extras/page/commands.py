@@ -1,0 +1,165 @@
+"""Commands that look at the history for a person: status and alarm."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from iogauge.cli.reporting import Asked, sessions_of
+from iogauge.cli.screen import Wide, new_console, say
+from iogauge.core import paths
+from iogauge.core.text import visible, visible_lines
+from iogauge.judge.verdict import Verdict
+from iogauge.report.outcome import Ending, SessionRecords, plain
+
+if TYPE_CHECKING:
+    from iogauge_extras.page.collect import Alarm
+    from iogauge_extras.page.receivers import Message, Receiver
+
+
+def raise_alarm(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Sessions; the newest if omitted.")
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(help="system:partition that must have been measured; may be repeated."),
+    ] = None,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="Treat every verdict except PASS as trouble.")
+    ] = False,
+    send: Annotated[
+        bool,
+        typer.Option("--send", help="Send to IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL …"),
+    ] = False,
+    link: Annotated[str, typer.Option(help="Address of the whole report.")] = "",
+    figures: Annotated[
+        Path | None, typer.Option(help="Directory for a figure of each trouble.")
+    ] = None,
+) -> None:
+    """Say what failed and what has become worse, and send it.
+
+    Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting;
+    3: trouble that a receiver did not get. Nothing is sent without trouble.
+    """
+    from iogauge_extras.page import receivers  # with numpy and polars
+    from iogauge_extras.page.collect import collect
+
+    console = new_console()
+    try:
+        wanted = receivers.receivers(os.environ) if send else {}
+        asked = Asked() if expect and not names else sessions_of(console, names or [])
+        alarm = collect(
+            paths.history_dir(),
+            asked.records,
+            gate=gate or asked.gate,
+            expected=expect or (),
+            damaged=asked.damaged,
+            unmeasured=asked.unmeasured,
+        )
+    except ValueError as error:
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+        raise typer.Exit(2) from error
+    typer.echo(visible_lines(alarm.text))
+    if figures:
+        _write_figures(figures, alarm)
+    if alarm.failed:
+        everybody_has_it = _send(receivers.Message(alarm, link), wanted)
+        raise typer.Exit(1 if everybody_has_it else 3)
+
+
+def _write_figures(folder: Path, alarm: Alarm) -> None:
+    """Write a figure of each trouble; only say so if that fails, as the alarm matters more."""
+    from iogauge_extras.page import charts
+
+    curves = [trouble.curve for trouble in alarm.troubles if trouble.curve]
+    try:
+        for number, curve in enumerate(curves, 1):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{number}.svg").write_text(charts.svg(curve, alone=True), encoding="utf-8")
+    except OSError as error:
+        typer.echo(visible_lines(f"iogauge: figures were not written: {error}"), err=True)
+
+
+def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
+    """Send a message to all receivers; return whether each has it."""
+    from iogauge_extras.page.receivers import SendError
+
+    sent = True
+    for name, receiver in receivers.items():
+        try:
+            receiver(message)
+            typer.echo(visible(f"iogauge: alarm sent: {name}"))
+        except SendError as error:
+            typer.echo(visible_lines(f"iogauge: ALARM NOT SENT: {name}: {error}"), err=True)
+            sent = False
+    return sent
+
+
+#: Verdicts that fail no run, and yet are a problem to look at.
+_DOUBTFUL: Final = (Verdict.UNSTABLE, Verdict.CONTAMINATED)
+
+
+def show_status(
+    system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
+    since: Annotated[
+        str, typer.Option(help="Only cases measured since this day or time (UTC), or 7d, 4w ago.")
+    ] = "30d",
+    wide: Wide = False,
+) -> None:
+    """Show the last 14 runs of every case, and each problem."""
+    from iogauge.report.history_table import moment
+    from iogauge_extras.page import marks
+    from iogauge_extras.page.collect import collect  # with numpy and polars
+
+    console = new_console()
+    try:
+        cases = marks.read_marks(paths.history_dir(), system, moment(since) if since else None)
+    except (ValueError, TypeError, OSError) as error:
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+        raise typer.Exit(2) from error
+    if not cases:
+        console.print(plain(f"no case was measured since {since or 'ever'}: {paths.history_dir()}"))
+        return
+    console.print(marks.marks_table(cases, wide), soft_wrap=True)
+    console.print(plain(marks.marks_legend()))
+    newest = sorted((case.newest for case in cases), key=lambda record: record.time)
+    alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
+    troubles = list(alarm.troubles)
+    doubtful = [record for record in newest if record.verdict in _DOUBTFUL]
+    if doubtful:  # to a gate alone they are troubles
+        doubts = collect(paths.history_dir(), SessionRecords(doubtful), gate=True).troubles
+        troubles += [one for one in doubts if one.kind in {verdict.value for verdict in _DOUBTFUL}]
+    times = {(case.where, case.case): case.newest.time for case in cases}
+    for trouble in sorted(
+        troubles,
+        key=lambda trouble: times.get((trouble.where, trouble.case), ""),
+        reverse=True,
+    ):
+        time = times.get((trouble.where, trouble.case), "")[:16].replace("T", " ")
+        console.print(plain(f"{time} {trouble.sentence}"))
+    say(console, f"iogauge: {alarm.ending}")
+
+
+def report(asked: Asked, since: datetime | None, until: datetime | None) -> tuple[Ending, str]:
+    """Return how sessions ended, with what has become worse, and their page: ``iogauge report --html``."""
+    from iogauge_extras.ceilings import table  # with numpy and polars
+    from iogauge_extras.page.collect import Span, collect
+    from iogauge_extras.page.page import page
+
+    alarm = collect(
+        paths.history_dir(),
+        asked.records,
+        gate=asked.gate,
+        damaged=asked.damaged,
+        unmeasured=asked.unmeasured,
+        span=Span(since, until),
+    )
+    systems = sorted({record.system for record in asked.records})
+    layers = table.of_systems(paths.history_dir(), systems)
+    return alarm.ending, page(alarm, asked.records, layers)

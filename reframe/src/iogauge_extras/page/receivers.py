@@ -1,0 +1,242 @@
+"""Where an alarm goes: a command, a webhook, a note on a merge request of GitLab.
+
+Addresses and tokens come from the environment, never from a command line, and are in no message of ours. Text
+from outside goes into a block of code, in which it can neither mention anybody nor give GitLab an order.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import ssl
+import subprocess
+import time
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import requests
+import urllib3
+
+from iogauge.core.text import visible
+from iogauge_extras.page.charts import svg
+from iogauge_extras.page.collect import Alarm
+
+#: Variables whose values are secrets.
+SECRETS: Final = ("IOGAUGE_WEBHOOK_URL", "IOGAUGE_WEBHOOK_TOKEN", "IOGAUGE_GITLAB_TOKEN")
+
+#: Seconds for an answer, and before each further attempt.
+TIMEOUT: Final = 15.0
+PAUSES: Final = (2.0, 8.0)
+
+#: Seconds for a command.
+COMMAND_TIMEOUT: Final = 120.0
+
+#: Characters of a message; Mattermost takes 16383.
+LONGEST: Final = 12_000
+
+#: Figures that are added to a note.
+_FIGURES: Final = 3
+_ANSWER: Final = 1 << 16
+
+# It writes whole addresses, which are secrets.
+logging.getLogger("urllib3").setLevel(logging.CRITICAL + 1)
+
+
+class SendError(Exception):
+    """A receiver did not get the alarm; the message names it and the reason, and holds no secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """An alarm as it is sent; ``link`` leads to the whole report, empty where there is none."""
+
+    alarm: Alarm
+    link: str = ""
+
+    @property
+    def text(self) -> str:
+        """Plain text, cut where it is too long for a chat."""
+        text, more = self.alarm.text, f"\n\n{self.link}" if self.link else ""
+        if len(text) > LONGEST:
+            text = (
+                text[:LONGEST].rsplit("\n", 1)[0] + "\n\n[cut here; the rest stands in the report]"
+            )
+        return text + more
+
+    @property
+    def markup(self) -> str:
+        """The same for a chat or GitLab: everything from outside stands in a block of code."""
+        body = "\n".join(self.text.removesuffix(f"\n\n{self.link}").splitlines())
+        # Angle brackets are orders to Slack (<!channel>), accents end the block.
+        body = body.translate({ord("`"): "'", ord("<"): "‹", ord(">"): "›"})
+        return f"```\n{body}\n```" + (f"\n{self.link}" if self.link else "")
+
+    def to_json(self) -> dict[str, object]:
+        """Body for a webhook: ``text`` is what Slack, Mattermost and Teams show, the rest is for programs."""
+        return {
+            "text": self.markup,
+            "failed": self.alarm.failed,
+            "word": self.alarm.ending.word.value,
+            "summary": self.alarm.ending.sentence,
+            "systems": list(self.alarm.systems),
+            "sessions": list(self.alarm.sessions),
+            "troubles": [trouble.to_json() for trouble in self.alarm.troubles],
+            "link": self.link,
+        }
+
+
+Receiver = Callable[[Message], None]
+
+
+def receivers(environment: Mapping[str, str]) -> dict[str, Receiver]:
+    """Receivers that an environment asks for, by name; raises ValueError for one that is asked for by halves."""
+    found: dict[str, Receiver] = {}
+    if command := environment.get("IOGAUGE_ALARM_COMMAND", ""):
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise ValueError(f"IOGAUGE_ALARM_COMMAND: {error}") from None
+        bare = {name: value for name, value in environment.items() if name not in SECRETS}
+        found["command"] = partial(run_command, words, bare)
+    if url := environment.get("IOGAUGE_WEBHOOK_URL", ""):
+        found["webhook"] = partial(post_webhook, url, environment.get("IOGAUGE_WEBHOOK_TOKEN", ""))
+    if token := environment.get("IOGAUGE_GITLAB_TOKEN", ""):
+        number = environment.get("IOGAUGE_NOTE_ON") or environment.get("CI_MERGE_REQUEST_IID", "")
+        api, project = (environment.get(name, "") for name in ("CI_API_V4_URL", "CI_PROJECT_ID"))
+        if number and not (api and project):
+            raise ValueError(
+                "a note needs CI_API_V4_URL and CI_PROJECT_ID, which GitLab sets in its jobs"
+            )
+        if number:
+            quoted = urllib.parse.quote(project, safe="")
+            base = f"{api.rstrip('/')}/projects/{quoted}"
+            found["note"] = partial(post_note, base, number, token)
+    return found
+
+
+def run_command(words: Sequence[str], environment: Mapping[str, str], message: Message) -> None:
+    """Give the text to a command on its standard input, without a shell; raises :class:`SendError`."""
+    if not words:
+        raise SendError("IOGAUGE_ALARM_COMMAND is empty: expected a program and its arguments")
+    try:
+        done = subprocess.run(
+            words,
+            input=message.text + "\n",
+            env=dict(environment),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=COMMAND_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise SendError(f"{words[0]}: not done after {COMMAND_TIMEOUT:g} s, ended") from None
+    except OSError as error:
+        raise SendError(f"{words[0]}: {error.strerror or error}") from None
+    if done.returncode != 0:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise SendError(
+            f"{words[0]}: exit status {done.returncode}: {visible(said[-1]) if said else '-'}"
+        )
+
+
+def post_webhook(url: str, token: str, message: Message) -> None:
+    """Post the alarm as JSON; a token goes into the Authorization header. Raises :class:`SendError`."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    _post(url, headers, json=message.to_json())
+
+
+def post_note(base: str, number: str, token: str, message: Message) -> None:
+    """Write a note on a merge request, with the first figures; raises :class:`SendError`.
+
+    A figure that cannot be uploaded is left out, and the note says so.
+    """
+    if not number.isdigit():
+        raise SendError(f"merge request {visible(number)!r}: expected its number")
+    headers = {"PRIVATE-TOKEN": token}
+    parts = [message.markup]
+    curves = [one.curve for one in message.alarm.troubles if one.curve][:_FIGURES]
+    for place, curve in enumerate(curves, 1):
+        figure = (f"iogauge-{place}.svg", svg(curve, alone=True).encode(), "image/svg+xml")
+        try:
+            answer = json.loads(_post(f"{base}/uploads", headers, files={"file": figure}))
+            parts.append(str(answer["markdown"]))
+        except (SendError, ValueError, LookupError, TypeError) as error:
+            reason = error if isinstance(error, SendError) else "GitLab's answer is not understood"
+            parts.append(f"(figures could not be uploaded: {reason})")
+            break
+    note = {"body": "\n\n".join(parts)}
+    _post(f"{base}/merge_requests/{number}/notes", headers, json=note)
+
+
+def _post(url: str, headers: Mapping[str, str], **body: Any) -> bytes:
+    """Post, again if the other side is late, busy or broken; return the beginning of the answer.
+
+    Raises :class:`SendError`, which names the host and no more of the address. urllib3 could repeat by itself,
+    but not after an answer that does not end, and it logs the whole address.
+    """
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host = visible(parts.hostname or "")
+    except ValueError:  # its text may hold what is secret
+        raise SendError("the address is no http(s)://host/...") from None
+    if parts.scheme not in ("http", "https") or not host:
+        raise SendError("the address is no http(s)://host/...")
+    problem = ""
+    for pause in (0.0, *PAUSES):
+        time.sleep(pause)
+        try:
+            with requests.post(
+                url,
+                headers={"Accept-Encoding": "identity", **headers},
+                auth=lambda request: request,  # no password from ~/.netrc in a token's place
+                timeout=TIMEOUT,
+                verify=_trusted(),
+                allow_redirects=False,  # another host must not be given a token
+                stream=True,
+                **body,
+            ) as answer:
+                if 200 <= answer.status_code < 300:
+                    return _beginning(answer)
+                problem = f"status {answer.status_code}"
+                if 300 <= answer.status_code < 400:
+                    raise SendError(f"{host}: {problem}: redirected, which is not followed")
+                if answer.status_code < 500 and answer.status_code != 429:
+                    raise SendError(f"{host}: {problem}")
+        except (OSError, ValueError, urllib3.exceptions.HTTPError) as error:
+            problem = _reason(error)
+    raise SendError(f"{host}: {problem}, {len(PAUSES) + 1} attempts")
+
+
+def _trusted() -> str | bool:
+    """Return the system's certificates, among which a site's own are; without any those of requests."""
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath or True
+
+
+def _beginning(answer: requests.Response) -> bytes:
+    """Read the beginning of an answer; raises TimeoutError if the answer does not come to an end."""
+    until, data = time.monotonic() + TIMEOUT, bytearray()
+    for byte in answer.iter_content(1):  # more at a time would wait until there is more
+        data += byte
+        if len(data) >= _ANSWER:
+            break
+        if time.monotonic() > until:
+            raise TimeoutError
+    return bytes(data)
+
+
+def _reason(error: BaseException) -> str:
+    """Return the system's own words for an error, which hold no address, else the error's name."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, TimeoutError):
+            return f"no answer within {TIMEOUT:g} s"
+        if isinstance(inner, OSError) and inner.strerror:
+            return visible(inner.strerror)
+        inner = inner.__cause__ or inner.__context__
+    return type(error).__name__

@@ -1,0 +1,252 @@
+"""Base class of the scenarios that run IO500: twelve scored phases in one execution, one score.
+
+Directories, times and counts of the ini file follow from the case: the bytes and files of its limits,
+divided among the tasks. The site adds options (``extras.io500``). IO500 removes its files itself.
+
+On one node IO500 would read and stat what the client keeps, so two nodes are the least. Phases that
+write have a time limit, the stonewall; the others take as long as these left work for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, get_args
+
+from iogauge.check.storage import StorageCheck
+from iogauge.core import untrusted, words
+from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
+from iogauge.evidence.model import DIRECTORIES_READ as PASSED_ON
+from iogauge.evidence.model import Evidence, passed_on_in
+from iogauge.node.layouts import FileLayout, Layout
+from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
+from iogauge.site.extras import Io500Directory
+from iogauge_extras.suites import io500
+
+#: IO500's directories, which may have layouts of their own.
+DIRECTORIES: Final[tuple[str, ...]] = get_args(Io500Directory)
+
+_RESULTS: Final = "io500"
+_DATA: Final = f"{DIR}/data"
+
+#: Put the directory into the ini file, and remove the results of an earlier job of this stage.
+_FILL: Final = 'rm -rf "io500/$2" && sed "s|[$]IOG_DIR|$1|g" "$3" >filled.ini && mv filled.ini "$3"'
+
+#: Metric of each scored phase, in IO500's order.
+METRICS: Final[Mapping[str, Metric]] = {
+    name: Metric(
+        f"{name.replace('-', '_')}_{'bw' if name in io500.BANDWIDTHS else 'rate'}",
+        "GiB/s" if name in io500.BANDWIDTHS else "kops/s",
+    )
+    for name in (
+        *("ior-easy-write", "mdtest-easy-write", "ior-hard-write", "mdtest-hard-write", "find"),
+        *("ior-easy-read", "mdtest-easy-stat", "ior-hard-read", "mdtest-hard-stat"),
+        *("mdtest-easy-delete", "mdtest-hard-read", "mdtest-hard-delete"),
+    )
+}
+BW = Metric("bw", "GiB/s")
+MD = Metric("md", "kops/s")
+SCORE = Metric("score", "points")
+
+
+def _mean(unit: str, names: tuple[str, ...]) -> Computed:
+    def compute(*values: Quantity) -> Quantity:
+        return Quantity(io500.geometric_mean([value.value for value in values]), unit)
+
+    return Computed(sources=tuple(METRICS[name].name for name in names), compute=compute)
+
+
+def _score(*values: Quantity) -> Quantity:
+    count = len(io500.BANDWIDTHS)
+    means = (
+        io500.geometric_mean([v.value for v in part]) for part in (values[:count], values[count:])
+    )
+    return Quantity(math.sqrt(math.prod(means)), SCORE.unit)
+
+
+def _access(name: str) -> Access:
+    """Return how a phase touches data. Readers and stats are shifted by a node against the writers."""
+    kind = name.rpartition("-")[2]
+    if name == "ior-easy-write":
+        return Access(direction="write", fsync=True, saturates="bandwidth")
+    if name == "ior-hard-write":
+        return Access(direction="write", fsync=True)
+    if kind == "read":
+        easy = name == "ior-easy-read"
+        return Access(direction="read", task_offset=1, saturates="bandwidth" if easy else None)
+    return Access(direction="metadata", task_offset=1 if kind == "stat" else None)
+
+
+def parse_passed_on(printed: Printed) -> ToolOutput:
+    """Return the layouts that the agent printed, by directory; raises :class:`ToolOutputError`."""
+    try:
+        told: Any = untrusted.parse_json(printed.result)
+        passed = {
+            str(name): untrusted.build(FileLayout, one["layout"]) if one.get("layout") else None
+            for name, one in told.items()
+        }
+        problems = {
+            str(name): str(one["problem"]) for name, one in told.items() if "problem" in one
+        }
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ToolOutputError(f"{PASSED_ON}: not the layouts of directories: {error}") from error
+    return ToolOutput("lustre", "", (), parameters={"directories": passed, "unanswered": problems})
+
+
+def _parse(printed: Printed) -> Any:
+    return io500.parse(printed.result, printed.stdout, printed.files)
+
+
+class Io500Check(StorageCheck):
+    """IO500; a subclass says how long its phases write."""
+
+    needs = words.IO500
+    keep_files = ["io500-*.tgz"]
+    #: Whether the result is to be one that the list takes: 300 s, and no objection of IO500.
+    official: bool = True
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the scored phases, the two means, and the score."""
+        return (*METRICS.values(), BW, MD, SCORE)
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check, but one repetition: a run takes long."""
+        return {**super().declared(), "repetitions": 1}
+
+    @property
+    def stonewall_s(self) -> int:
+        """Return the seconds in which each writing phase writes."""
+        return io500.OFFICIAL_S if self.official else max(1, round(self.site.limits.phase_seconds))
+
+    def _options(self) -> io500.Io500Options:
+        """Return the ini file's contents; raises ValueError if the limits are too small."""
+        limits, tasks = self.site.limits, self.total_tasks
+        files = limits.case_files // 2 // tasks
+        # Files of mdtest-hard take a block each.
+        room = (limits.case_bytes - 4096 * files * tasks) // 2 // tasks
+        easy, hard = room >> 21 << 21, room // io500.IOR_HARD_BYTES
+        if min(files, easy, hard) < 1:
+            raise ValueError(
+                f"limits.case_bytes is {limits.case_bytes} and limits.case_files {limits.case_files}: expected "
+                f"4 MiB and two files at least for each of {tasks} tasks, and 4096 bytes for each second file"
+            )
+        return io500.Io500Options(
+            directory=_DATA,
+            results=_RESULTS,
+            stonewall_s=self.stonewall_s,
+            easy_bytes=easy,
+            hard_segments=hard,
+            easy_files=files,
+            hard_files=files,
+            options=self.site.io500.options,
+        )
+
+    def _layouts(self) -> list[PhasePlan]:
+        """Return the phases that give IO500's directories layouts of their own, and read them all back."""
+        script = 'mkdir -p "$1" && directory=$1 && shift && exec lfs setstripe "$@" "$directory"'
+        asked = self._asked()
+        if not asked:
+            return []
+        paths = [f"{_DATA}/{name}" for name in asked]
+        phases = [_untimed("directories", ["mkdir", "-p", *paths])]
+        for path, (name, layout) in zip(paths, asked.items(), strict=True):
+            if layout is not None:
+                command = ["sh", "-c", script, "sh", path, *layout.arguments()]
+                phases.append(_untimed(f"layout-{name}", command))
+        read = _untimed(PASSED_ON, ["passed-on", *paths])
+        return [*phases, replace(read, launch="agent", parse=parse_passed_on)]
+
+    def _asked(self) -> dict[str, Layout | None]:
+        """Return the layout that the site requests for each of IO500's directories on Lustre."""
+        if self.site.target.striped_by != "lustre":
+            return {}
+        striping = self.site.io500.striping
+        return {
+            name: Layout(
+                stripe_count=striping[name].stripe_count,
+                stripe_bytes=striping[name].stripe_bytes,
+                pool=self.site.target.pool,
+            )
+            if name in striping
+            else None
+            for name in DIRECTORIES
+        }
+
+    def _layout(self) -> dict[str, Any] | None:
+        """Return the layouts of IO500's directories, by name."""
+        seen: Evidence | None = getattr(self, "_evidence", None)
+        passed = passed_on_in(seen.outputs) if seen else {}
+        named = {name: str(found) for name, found in passed.items() if found is not None}
+        noted = super()._layout()
+        return {**(noted or {}), "directories": named} if named else noted
+
+    def plan(self) -> CasePlan:
+        """Fill in the ini file, then run IO500: twelve phases in one execution."""
+        if self.nodes < 2:
+            raise ValueError(
+                "nodes is 1: expected two or more, because IO500 on one node reads and stats what its own "
+                "client keeps; set scale.nodes"
+            )
+        options = self._options()
+        if self.site.io500.striping and self.site.target.striped_by != "lustre":
+            raise ValueError("io500.striping is for a target on Lustre: leave it out")
+        first, *_ = METRICS
+        ini = f"io500-{self.stonewall_s}s.ini"
+        # What a submission to the list needs of a run: its results, its ini file, its job script.
+        archive = ["tar", "-czf", f"io500-{REP}.tgz", f"{_RESULTS}/{REP}", ini, "rfm_job.sh"]
+        phases = [
+            PhasePlan(
+                name="io500" if name == first else name,
+                command=["io500", ini, f"--timestamp={REP}"] if name == first else [],
+                launch="tasks",
+                parse=_parse,
+                rates={metric.name: (name, "bw" if name in io500.BANDWIDTHS else "rate")},
+                access=_access(name),
+                output=f"{_RESULTS}/{REP}/result.txt",
+                folder=f"{_RESULTS}/{REP}",
+                within=None if name == first else "io500",
+                expected=None if self.official else io500.TOO_SHORT,
+                follows=not name.endswith("-write"),
+                lasts_s=self.stonewall_s,
+            )
+            for name, metric in METRICS.items()
+        ]
+        files = (options.easy_files + options.hard_files + 1) * self.total_tasks
+        block = io500.IOR_HARD_BYTES * options.hard_segments + 4096 * options.hard_files
+        return CasePlan(
+            tool="io500",
+            repetitions=self.repetitions,
+            tasks=self.total_tasks,
+            nodes=self.nodes,
+            repeat=[
+                _untimed("ini", ["sh", "-c", _FILL, "sh", DIR, REP, ini]),
+                *self._layouts(),
+                *phases,
+                _untimed("archive", archive),
+            ],
+            warm_up=False,
+            held_bytes=(options.easy_bytes + block) * self.total_tasks,
+            files=files + 2 * self.total_tasks + 8,
+            inputs={ini: options.ini()},
+            directories=self._asked(),
+            computed={
+                BW.name: _mean(BW.unit, io500.BANDWIDTHS),
+                MD.name: _mean(MD.unit, io500.RATES),
+                SCORE.name: Computed(
+                    sources=tuple(METRICS[n].name for n in (*io500.BANDWIDTHS, *io500.RATES)),
+                    compute=_score,
+                ),
+            },
+        )
+
+
+def _untimed(name: str, command: list[str]) -> PhasePlan:
+    return PhasePlan(
+        name=name,
+        command=command,
+        launch="once",
+        parse=None,
+        rates={},
+        access=Access(direction="none"),
+    )

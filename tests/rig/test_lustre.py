@@ -1,0 +1,184 @@
+"""Does iogauge work on your Lustre? ``make test-lustre TARGET=/scratch/me/try`` (README, docs/cluster.md).
+
+Nothing here stands for Lustre: the commands are those that an administrator types, on a directory of a mounted file
+system. ARGS='-n "StripeCount|MdtestDom"' chooses other checks. The page that it writes is named at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+TARGET = os.environ.get("IOGAUGE_RIG_TARGET", "")
+pytestmark = pytest.mark.skipif(
+    not TARGET, reason="needs a mounted Lustre: make test-lustre TARGET=DIRECTORY"
+)
+ROOT = Path(__file__).resolve().parents[2]
+
+#: The quick tier, and what only Lustre has.
+CHECKS = (
+    "-t quick",
+    "-n StripeCount|StripeSize|RandomRead|MdtestDom|MdtestOnMdts|MdtNeedle|TargetNeedle",
+)
+#: Verdicts of a measurement that is believed. Load of others is no fault of iogauge's.
+BELIEVED = {"PASS", "FAIL", "UNREFERENCED", "UNSTABLE", "CONTAMINATED"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A new site for the target, in folders of its own."""
+
+    base: Path
+    name: str = "rig"
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of iogauge."""
+        folders = {"IOGAUGE_SITES": str(self.base / "sites"), "IOGAUGE_HOME": str(self.base / "home")}
+        mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        return subprocess.run(
+            ["iogauge", *words],
+            cwd=ROOT,
+            env={**os.environ, **mpi, **folders, "COLUMNS": "160"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def file(self) -> Path:
+        """Return the site's settings."""
+        return self.base / "sites" / self.name / "settings.yaml"
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """Return what the site says of its partition."""
+        found: dict[str, Any] = yaml.safe_load(self.file.read_text())
+        extras: dict[str, Any] = found["systems"][0]["partitions"][0]["extras"]
+        return extras
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return all records, in their order."""
+        files = sorted((self.base / "home").glob("history/*/*.jsonl"))
+        return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """A site as ``iogauge site new`` writes it, with the sizes of a short look."""
+    made = Site(tmp_path_factory.mktemp("lustre"))
+    (made.base / "sites").mkdir()
+    done = made.run("site", "new", made.name, "--target", TARGET, "-y")
+    assert done.returncode == 0, done.stdout + done.stderr
+    text, count = re.subn(
+        r"limits: \{.*\}",
+        "limits: {case_bytes: 64 MiB, case_files: 1000, phase_seconds: 2 s, tier: quick, max_of_free: 50%, "
+        "max_spread: 50%, repetitions: 2, max_fill: 95%}",
+        made.file.read_text(),
+        count=1,
+    )
+    assert count == 1
+    metadata_targets = "metadata_targets" in text and re.search(r"metadata_targets: (\d+)", text)
+    if metadata_targets:
+        text = text.replace(
+            "          # The ceiling:",
+            f"          topology: {{metadata_targets: {metadata_targets[1]}}}\n          # The ceiling:",
+        )
+    made.file.write_text(text)
+    return made
+
+
+@pytest.fixture(scope="module")
+def measured(site: Site) -> list[dict[str, Any]]:
+    """The records of all checks, each measured once."""
+    for words in CHECKS:
+        option, _, value = words.partition(" ")
+        done = site.run("run", f"--system={site.name}", option, value, "--wide")
+        print(done.stdout)
+    return site.records()
+
+
+def test_a_new_site_describes_a_client_of_lustre(site: Site) -> None:
+    """It keeps its data in the page cache and honours O_DIRECT; its targets are counted; nothing is a doubt."""
+    target = site.extras["target"]
+    assert target["type"] == "lustre" and target["uuid"], target
+    assert "cache" not in target and "honours_o_direct" not in target, target
+    assert {"lustre.osts", "lustre.mdts", "layout.stripe_count"} <= set(site.extras["expect"])
+    done = site.run("validate", site.name)
+    assert done.returncode == 0 and "problem" not in done.stdout, done.stdout
+    done = site.run("doctor", f"--system={site.name}")
+    assert done.returncode == 0, done.stdout
+
+
+def test_each_case_is_believed_or_names_the_load_of_others(measured: list[dict[str, Any]]) -> None:
+    """No case is INVALID, and no tool fails."""
+    wrong = [f"{r['case']}: {r['reason']}" for r in measured if r["verdict"] not in BELIEVED]
+    assert measured and not wrong, "\n".join(wrong)
+
+
+def test_the_client_bears_witness(measured: list[dict[str, Any]]) -> None:
+    """Bytes and files of each case are counted by Lustre's client too, for root or since 2.17."""
+    unseen = {
+        f"{record['case']}: {finding['saw']}"
+        for record in measured
+        for finding in record["findings"]
+        if "no second witness" in finding["saw"] and finding["guard"] in ("G8", "G11")
+    }
+    told = any("lustre" in str(record["fingerprint"].get("lustre.client")) for record in measured)
+    version = next(str(r["fingerprint"].get("lustre.client", "0")) for r in measured)
+    if os.getuid() and tuple(map(int, re.findall(r"\d+", version)[:2])) < (2, 17) and not told:
+        pytest.skip(f"Lustre {version} tells root alone what its client has moved")
+    assert not unseen, "\n".join(sorted(unseen))
+
+
+def test_the_target_is_left_as_it_was(site: Site, measured: list[dict[str, Any]]) -> None:
+    """Nothing of iogauge stays."""
+    assert measured and not (Path(TARGET) / "iogauge").exists()
+
+
+@contextlib.contextmanager
+def _slowed(device: str) -> Iterator[None]:
+    """One storage target gets one page a request, and one request at a time, from this client alone."""
+    names = [f"osc.{device}.{word}" for word in ("max_pages_per_rpc", "max_rpcs_in_flight")]
+    before = [
+        subprocess.run(["lctl", "get_param", "-n", name], capture_output=True, text=True, check=True)
+        for name in names
+    ]
+    try:
+        for name in names:
+            subprocess.run(["lctl", "set_param", f"{name}=1"], check=True, capture_output=True)
+        yield
+    finally:
+        for name, old in zip(names, before, strict=True):
+            subprocess.run(["lctl", "set_param", f"{name}={old.stdout.strip()}"], check=True)
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("lctl"), reason="needs root and lctl")
+def test_a_slowed_storage_target_is_named(site: Site, measured: list[dict[str, Any]]) -> None:
+    """The needle names it, and no other."""
+    devices = sorted(Path("/sys/fs/lustre/osc").glob("*-OST*-osc-[!M]*"))
+    if len(devices) < 3:
+        pytest.skip("a needle needs three storage targets")
+    with _slowed(devices[1].name):
+        site.run("run", f"--system={site.name}", "-n", "TargetNeedle", "--wide")
+    slow = re.search(r"OST[0-9a-f]{4}", devices[1].name)
+    found = [record for record in site.records() if record["check"] == "TargetNeedle"][-1]
+    assert slow and slow[0].lower() in json.dumps(found).lower(), found["reason"]
+
+
+def test_the_page(site: Site, measured: list[dict[str, Any]]) -> None:
+    """What was found is on one page, for those who asked."""
+    page = Path(os.environ.get("IOGAUGE_RIG_PAGE", "lustre.html")).absolute()
+    done = site.run("report", "--since", "1d", "--html", str(page))
+    assert page.stat().st_size > 10_000, done.stdout + done.stderr
+    print(f"\n{done.stdout}\nthe page: {page}")

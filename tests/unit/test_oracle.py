@@ -1,0 +1,15 @@
+"""Of some 300 recorded cases the judge and the guards say today what they said before."""
+
+from __future__ import annotations
+
+import iogauge.check  # noqa: F401  all classes that evidence may hold
+from support import oracle
+
+
+def test_the_judge_and_the_guards_say_of_recorded_evidence_what_they_said() -> None:
+    recorded = oracle.cases()
+    wrong = [one for one in recorded if oracle.said(one["ask"], one["of"]) != one["said"]]
+    assert len(recorded) > 200
+    for one in wrong[:3]:
+        print("was:", one["said"], "\nnow:", oracle.said(one["ask"], one["of"]))
+    assert not wrong, f"{len(wrong)} of {len(recorded)} cases"
