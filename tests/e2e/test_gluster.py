@@ -104,6 +104,17 @@ def test_a_healthy_volume_is_not_refused(run: Run) -> None:
     assert sorted(verdicts) == sorted(every_day + (by_night if FULL else [])), run.out
 
 
+@pytest.mark.nightly("e2e/test_gluster.py::test_a_healthy_volume_is_not_refused")
+def test_no_check_at_all_is_refused(site: tuple[Hosts, Rig]) -> None:
+    found = run_on(*site, timeout=3000)
+    wrong = [
+        f"{one['case']}: {one['reason']}"
+        for one in found.records
+        if one["verdict"] in ("INVALID", "ERROR")
+    ]
+    assert len(found.records) > 30 and not wrong, "\n".join(wrong)
+
+
 @pytest.mark.parametrize("cache", ["buffered", "direct"])
 def test_what_nothing_counts_under_the_mount_the_networks_do(run: Run, cache: str) -> None:
     findings = record_of(run, "IorPosix", cache=cache)["findings"]

@@ -37,7 +37,7 @@ def cluster(storage: Path) -> Iterator[Hosts]:
         yield made
 
 
-def run_on(cluster: Hosts, rig: Rig, *words: str) -> Run:
+def run_on(cluster: Hosts, rig: Rig, *words: str, timeout: float = 300) -> Run:
     """Run ReFrame on n1, where mpirun reaches the other hosts through the rig's agent."""
     state = rig.base / "lfs"
     state.mkdir(exist_ok=True)
@@ -53,7 +53,7 @@ def run_on(cluster: Hosts, rig: Rig, *words: str) -> Run:
         # Ranks of several hosts share a core of this machine, and wait for each other.
         OMPI_MCA_mpi_yield_when_idle="1",
     )
-    return rig.finish(process, 300)
+    return rig.finish(process, timeout)
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,10 @@ class Site:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of iogauge."""
-        folders = {"IOGAUGE_SITES": str(self.base / "sites"), "IOGAUGE_HOME": str(self.base / "home")}
+        folders = {
+            "IOGAUGE_SITES": str(self.base / "sites"),
+            "IOGAUGE_HOME": str(self.base / "home"),
+        }
         mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         return subprocess.run(
             ["iogauge", *words],
@@ -151,7 +154,9 @@ def _slowed(device: str) -> Iterator[None]:
     """One storage target gets one page a request, and one request at a time, from this client alone."""
     names = [f"osc.{device}.{word}" for word in ("max_pages_per_rpc", "max_rpcs_in_flight")]
     before = [
-        subprocess.run(["lctl", "get_param", "-n", name], capture_output=True, text=True, check=True)
+        subprocess.run(
+            ["lctl", "get_param", "-n", name], capture_output=True, text=True, check=True
+        )
         for name in names
     ]
     try:
