@@ -557,7 +557,7 @@ class StorageCheck(JudgedCheck):
             return NOTHING_MEASURED
         system, partition = self.current_system.name, self.current_partition.name
         try:
-            known: MeasuredCeilings = registry.load("iogauge.answers", "ceilings.of_partition")(
+            known: MeasuredCeilings = registry.load("iogauge_answers", "ceilings.of_partition")(
                 system, partition, self._extras.ceilings
             )
             return known

@@ -103,7 +103,7 @@ def _show_contrast(
     )
     found = sides.contrast(a, b)
     if html:
-        write_file(html, registry.load("iogauge.answers", "page.comparison")(found))
+        write_file(html, registry.load("iogauge_answers", "page.comparison")(found))
     if as_json:
         typer.echo(sides.to_json(found))
     else:
