@@ -1253,6 +1253,34 @@ def test_an_lctl_that_ends_is_started_again(tmp_path: Path) -> None:
     assert (tmp_path / "started").read_text() == "\n\n"
 
 
+@pytest.mark.parametrize(("meets", "status"), [("before", 0), ("meanwhile", 1)])
+def test_an_old_error_of_the_mount_is_not_the_tools(
+    tmp_path: Path, meets: str, status: int
+) -> None:
+    """syncfs(2) tells its next caller what any program met: only what was met since the tool began ends its case."""
+    error = tmp_path / "write-error"
+    if meets == "before":
+        error.touch()
+    done = subprocess.run(
+        [
+            *("sh", JOB_FILES / "witness.sh", "--sync", tmp_path),
+            *(["touch", error] if meets == "meanwhile" else ["true"]),
+        ],
+        env={
+            **os.environ,
+            "PATH": f"{LUSTRE}:{os.environ['PATH']}",
+            "LFS_STATE": str(tmp_path),
+            "LFS_MOUNT": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert not error.exists()
+    assert ("is of a write before this command" in done.stderr) == (meets == "before")
+
+
 @needs_namespace
 def test_descriptors_of_a_launcher_stay_open(tmp_path: Path) -> None:
     """A launcher may tell a task its number through one of them."""
