@@ -6,7 +6,7 @@ Each run is `reframe -c checks/ -r` with one case of IOR and one of fio, on a sm
 --cap MiB/s (benchmarks/capped-fs). After --healthy runs it moves --reduced MiB/s for --slow runs, then as
 before for --again. Printed are, for every run, when it began, the load of the machine and what was
 measured, and after each of the three parts the noise of every metric and what `iogauge trend` says of the
-history so far. With --keep FILE the records are kept in a gzipped file, as tests/data/history has one.
+history so far. Exit status 1 if the trend raises an alarm after the healthy runs, or none after the slow ones. With --keep FILE the records are kept in a gzipped file, as tests/data/history has one.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "reframe" / "src"
 CASES = r"IorPosix%files=per-process%order=sequential%cache=direct$|FioRandomRead%block=128KiB$"
 SYSTEM = "capped"
+#: Exit status of `iogauge trend` after a part.
+ALARM = {"healthy": 0, "slow": 1}
 VALID = ("PASS", "FAIL", "UNREFERENCED")
 IOGAUGE = (sys.executable, "-c", "from iogauge.cli.app import app; app(prog_name='iogauge')")
 #: The target is what $IOGAUGE_TARGET says; short phases, so that a history takes minutes.
@@ -142,7 +144,7 @@ def main() -> None:
             "IOGAUGE_HOME": str(home),
             "IOGAUGE_TARGET": str(target),
         }
-        run = 0
+        run, wrong = 0, []
         for part, runs, rate in (
             ("healthy", options.healthy, options.cap),
             ("slow", options.slow, options.reduced),
@@ -165,10 +167,14 @@ def main() -> None:
             show_noise(records(home)[before:])
             done = subprocess.run([*IOGAUGE, "trend"], env=environment, check=False)
             print(f"  iogauge trend: exit status {done.returncode}", flush=True)
+            # How soon the alarm ends when all is well again is not promised.
+            if part in ALARM and done.returncode != ALARM[part]:
+                wrong.append(f"{part}: exit status {done.returncode}, expected {ALARM[part]}")
         if options.keep:
             files = sorted((home / "history" / SYSTEM).glob("*.jsonl"))
             lines = b"".join(file.read_bytes() for file in files)
             options.keep.write_bytes(gzip.compress(lines, mtime=0))
+    sys.exit("; ".join(wrong))
 
 
 if __name__ == "__main__":
