@@ -42,7 +42,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
 
-from e2e.rig import Rig, mount_of, mounted, processes, program_of  # noqa: E402
+from e2e.rig import Rig, checks_of, mount_of, mounted, processes, program_of  # noqa: E402
 from e2e.test_faults import ALL_GENEROUS, MDTEST  # noqa: E402
 from e2e.test_never_pass import IOR  # noqa: E402
 from iogauge.judge.verdict import Verdict  # noqa: E402
@@ -70,14 +70,15 @@ TOOLS = ("fio", "ior", "mdtest", "mpirun")
 #: A case's time limit: fio waits for ever where one of its processes was killed before it began.
 TIME_LIMIT = "40s"
 #: Seconds until everything that was hit must have ended, on a busy machine.
-ANSWER_S = 120
+ANSWER_S = 600
 #: A line of ReFrame's about a case that ended: how, and which. ABORT, of a case that did not end, is none of these.
 ENDED = re.compile(
     r"^\[ +(OK|FAIL|SKIP|ERROR|XFAIL|XPASS) +\] \( *[0-9]+/[0-9]+\) (\w[^/\n]*?) */[0-9a-f]{8} ",
     re.MULTILINE,
 )
-#: What ReFrame says at the end of a session: how many cases ended, and how many others were skipped.
-RAN = re.compile(r"\] Ran ([0-9]+)/[0-9]+ test case.* ([0-9]+) skipped")
+#: What ReFrame says at the end of a session: how many cases ended, how many others were skipped, and how many
+#: aborted. A case that is OK is ABORTed, too, if the session is interrupted before the next one begins.
+RAN = re.compile(r"\] Ran ([0-9]+)/[0-9]+ test case.* ([0-9]+) skipped, ([0-9]+) aborted")
 #: How often the records are read while a session runs.
 LOOK_S = 0.2
 
@@ -182,9 +183,10 @@ class Records:
             demand(
                 fits, f"recorded as {record.verdict.value}, ended with {end}: {record.case}\n{said}"
             )
-        for ran, skipped in RAN.findall(said):
+        for ran, skipped, aborted in RAN.findall(said):
             count = int(ran) + int(skipped)
-            demand(len(ended) == count, f"{count} cases ended, {len(ended)} were read\n{said}")
+            fits = count <= len(ended) <= count + int(aborted)
+            demand(fits, f"{count} cases ended, {len(ended)} were read\n{said}")
         return [record for record in records if record.case in ended]
 
 
@@ -293,13 +295,13 @@ class Worker:
         rig = self.rig
         log = rig.base / "out.txt"
         with open(log, "wb") as out:
+            case = self.chance.choice(CASES)
             process = subprocess.Popen(
                 [
                     str(Path(sys.executable).with_name("reframe")),
-                    "-c",
-                    "checks/",
+                    *(word for file in checks_of(case) for word in ("-c", file)),
                     "-r",
-                    *self.chance.choice(CASES),
+                    *case,
                 ],
                 cwd=ROOT,
                 env=rig.environment(RFM_COLORIZE="n"),
