@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import Rig, Run
+from iogauge.workspace import directory
 from support import programs
 
 pytestmark = pytest.mark.needs_fio
@@ -31,15 +33,20 @@ def other(text: bytes) -> bytes:
     return re.sub(rb'"verdict":"\w+"', b'"verdict":"PASS"', text, count=1)
 
 
+def unread(said: str) -> str:
+    """In words that the program does not know."""
+    return re.sub(r"(?m)^\[ +\w+ +\] \(", "[     DONE ] (", said)
+
+
 @pytest.mark.parametrize(
     ("planted", "told"),
     [
         (lambda said, text: (said, text), None),
         (lambda said, text: (said, first(text)), "ended and not recorded"),
         (lambda said, text: (said, text + first(text)), "recorded twice"),
-        (lambda said, text: (said, other(text)), "recorded as PASS, ended with SKIP"),
+        (lambda said, text: (said, other(text)), "recorded as PASS, ended with (SKIP|FAIL)"),
         (lambda said, text: (said, text[: len(text) // 2]), "damaged"),
-        (lambda said, text: (said.replace("SKIP", "DONE"), text), "2 cases ended, 0 were read"),
+        (lambda said, text: (unread(said), text), "2 cases ended, 0 were read"),
     ],
 )
 def test_the_records_of_a_session(
@@ -76,3 +83,18 @@ def test_a_record_that_is_written_anew_or_taken_away(
     file.unlink() if text is None else file.write_bytes(text)
     with pytest.raises(kills.Broken, match="was rewritten"):
         records.look()
+
+
+def test_what_lies_on_the_target(tmp_path: Path) -> None:
+    """Of others it is as it was; of a session nothing is left after the janitor."""
+    kills = programs.load("kills")
+    worker = kills.Worker(tmp_path / "rig", tmp_path / "target", random.Random(1))
+    worker.look("", set(), cleaned=True)
+    left = worker.rig.target / "iogauge" / directory.user_name() / "session"
+    left.mkdir()
+    worker.look("", set(), cleaned=False)
+    with pytest.raises(kills.Broken, match="left after iogauge clean"):
+        worker.look("", set(), cleaned=True)
+    (worker.rig.target / "data" / "file0").write_bytes(b"")
+    with pytest.raises(kills.Broken, match="foreign, and not as it was"):
+        worker.look("", set(), cleaned=False)
