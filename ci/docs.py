@@ -31,7 +31,11 @@ def guards() -> str:
         sentence = re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
         demands = sentence.removeprefix(f"{entry.number}: ").removesuffix(".").replace("``", "`")
         cells = (
-            f"{entry.number} {entry.name}", demands, entry.otherwise, entry.limits, entry.seen_on
+            f"{entry.number} {entry.name}",
+            demands,
+            entry.otherwise,
+            entry.limits,
+            entry.seen_on,
         )
         rows.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
     return "\n".join(rows)
