@@ -71,6 +71,7 @@ READ: dict[str, Any] = {
 }
 EMPTY = Eviction("a", 2, 100, 4096, 0)
 FULL = Eviction("b", 2, 100, 4096, 1)
+MORE = Eviction("a", 3, 101, 4096, 0)
 
 
 def evicted(*evictions: Eviction, of: int = 2, **more: Any) -> dict[str, Any]:
@@ -89,7 +90,9 @@ def evicted(*evictions: Eviction, of: int = 2, **more: Any) -> dict[str, Any]:
         ({"bytes_per_node": 32 * GIB, "traits": OPAQUE}, "V = 32 GiB"),
         (evicted(EMPTY, EMPTY), "page cache emptied and proven empty 2 times (8 KiB dropped)"),
         (evicted(Eviction("a", 1, 1, 0, 0), of=1), "1 times (0 B dropped)"),
-        (evicted(EMPTY, EMPTY, data_bytes=100), "proven empty 2 times"),
+        (evicted(EMPTY, EMPTY, data_bytes=[100, 100]), "proven empty 2 times"),
+        (evicted(EMPTY, MORE, MORE, of=3, data_bytes=[100, 101, 101]), "proven empty 3 times"),
+        (evicted(EMPTY, EMPTY, MORE, MORE, of=4, data_bytes=[100, 101]), "proven empty 4 times"),
     ],
 )
 def test_g1_believes(change: dict[str, Any], saw: str) -> None:
@@ -120,7 +123,9 @@ def test_g1_believes(change: dict[str, Any], saw: str) -> None:
         (evicted(Eviction("c", 2, 100, 0, 0, "x: gone"), EMPTY), "x: gone"),
         (evicted(Eviction("c", 0, 0, 0, 0), EMPTY), "not proven empty"),
         (evicted(Eviction("c", 1, 0, 0, 0), EMPTY), "emptied of 0 of 1 bytes"),
-        (evicted(EMPTY, EMPTY, data_bytes=101), "emptied of 100 of 101 bytes"),
+        (evicted(EMPTY, EMPTY, data_bytes=[101, 100]), "emptied of 100 of 101 bytes"),
+        (evicted(MORE, EMPTY, data_bytes=[100, 101]), "emptied of 100 of 101 bytes"),
+        (evicted(MORE, MORE, MORE, EMPTY, of=4, data_bytes=[101, 101]), "emptied of 100 of 101"),
         (evicted(EMPTY, EMPTY, traits=OPAQUE), "a cache that cannot be checked"),
         ({"evictions": (EMPTY, EMPTY)}, "on the node that wrote"),
     ],
@@ -761,9 +766,9 @@ def test_g1_tasks_must_have_fetched_what_they_read(
         traits=TRAITS["ext4"],
         bytes_per_node=100,
         node_memory=1000,
-        evictions=[Eviction("n", 1, 100, 100, 0)],
-        expected_evictions=1,
-        data_bytes=100,
+        evictions=[Eviction("n", 1, 100, 100, 0)] * 2,
+        expected_evictions=2,
+        data_bytes=[100, 100],
         fetched=fetched,
     )
     assert finding.outcome is outcome

@@ -19,6 +19,7 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 from iogauge.guards.witness import bytes_witnessed_of, targets_witnessed_of
 from iogauge.judge.case import findings_of
+from iogauge.node.files import Eviction
 from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
 from iogauge.node.mounts import Below, Mount, Traits
 from iogauge.plan.case import CasePlan
@@ -694,7 +695,7 @@ def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
         assert others._beside(of_local, dataclasses.replace(output, phases=stats)) == Moved()
 
 
-def test_g1_compares_with_what_the_tool_says_if_the_plan_does_not_know(left: Evidence) -> None:
+def test_g1_compares_each_eviction_with_what_its_own_execution_read(left: Evidence) -> None:
     """mdtest after a stonewall: the plan knows no bytes, and each execution claims others."""
     (output, *_) = left.outputs["read"]
     outputs = [
@@ -702,13 +703,25 @@ def test_g1_compares_with_what_the_tool_says_if_the_plan_does_not_know(left: Evi
         for n in (3901, 7802)
     ]
     seen = phase(dataclasses.replace(left, outputs={**left.outputs, "read": outputs}), 1)
-    assert cache._least_claimed(seen) == 3901
-    unknown = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, data_bytes=None))
-    asked: list[int] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cache, "client_cache", lambda **words: asked.append(words["data_bytes"]))
-        list(cache.client_cache_of(unknown))
-    assert asked == [3901]
+    plan = dataclasses.replace(seen.case.plan, repetitions=2, nodes=1)
+    access = dataclasses.replace(seen.access, o_direct=False, evict=True)
+
+    def outcome(*emptied: int) -> Outcome:
+        evictions = tuple(Eviction("a", 1, size, size, 0) for size in emptied)
+        evidence = dataclasses.replace(seen.case.evidence, evictions={"read": evictions})
+        unknown = dataclasses.replace(seen.phase, data_bytes=None, access=access)
+        case = dataclasses.replace(
+            seen.case,
+            plan=plan,
+            evidence=dataclasses.replace(evidence, testimony={}),
+            extras=extras(target={"path": "/scratch", "type": "ext4"}),
+        )
+        (finding,) = cache.client_cache_of(dataclasses.replace(seen, case=case, phase=unknown))
+        return finding.outcome
+
+    assert outcome(3901, 7802) is Outcome.OK
+    assert outcome(7802, 3901) is Outcome.INVALID
+    assert outcome(3900, 7802) is Outcome.INVALID
 
 
 def told(left: Evidence, *written: int) -> Evidence:
