@@ -943,6 +943,33 @@ def test_a_look_may_bring_what_servers_wrote_to_storage(storage_file: Path, sync
         assert seen.sync_seconds is None
 
 
+def test_the_agent_is_told_the_process_of_the_tool_alone(tmp_path: Path) -> None:
+    """What counts, and what it starts to count, is no process of the tool."""
+    host, task = os.uname().nodename, tmp_path / TASK
+    tool = ["sh", "-c", f"sleep 0.2; echo $$; cat {task}"]
+    code, _, out = told(tmp_path, *tool, IOG_HOST=host, IOG_TASK=str(task))
+    own, noted_as = out.split()
+    assert code == 0 and own == noted_as
+
+
+def test_an_error_of_others_is_heard_before_the_tool(tmp_path: Path) -> None:
+    """syncfs tells an error of the whole mount once, to its next caller."""
+    flag = tmp_path / "error"
+    flag.touch()
+    program = tmp_path / "bin" / "sync"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\n[ ! -e {flag} ] || {{ rm {flag}; echo "sync: error" >&2; exit 1; }}\n'
+    )
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    code, (seen,), out = told(tmp_path, "--sync", str(tmp_path), "true", PATH=path)
+    assert code == 0 and seen.synced is not None and "of a write before this command" in out
+    # What the tool itself meets is an error.
+    code, found, _ = told(tmp_path, "--sync", str(tmp_path), "touch", str(flag), PATH=path)
+    assert code == 1 and found == []
+
+
 def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
     script = f"dd if={storage_file} of=/dev/null bs=1M iflag=direct 2>/dev/null & wait; echo done"
     status, (seen,), rest = told(storage_file.parent, "sh", "-c", script)
