@@ -614,7 +614,7 @@ MUTANTS = (
         "others-error-is-ours", "job", "witness.sh",
         '    hear_old_errors\n    . "',
         '    . "',
-        "tests/unit/test_witness.py::test_an_error_of_others_is_heard_before_the_tool",
+        "tests/unit/test_witness.py::test_an_old_error_of_the_mount_is_not_the_tools",
         "a stranger's write error ends a metadata case in ERROR",
     ),
     Mutant(

@@ -202,6 +202,13 @@ def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool() -> None:
     assert witness.Testimony(witnesses=(of("a"),), expected=1).passed({}) == {}
 
 
+def test_where_the_kernel_lists_no_disk_none_moved_nothing() -> None:
+    """As in a container whose /proc/diskstats is empty (lxcfs)."""
+    listed, hidden = heard(lustre_line(" disks=4,4")), heard(lustre_line(" disks=0,0"))
+    assert listed.counted({"n1": ["8:0"]}) == Moved()
+    assert hidden.counted({"n1": ["8:0"]}) is None
+
+
 def lustre_line(devices: str, host: str = "n1", started: str = "10.00") -> str:
     return f"write.1 {host} {started} 12.00 - 9 9 1 1 0 0 0{devices} end\n"
 
@@ -952,24 +959,6 @@ def test_the_agent_is_told_the_process_of_the_tool_alone(tmp_path: Path) -> None
     assert code == 0 and own == noted_as
 
 
-def test_an_error_of_others_is_heard_before_the_tool(tmp_path: Path) -> None:
-    """syncfs tells an error of the whole mount once, to its next caller."""
-    flag = tmp_path / "error"
-    flag.touch()
-    program = tmp_path / "bin" / "sync"
-    program.parent.mkdir()
-    program.write_text(
-        f'#!/bin/sh\n[ ! -e {flag} ] || {{ rm {flag}; echo "sync: error" >&2; exit 1; }}\n'
-    )
-    program.chmod(0o755)
-    path = f"{program.parent}:{os.environ['PATH']}"
-    code, (seen,), out = told(tmp_path, "--sync", str(tmp_path), "true", PATH=path)
-    assert code == 0 and seen.synced is not None and "of a write before this command" in out
-    # What the tool itself meets is an error.
-    code, found, _ = told(tmp_path, "--sync", str(tmp_path), "touch", str(flag), PATH=path)
-    assert code == 1 and found == []
-
-
 def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
     script = f"dd if={storage_file} of=/dev/null bs=1M iflag=direct 2>/dev/null & wait; echo done"
     status, (seen,), rest = told(storage_file.parent, "sh", "-c", script)
@@ -1290,7 +1279,7 @@ def test_an_old_error_of_the_mount_is_not_the_tools(
         error.touch()
     done = subprocess.run(
         [
-            *("sh", JOB_FILES / "witness.sh", "--sync", tmp_path),
+            *("sh", JOB_FILES / "witness.sh", tmp_path / "witness", "write.1", "--sync", tmp_path),
             *(["touch", error] if meets == "meanwhile" else ["true"]),
         ],
         env={
