@@ -291,6 +291,14 @@ def test_the_newest_of_each_point_is_taken() -> None:
     assert found.left_out == ()
 
 
+def test_points_of_another_file_system_are_left_out() -> None:
+    """The partition has been mounted from elsewhere since."""
+    new = record(1, fingerprint={"fs.uuid": "new"})
+    old = record(2, age=1, fingerprint={"fs.uuid": "old"})
+    (reason,) = [one for one in left(newest(new, old)) if "tasks=2" in one]
+    assert "fs.uuid=old in s1, newer points with" in reason and "fs.uuid=new" in reason
+
+
 @pytest.mark.parametrize("verdict", ["PASS", "FAIL", "UNREFERENCED"])
 def test_a_valid_point_is_used_whatever_its_verdict(verdict: str) -> None:
     assert [p.x for p in newest(record(1, verdict)).points["write_bw"]] == [1]
@@ -358,7 +366,9 @@ def test_parameters_that_are_not_varied_must_fit() -> None:
 def test_points_at_another_scale_than_the_newest_are_left_out() -> None:
     found = newest(record(1), record(2, nodes=8, age=1), record(4, age=2))
     assert [p.x for p in found.points["write_bw"]] == [1, 4]
-    assert left(found) == ["tasks=2 (with nodes=8 in s1, newer points with nodes=4)"]
+    assert left(found) == [
+        "tasks=2 (with nodes=8, fs.uuid=unknown in s1, newer points with nodes=4, fs.uuid=unknown)"
+    ]
 
 
 @pytest.mark.parametrize("value", [0, -1.0])
