@@ -225,7 +225,7 @@ def test_the_best_of_a_side() -> None:
 
 def test_cost_of_the_published_server() -> None:
     """0.095 USD x 51,200 GB = 4,864 USD; at 3.125 GB/s 1,556 USD for each GB/s."""
-    price = PriceRecord("", "USD", 0.095, 51.2e12)
+    price = PriceRecord(source="", currency="USD", per_gb_month=0.095, capacity=51.2e12)
     assert price.per_gb_s_month(1e9) == pytest.approx(4864)
     assert price.per_gb_s_month(3.125e9) == pytest.approx(1556, abs=0.5)
 
