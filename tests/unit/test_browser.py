@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from iogauge.cli import app
 from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.report import history_table
@@ -96,14 +94,6 @@ def test_nothing_is_fetched_and_nothing_goes_wrong(chromium: Browser, written: P
     assert chromium.ask("document.title").startswith("FAILED: azure-cyclecloud")
 
 
-def test_figures_are_drawn(chromium: Browser) -> None:
-    assert visible(chromium, "figure svg") > 20
-    sizes = chromium.ask(
-        "[...document.querySelectorAll('figure svg')].map(e => e.getBoundingClientRect().height)"
-    )
-    assert min(sizes) > 50
-
-
 def test_filters_show_what_is_asked_for(chromium: Browser) -> None:
     every = visible(chromium, ".results tbody tr")
     fill = "document.getElementById('words').value = {}; document.getElementById('words').dispatchEvent(new Event('input'))"
@@ -126,79 +116,11 @@ def test_a_link_opens_its_record(chromium: Browser) -> None:
     assert chromium.ask("document.querySelector(':target pre, :target dd').checkVisibility()")
 
 
-def test_a_figure_is_enlarged_and_zoomed(chromium: Browser) -> None:
-    chromium.ask("document.querySelector('figure button').click()")
-    assert visible(chromium, "dialog svg") == 1
-    width = "Number(document.querySelector('dialog svg').getAttribute('viewBox').split(' ')[2])"
-    before = chromium.ask(width)
-    chromium.ask("document.querySelector('dialog [data-zoom]').click()")
-    assert chromium.ask(width) < before
-    chromium.ask("document.querySelector('dialog [data-close]').click()")
-    assert visible(chromium, "dialog svg") == 0
-
-
-def test_a_mark_tells_its_value(chromium: Browser) -> None:
-    chromium.ask(
-        "document.querySelector('figure .run').dispatchEvent(new Event('pointerover', {bubbles: true}))"
-    )
-    assert "MiB/s" in chromium.ask("document.getElementById('tip').textContent")
-    # Its title, which the browser would show as well, is gone; its link keeps the words as its name.
-    name = chromium.ask(
-        "document.querySelector('figure .run').closest('a').getAttribute('aria-label')"
-    )
-    assert "MiB/s" in name
-
-
-def test_a_single_published_point_of_two_partitions_is_drawn_side_by_side(
-    published: list[Record],
-) -> None:
-    drawn = [p for p in sweeps.plots(published) if p.system == "oracle-oci"]
-    assert [p.title.split()[1] for p in drawn] == ["write_bw", "read_bw"]
-    assert all([t.name for t in p.traces] == ["block", "nvme"] for p in drawn)
-    assert all(dot.reference and dot.x == 2 for p in drawn for dot in p.dots)
-    assert not any(p.proportional for p in drawn)
-
-
 def test_the_page_fits_a_phone(chromium: Browser) -> None:
     chromium.wide(390)
     assert chromium.ask("document.documentElement.scrollWidth") <= 390
     chromium.wide(1280)
     assert chromium.ask("document.documentElement.scrollWidth") <= 1280
-
-
-def test_print_has_the_layout_of_a_wide_screen(chromium: Browser) -> None:
-    """A sheet is as narrow as a phone, but its tables stay tables."""
-    shown = "getComputedStyle(document.querySelector('.results thead')).display"
-    chromium.wide(700)
-    assert chromium.ask(shown) == "none"
-    chromium.look("print")
-    assert chromium.ask(shown) == "table-header-group"
-    assert chromium.ask("document.documentElement.scrollWidth") <= 700
-    chromium.look("light")
-    chromium.wide(1280)
-
-
-def test_the_text_of_a_figure_is_readable_on_a_phone(chromium: Browser) -> None:
-    chromium.wide(390)
-    smallest = "Math.min(...[...document.querySelectorAll('figure svg')].map(e => e.getBoundingClientRect().width / 640 * 13))"
-    assert chromium.ask(smallest) >= 10
-    chromium.wide(1280)
-
-
-def test_every_system_can_be_looked_at_alone(chromium: Browser) -> None:
-    choose = (
-        "s = document.getElementById('system'); s.value = {}; s.dispatchEvent(new Event('input'))"
-    )
-    chromium.ask(choose.format("'oracle-oci'"))
-    parts = (
-        ".results [data-text], figure, .trouble, .place, .days tbody tr, main > section > details"
-    )
-    seen = chromium.ask(
-        f"[...new Set([...document.querySelectorAll('{parts}')].filter(e => e.checkVisibility())"
-        ".map(e => e.closest('[data-system]').dataset.system))]"
-    )
-    assert seen == ["oracle-oci"]
-    chromium.ask(choose.format("''"))
 
 
 OVERLAPPING = """[...document.querySelectorAll('figure svg')].flatMap(svg => {
@@ -220,9 +142,6 @@ def test_no_text_of_a_figure_is_cut_or_lies_over_another(chromium: Browser) -> N
     [
         "light",
         "dark",
-        pytest.param(
-            "print", marks=pytest.mark.nightly("unit/test_browser.py::test_axe_finds_no_violation")
-        ),
     ],
 )
 @pytest.mark.parametrize("name", ["report", "compare", "profile"])
@@ -287,39 +206,6 @@ def test_each_dot_of_a_control_chart_leads_to_its_run(chromium: Browser) -> None
     assert chromium.ask(
         "[...document.querySelectorAll('a[href^=\"#\"]')].every(e => document.getElementById(e.getAttribute('href').slice(1)))"
     )
-
-
-def test_a_run_that_is_not_on_the_page_is_shown_by_the_commands_that_it_names(
-    chromium: Browser, written: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first row of a chart is the newest record, here; the last row is in the history alone."""
-    chart = "[...document.querySelectorAll('details.runs')].find(e => e.textContent.includes('history/capped/'))"
-    rows = chromium.ask(
-        f"[...{chart}.querySelectorAll('tbody tr')].map(e => [...e.cells].map(c => c.textContent))"
-    )
-    linked = chromium.ask(
-        f"[...{chart}.querySelectorAll('tbody tr')].map(e => !!e.cells[3].querySelector('a'))"
-    )
-    assert linked == [True] + [False] * 59
-    time, _, _, session, fingerprint = rows[-1]
-    commands = chromium.ask(f"{chart}.querySelector('pre').textContent").splitlines()
-    monkeypatch.setenv("IOGAUGE_HOME", str(written.parent))
-    file = written.parent / "run.html"
-    asked = [
-        command.replace("TIME", time)
-        .replace("SESSION", session)
-        .replace("FILE", str(file))
-        .split()[1:]
-        for command in commands
-    ]
-    assert [words[0] for words in asked] == ["report", "history"]
-    assert CliRunner().invoke(app.app, asked[0]).exit_code in (0, 1)
-    page_of_it = file.read_text(encoding="utf-8")
-    assert f'id="f{fingerprint}"' in page_of_it and "<dt>commands</dt>" in page_of_it
-    shown = CliRunner().invoke(app.app, asked[1])
-    (line,) = shown.stdout.splitlines()
-    record = Record.from_line(line.encode())
-    assert record.session == session and record.commands
 
 
 # --- without scripts ------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import io
 import json
-import os
 import re
 import subprocess
 import unicodedata
@@ -27,20 +26,18 @@ from iogauge.check import configuration
 from iogauge.check.storage import StorageCheck, _directory_word
 from iogauge.cli import app
 from iogauge.core.paths import LIBRARY
-from iogauge.core.text import did_you_mean
 from iogauge.evidence import collect
 from iogauge.judge.verdict import Verdict
 from iogauge.plan.case import DIR, Access, PhasePlan, Verification
 from iogauge.plan.script import Launch, job_functions
 from iogauge.plan.stage import PhaseRun
-from iogauge.records import query
 from iogauge.records.record import Record
 from iogauge.report import history_table, outcome
 from iogauge.site.extras import PartitionExtras
 from iogauge_extras.compare import compare
 from support import stage as healthy
 from support.extras import EXTRAS, extras
-from support.records import RECORD, append
+from support.records import RECORD
 
 HOSTILE = (
     "[bold]loud[/]",
@@ -331,25 +328,6 @@ def test_no_process_is_ended_by_its_name() -> None:
         assert not re.search(r"\b(pkill|killall|eval)\b", file.read_text()), file
 
 
-@pytest.mark.parametrize("damage", ["garbage", "cut", "pipe", "empty", "directory"])
-def test_a_cache_that_is_no_cache_is_made_anew(damage: str, tmp_path: Path) -> None:
-    folder, cache = tmp_path / "history", tmp_path / "cache"
-    file = folder / "mysite" / "20270131T120000-n1-1.jsonl"
-    append(file, {key: value for key, value in RECORD.items() if key != "schema"})
-    before = query.load(folder, cache)
-    (kept,) = cache.iterdir()
-    data = kept.read_bytes()
-    kept.unlink()
-    if damage == "pipe":
-        os.mkfifo(kept)
-    elif damage == "directory":
-        kept.mkdir()
-    else:
-        kept.write_bytes({"garbage": b"\0x" * 500, "cut": data[:-9], "empty": b""}[damage])
-    assert query.load(folder, cache).equals(before)
-    assert len(query.fingerprints(folder, None, cache)) == 1
-
-
 # --- no shell string is built from site data ------------------------------------------------------
 
 _NASTY = st.text(st.sampled_from("ab/ $`'\"\\;&|<>()[]{}*?!#~%=+,-@:.\t\n\x01é\u202e"), max_size=12)
@@ -451,8 +429,3 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         ["phase", "three", *agent, "checksums", "on", directory, state],
         facts("facts-after"),
     ]
-
-
-def test_a_name_in_other_capitals_is_meant() -> None:
-    assert did_you_mean("IOR", ["fio", "ior"]) == " (did you mean ior?)"
-    assert did_you_mean("iorposix", ["IorPosix"]) == " (did you mean IorPosix?)"
