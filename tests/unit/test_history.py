@@ -27,7 +27,7 @@ from iogauge.evidence.fingerprint import identity
 from iogauge.records import journal, query
 from iogauge.records import query as records_query
 from iogauge.records.journal import Damaged
-from iogauge.records.record import CASE_KEYS, Record, keys_of, line_of, series_of
+from iogauge.records.record import keys_of, line_of, series_of
 from iogauge.report import history_table
 from support.records import append
 
@@ -472,40 +472,6 @@ def test_a_record_with_values_that_make_no_row_is_reported(
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"verdict": "GOOD"}, "verdict"),
-        ({"median": 1.7e308}, "median"),
-        ({"name": "half \ud800"}, "surrogates"),
-        ({"reference": {"value": 0.0, "lower": None}}, "not more than 0"),
-        ({"reference": {"value": 1.0, "lower": None, "upper": "x"}}, "upper"),
-    ],
-)
-def test_a_metric_that_cannot_be_shown_is_damage(
-    tmp_path: Path, change: dict[str, Any], problem: str
-) -> None:
-    metric = {
-        "name": "write_bw",
-        "unit": "MiB/s",
-        "median": 1.0,
-        "spread": None,
-        "verdict": "PASS",
-        "reason": "",
-        "reference": None,
-        "ceiling": None,
-    }
-    place = dict.fromkeys(("session", "system", "partition", "environment", "check"), "x")
-    case = place | {"case": "c", "verdict": "PASS", "reason": "", "findings": []}
-    case["time"] = NOW["time"]
-    file = tmp_path / "s.jsonl"
-    append(file, case | {"metrics": [metric]})
-    append(file, case | {"metrics": [metric | change]})
-    good, bad = journal.read_whole(file)
-    assert isinstance(good, Record) and isinstance(bad, Damaged)
-    assert problem in bad.problem
-
-
 def test_damaged_lines_are_listed_and_the_rest_is_there(folder: Path) -> None:
     a, b = put(folder, "rig/a", 1), put(folder, "rig/b", 2)
     for file, line in ((b, "junk\n"), (a, '{"schema": 2}\n'), (b, '{"schema":1,')):
@@ -677,15 +643,6 @@ def test_whatever_happened_the_cache_says_what_the_files_say(
             elif file.exists():
                 file.unlink()
         assert_frame_equal(records_query.load(folder), uncached(folder))
-
-
-@pytest.mark.parametrize("key", CASE_KEYS)
-def test_a_record_that_does_not_say_what_it_is_of_is_damage(folder: Path, key: str) -> None:
-    file = put(folder, "rig/s", 1)
-    append(file, {name: value for name, value in NOW.items() if name != key})
-    assert records_query.load(folder)["record"].n_unique() == 1
-    (found,) = records_query.damaged(folder)
-    assert found.problem == f"the key {key} is missing"
 
 
 # --- the table ------------------------------------------------------------------------------------
