@@ -153,7 +153,7 @@ def main() -> None:
 
         effect: Callable[[], dict[str, float]] = {
             "suite": suite,
-            "witness": lambda: hand(wrapper=f"sh {WITNESS}"),
+            "witness": lambda: hand(wrapper=f"sh {WITNESS} /tmp/iogauge-witness write.1"),
             "sample": lambda: hand(between=files.take_sample),
         }[options.effect]
         ratios: dict[str, list[float]] = {"write_bw": [], "read_bw": []}

@@ -43,7 +43,7 @@ def main() -> None:
     for name, path in shells.items():
         forms[f"{name} bare"] = ([path, "-c", BARE, path, tool], "1")
         for kind, rank in (("first", "0"), ("other", "1")):
-            forms[f"{name} {kind}"] = ([path, str(JOB / "witness.sh"), tool], rank)
+            forms[f"{name} {kind}"] = ([path, str(JOB / "witness.sh"), "/tmp/iogauge-witness", "write.1", tool], rank)
     times: dict[str, list[float]] = {form: [] for form in forms}
     for _ in range(ROUNDS):
         for form, (words, rank) in forms.items():

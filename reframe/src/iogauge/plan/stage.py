@@ -49,6 +49,9 @@ SERVERS_HOSTS: Final = "servers.hosts"
 SERVERS_NEXT: Final = "servers.next"
 SERVERS_SECRET: Final = "servers.secret"
 
+#: What the kernel says of each task of a node: with ``.<host>``, and with ``.<host>.0`` of the first task (witness.sh).
+WITNESS: Final = "witness"
+
 # Written by the agent on the first node.
 
 #: :class:`Opened`.
