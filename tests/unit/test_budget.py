@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from typing import Any
 
 import pytest
@@ -94,28 +93,6 @@ def test_a_reference_knows_best_if_it_is_a_bandwidth() -> None:
     assert cost.speed(READ, PLAN, site, known).source != "references"
 
 
-COST = Cost(node_seconds=7200, written_bytes=3 << 40, cases=2)
-
-
-@pytest.mark.parametrize(
-    ("limits", "over"),
-    [
-        ({"node_hours": 2}, []),
-        ({"node_hours": 1.5}, ["node_hours: 2 planned, 1.5 allowed, 0.5 over"]),
-        ({"written": "3 TiB"}, []),
-        (
-            {"node_hours": 1, "written": "2 TiB"},
-            [
-                "node_hours: 2 planned, 1 allowed, 1 over",
-                "written: 3 TiB planned, 2 TiB allowed, 1 TiB over",
-            ],
-        ),
-    ],
-)
-def test_what_is_over_is_named_with_both_figures(limits: dict[str, Any], over: list[str]) -> None:
-    assert cost.excess(Budget.model_validate(limits), COST) == over
-
-
 def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("IOGAUGE_OVER_BUDGET", raising=False)
     run, limit = current.Session("s"), Budget(node_hours=1)
@@ -160,16 +137,6 @@ def shown(cases: list[PlannedCase], width: int = 200) -> str:
     return capture.get()
 
 
-def test_few_cases_are_rows_and_many_are_summed_by_check() -> None:
-    few = [case(n) for n in range(plan_table.MOST_ROWS)]
-    assert len(re.findall(r"IorPosix \d", shown(few))) == plan_table.MOST_ROWS
-    many = [*few, *(case(n, "Burst") for n in range(1000))]
-    text = shown(many)
-    assert text.count("\n") < 12
-    assert re.search(r"IorPosix: 40 case\(s\).* 160 GiB .* 1200\.0", text), text
-    assert re.search(r"1040 case\(s\), one at a time.* 1 GiB .* 4\.06 TiB .* 31200\.0", text), text
-
-
 SCREEN = """\
 s:p, target /s
 case                      holds  files    writes   reads  node-minutes
@@ -209,13 +176,6 @@ def test_the_duration_and_its_sources_are_said() -> None:
     assert guess.startswith("The time is a guess: 1 case(s) have neither a reference nor a ceiling")
     assert "so 200 MiB/s a node is assumed" in guess
     assert "all phases have a fixed duration" in plan_table.remarks([timed])[0]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(45.2, "45 s"), (720, "12 min"), (12000, "3 h 20 min")]
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert plan_table.duration(seconds) == text
 
 
 def test_over_budget_names_the_dearest_of_its_partition() -> None:

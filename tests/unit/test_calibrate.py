@@ -30,7 +30,6 @@ from iogauge_extras.history.runs import (
     RunChoice,
     Runs,
     SeriesSummary,
-    SkippedRuns,
     find_step,
     least_baseline,
     location_and_spread,
@@ -67,18 +66,6 @@ def judged(values: Sequence[float], **given: Any) -> SeriesSummary:
 
 
 # --- statistics -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("coverage", "factors"),
-    [
-        (0.99, {10: 3.98, 20: 3.30, 30: 3.06, 60: 2.81, 100: 2.68}),
-        (0.95, {10: 2.91, 20: 2.40, 30: 2.22, 60: 2.02, 100: 1.93}),
-    ],
-)
-def test_factors_are_those_of_the_tables(coverage: float, factors: dict[int, float]) -> None:
-    for runs, factor in factors.items():
-        assert tolerance_factor(coverage, 0.95, runs, runs - 1) == pytest.approx(factor, abs=0.006)
 
 
 @pytest.mark.parametrize(
@@ -177,11 +164,6 @@ def test_the_spread_has_a_floor_and_ignores_one_wild_run(values: list[float]) ->
     assert location_and_spread([*steady, 1e9])[1] == statistics.LEAST_SPREAD
 
 
-def test_median_and_mad_by_hand() -> None:
-    values = [math.exp(x) for x in (1.0, 1.1, 1.2, 1.5, 2.0)]
-    assert location_and_spread(values) == pytest.approx((math.exp(1.2), 1.4826 * 0.2))
-
-
 # --- steps ----------------------------------------------------------------------------------------
 
 
@@ -249,12 +231,6 @@ def test_runs_that_prove_nothing_are_refused(values: list[float], words: list[st
         judged(values)
     for word in words:
         assert word in str(refused.value)
-
-
-def test_a_few_outliers_do_not_hinder() -> None:
-    values = noisy(40)
-    values[7] = values[30] = 300.0
-    assert judged(values).median == pytest.approx(1000, rel=0.01)
 
 
 # --- a reference that follows ---------------------------------------------------------------------
@@ -414,14 +390,6 @@ def record(**given: Any) -> Record:
 )
 def test_an_entry_is_found_or_made(entry: Any, place: FilePosition) -> None:
     assert position_of(entry, record(), "bw") == place
-
-
-def test_an_overridden_variable_must_be_in_the_index() -> None:
-    run = record(overridden={"nodes": 4})
-    with pytest.raises(SkippedRuns, match="nodes=4"):
-        position_of(None, run, "bw")
-    entry = {"$index": ["files", "nodes"], "shared": {4: {"bw": []}}}
-    assert position_of(entry, run, "bw").keys == ("shared", 4, "bw")
 
 
 # --- text that stays ------------------------------------------------------------------------------
@@ -664,21 +632,6 @@ def frame(values: Sequence[float], **given: Any) -> pl.DataFrame:
     return pl.DataFrame({k: v if isinstance(v, list) else [v] * count for k, v in columns.items()})
 
 
-def test_what_no_run_measured_validly_is_named_with_what_to_do() -> None:
-    mixed = {"partition": "disk", "metric_verdict": ["UNSTABLE"] * 3 + ["INVALID"]}
-    never = frame([1, 2, 3, 4], **mixed)
-    some = frame([1, 2, 3, 4], **mixed | {"metric": "iops", "metric_verdict": ["PASS"] * 4})
-    none = frame([1], partition="disk", metric=None, metric_verdict=None)
-    data = pl.concat([never, some, none], how="vertical_relaxed")
-    assert statistics.without_valid_run(data) == [
-        (
-            "disk Ior shared bw",
-            "no run is valid (3 UNSTABLE, 1 INVALID). Next: iogauge explain UNSTABLE",
-        )
-    ]
-    assert statistics.without_valid_run(some) == []
-
-
 def of_frame(data: pl.DataFrame, limit: int | None = None) -> list[Runs]:
     return runs_of(data, lambda row: record(session=row["session"]), {"f1": {}}, limit)
 
@@ -688,16 +641,6 @@ def test_only_proven_values_are_runs() -> None:
     (found,) = of_frame(frame([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], metric_verdict=verdicts))
     assert found.values == (1.0, 2.0, 3.0)
     assert found.record.session == "s2"
-
-
-def test_a_run_that_confirms_another_is_left_out() -> None:
-    (found,) = of_frame(frame([1.0, 2.0, 3.0], confirms=[None, "s0", None]))
-    assert found.values == (1.0, 3.0)
-
-
-def test_the_newest_runs_are_taken_in_order_of_time() -> None:
-    data = frame([1.0, 2.0, 3.0, 4.0]).reverse()
-    assert of_frame(data, 2)[0].values == (3.0, 4.0)
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:

@@ -36,23 +36,6 @@ def test_the_job_is_read() -> None:
     assert log.slowest_seconds == {}
 
 
-def test_every_rank_has_a_record_of_the_file() -> None:
-    log = darshan.parse(OMPIO)
-    posix = [r for r in log.of("POSIX") if r.file == FILE]
-    assert [r.rank for r in posix] == [0, 1, 2, 3]
-    assert {(r.mount, r.fs_type) for r in posix} == {("/", "ext4")}
-    assert sum(r.counters["BYTES_WRITTEN"] for r in posix) == 16 * MIB
-    assert all(r.counters["MMAPS"] == -1 for r in posix)
-    asked = [r.counters["COLL_WRITES"] for r in log.of("MPI-IO") if r.file == FILE]
-    assert asked == [4, 4, 4, 4]
-
-
-def test_the_times_of_the_slowest_rank_are_there_where_they_were_asked_for() -> None:
-    log = darshan.parse(REDUCED)
-    assert set(log.slowest_seconds) == {"POSIX", "MPI-IO", "STDIO"}
-    assert all(0 < seconds <= log.run_seconds for seconds in log.slowest_seconds.values())
-
-
 def test_the_layout_is_read_and_its_words_are_not() -> None:
     log = darshan.parse(LUSTRE)
     assert (log.tasks, log.library_version) == (48, "3.1.3")
@@ -134,11 +117,6 @@ def test_what_the_parser_prints_of_an_incomplete_module_is_refused() -> None:
     text = OMPIO[: OMPIO.index("#<module>")]
     with pytest.raises(ToolOutputError, match="--show-incomplete shows what there is"):
         darshan.parse(text)
-
-
-def test_a_name_with_a_tab_stays_whole() -> None:
-    log = darshan.parse(OMPIO.replace(FILE, "/scratch/a\tb"))
-    assert darshan.writers(log, "/scratch/a\tb") == 2
 
 
 @given(cut=st.integers(0, len(OMPIO) - 1))

@@ -46,11 +46,6 @@ def put_ior(programs: Path) -> None:
     put(programs, "ior", f"exec /bin/cat '{programs}/help.txt'")
 
 
-def test_a_bare_machine_has_no_features(programs: Path) -> None:
-    assert site_machine.machine() == site_machine.Machine({})
-    assert site_machine.machine().features == []
-
-
 def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
     put(programs, "fio", FIO)
     put(programs, "mpirun", MPIRUN)
@@ -60,13 +55,6 @@ def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
     assert found.programs["fio"].version == "3.33"
     assert {"fio", "ior", "ior-mpiio", "mdtest"} <= set(found.features)
     assert ("ior-lustre" in found.features) == ("posix.lustre" in IOR_HELP)
-
-
-def test_mpi_programs_without_a_launcher_give_no_features(programs: Path) -> None:
-    put(programs, "fio", FIO)
-    put(programs, "mdtest", MDTEST)
-    put_ior(programs)
-    assert site_machine.machine().features == ["fio"]
 
 
 @pytest.mark.parametrize(
@@ -92,13 +80,6 @@ def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
     assert counter.read_text() == "x\n"
     put(programs, "fio", f"echo x >>'{counter}'; echo fio-3.40")
     assert site_machine.machine().programs["fio"].version == "3.40"
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "5", '{"x": 1}'])
-def test_a_damaged_memory_costs_no_answer(programs: Path, tmp_path: Path, text: str) -> None:
-    put(programs, "fio", FIO)
-    (tmp_path / "cache").write_text(text)
-    assert site_machine.machine(tmp_path / "cache").programs["fio"].version == "3.33"
 
 
 @pytest.mark.parametrize("name", ["core_cpus_list", "thread_siblings_list"])
@@ -152,16 +133,6 @@ def test_a_scale_has_a_task_for_each_core_that_may_be_used(
     assert partition["extras"]["sweeps"]["tasks_per_node"] == [1, 2, 3]
 
 
-def test_the_target_is_named_or_where_one_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PWD", str(tmp_path))
-    assert site_machine.target_path() == os.path.realpath(tmp_path)
-    monkeypatch.setenv("IOGAUGE_TARGET", "/var")
-    assert site_machine.target_path() == os.path.realpath("/var")
-
-
 def completed(tmp_path: Path, **extras: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     partition = {
         "name": "p",
@@ -207,50 +178,9 @@ def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs: Path, tmp_path
     assert "extras" not in other
 
 
-def test_an_mpi_that_is_not_known_is_not_guessed(programs: Path, tmp_path: Path) -> None:
-    put(programs, "mpirun", "echo 'a launcher of our own'")
-    _, (used, _) = completed(tmp_path)
-    assert set(used["extras"]) == {"lacks"}
-
-
-@pytest.mark.parametrize(
-    "missing", ["bin/darshan-config", "bin/darshan-parser", "lib/libdarshan.so"]
-)
-def test_darshan_without_all_of_its_parts_is_none(programs: Path, missing: str) -> None:
-    library = put_darshan(programs)
-    assert site_machine.darshan_library() == str(library)
-    (programs.parent / missing).unlink()
-    assert site_machine.darshan_library() is None
-
-
 def test_darshan_that_does_not_watch_mpi_io_is_none(programs: Path) -> None:
     put_darshan(programs, mpiio="no")
     assert site_machine.darshan_library() is None
-
-
-def test_declared_words_of_an_environment_are_kept(programs: Path, tmp_path: Path) -> None:
-    put(programs, "mpirun", MPIRUN)
-    put_darshan(programs)
-    partition = {"environs": ["e"], "extras": {"target": {"path": str(tmp_path)}}}
-    environments: list[dict[str, Any]] = [
-        {"name": "e", "extras": {"mpi": "romio", "darshan": "/site/libdarshan.so"}}
-    ]
-    site_machine.complete(partition, environments)
-    del environments[0]["extras"]["lacks"]
-    assert environments[0]["extras"] == {"mpi": "romio", "darshan": "/site/libdarshan.so"}
-
-
-def test_what_is_declared_is_kept(programs: Path, tmp_path: Path) -> None:
-    put(programs, "mpirun", MPIRUN)
-    declared = {
-        "target": {"path": str(tmp_path), "type": "lustre", "source": "x"},
-        "node": {"cores": 999, "memory": "7 GiB"},
-        "limits": {"case_bytes": "2 MiB", "case_files": 3, "tier": "daily"},
-    }
-    partition, _ = completed(tmp_path, **copy.deepcopy(declared))
-    for name, part in declared.items():
-        assert part.items() <= partition["extras"][name].items()
-    assert partition["launcher"] == "mpirun"
 
 
 @pytest.mark.parametrize("path", ["/no/such/place", "/etc/passwd"])

@@ -57,12 +57,6 @@ def test_what_was_accepted_is_no_longer_missed(tmp_path: Path) -> None:
     assert set(names(tmp_path)) == {"a", "derived", "c"}
 
 
-def test_a_record_that_names_no_case_is_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, "t1", "a")
-    append(tmp_path / "t2.jsonl", {"selection": CHOSEN})
-    assert names(tmp_path) == {"a": "t1"}
-
-
 def test_nodes_come_and_go(tmp_path: Path) -> None:
     write(tmp_path, "t1", "a %.nid=n1", pinned="n1")
     write(tmp_path, "t1", "a")
