@@ -23,7 +23,6 @@ from support.lustre.recorded import parse_parameters, sessions
 MIB = 1 << 20
 LOAD = sessions("load.txt")
 PARAMS = sessions("params.txt")
-KNOWN = LOAD["lctl get_param llite.*.stats # 16 MiB written, 16 MiB read"].stdout
 USER = LOAD["(user bench) lctl get_param llite.*.stats"].stdout
 STATE = LOAD["lctl get_param osc.*.state"].stdout
 JOBS = LOAD[
@@ -43,32 +42,11 @@ def lustre(*texts: str, environment: dict[str, str] | None = None, uid: int = 10
 # --- parsers --------------------------------------------------------------------------------------
 
 
-def test_a_value_may_take_many_lines() -> None:
-    found = parse_parameters(KNOWN + IMPORT + "version=2.17.0\njobid_var=disable\n")
-    assert next(iter(found)) == "llite.lustre-ffff888129458800.stats"
-    assert found["version"] == "2.17.0"
-    assert found["jobid_var"] == "disable"
-    assert len(found) == 6
-    assert found["osc.lustre-OST0000-osc-MDT0001.import"].startswith("import:\n")
-
-
 @given(st.text())
 def test_no_text_breaks_the_parsers(text: str) -> None:
     parse_parameters(text)
     node_counters.parse_jobs(text)
     node_counters.parse_log(text, "lustre")
-
-
-@given(
-    st.dictionaries(
-        st.from_regex(r"[a-z]{1,5}\.[A-Za-z0-9-]{1,9}\.[a-z_]{1,9}", fullmatch=True),
-        st.lists(st.from_regex(r"[a-z0-9: -]*", fullmatch=True), min_size=1),
-    )
-)
-def test_what_lctl_prints_is_read_back(values: dict[str, list[str]]) -> None:
-    text = "".join(f"{name}={chr(10).join(lines)}\n" for name, lines in values.items())
-    expected = {name: "\n".join(lines).strip("\n") for name, lines in values.items()}
-    assert parse_parameters(text) == expected
 
 
 def test_the_bytes_of_each_job() -> None:
@@ -92,11 +70,6 @@ def test_our_own_job(variable: str, environment: dict[str, str], own: str, forei
     assert pattern
     assert pattern.fullmatch(own)
     assert not pattern.fullmatch(foreign)
-
-
-@pytest.mark.parametrize("variable", ["disable", "", "nodelocal", "session", "SLURM_JOB_ID"])
-def test_a_job_without_a_name_of_its_own(variable: str) -> None:
-    assert node_counters.own_job(variable, {}, 1000) is None
 
 
 #: As ptlrpc/import.c of Lustre prints them, in the form of /dev/kmsg.

@@ -25,7 +25,6 @@ from iogauge.plan.script import (
     placing_options,
     reporting_variables,
     shell_command,
-    shell_word,
 )
 
 VALUES = {"IOG_DIR": "/t/a b'\"$x`*", "IOG_REP": "3"}
@@ -80,26 +79,6 @@ def test_only_our_two_variables_expand_in_a_word(words: list[str]) -> None:
     script = f"printf '%s\\0' {shell_command(words)}"
     wanted = [expanded(word).encode() for word in words]
     assert bash(script).split(b"\0")[:-1] == wanted
-
-
-@pytest.mark.parametrize(
-    ("word", "text"),
-    [
-        ("ior", "ior"),
-        ("-o", "-o"),
-        ("", "''"),
-        ("a b", "'a b'"),
-        (f"{DIR}/data", '"$IOG_DIR/data"'),
-        (f"out.{REP}.json", '"out.$IOG_REP.json"'),
-        (f"{DIR}ectory", '"${IOG_DIR}ectory"'),
-        (f"{REP}0", '"${IOG_REP}0"'),
-        ("$HOME", "'$HOME'"),
-        (f"{DIR}/$HOME`id`", '"$IOG_DIR/\\$HOME\\`id\\`"'),
-    ],
-)
-def test_a_word(word: str, text: str) -> None:
-    assert shell_word(word) == text
-    assert bash(f"printf %s {text}") == expanded(word).encode()
 
 
 @pytest.mark.parametrize(
@@ -223,16 +202,6 @@ def test_a_tool_checks_its_data_in_the_warm_up_alone() -> None:
     assert sum("IOG_VERIFY" in line or "iog_verify" in line for line in lines) == 2
 
 
-@pytest.mark.parametrize("change", [{"repeat": [READ]}, {"repeat": [phase("create", "metadata")]}])
-def test_without_a_write_there_is_no_sample(change: dict[str, Any]) -> None:
-    assert not case(**change).sampled
-    assert "iog_sample" not in " ".join(job_functions(case(**change), launch("run", "local")))
-
-
-def test_no_sample_of_an_execution_that_writes_and_reads() -> None:
-    assert not case(repeat=[WRITE, phase("read", "read", within="write")]).sampled
-
-
 def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     plan = case(prepare=[phase("layout", launch="once", rates={})], repeat=[READ])
     assert without_facts(job_functions(plan, launch("run", "local"))) == [
@@ -318,12 +287,6 @@ def test_the_directories_of_repetitions_that_are_kept_count() -> None:
     assert plan.footprint(lambda phase: 100.0, phase_seconds=10).files == plan.most_files == 6 + 3
 
 
-def test_passing_files_count_and_hold_no_data() -> None:
-    plan = case(passing_files=5)
-    assert plan.footprint(lambda phase: 100.0, phase_seconds=10).files == plan.most_files == 2 + 5
-    assert plan.pieces == case().pieces == 2
-
-
 # --- hosts, servers, layouts ----------------------------------------------------------------------
 
 
@@ -376,16 +339,6 @@ def test_ranks_are_bound_where_each_can_have_a_core(
     launcher: str, tasks: int, words: list[str]
 ) -> None:
     assert binding_options(launcher, tasks, 8) == words
-
-
-@pytest.mark.parametrize(
-    ("files", "limit", "seconds"),
-    [(1, 3600, 30), (120_000, 3600, 150), (10**6, 3600, 900), (1, 60, 15)],
-)
-def test_the_warning_leaves_time_to_remove_the_files(files: int, limit: int, seconds: int) -> None:
-    for scheduler in ("slurm", "squeue"):
-        warned = f"--signal=B:USR1@{seconds}"
-        assert job_options(scheduler, files, limit, ["--partition=x"]) == [warned, "--no-requeue"]
 
 
 @pytest.mark.parametrize(

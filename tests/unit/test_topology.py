@@ -45,21 +45,12 @@ def test_clients_scale_until_the_servers_limit(nodes: int, value: float) -> None
     assert ("client" in found.limited_by) == (nodes <= 4)
 
 
-def test_a_direction_that_no_part_declares_has_no_ceiling() -> None:
-    assert topology(devices={"read": "1 GB/s"}).bandwidth_ceiling("write", 1) is None
-
-
 @pytest.mark.parametrize(("direction", "value"), [("read", 4000), ("write", 2000)])
 def test_operations_ceiling(direction: Direction, value: float) -> None:
     found = topology(devices=DEVICES).operations_ceiling(direction)
     assert found
     assert found.value == value
     assert "4 device(s)" in found.limited_by
-
-
-@pytest.mark.parametrize("parts", [{"clients": CLIENTS}, {"devices": {"read": "1 GB/s"}}])
-def test_operations_that_are_not_declared_have_no_ceiling(parts: dict[str, Any]) -> None:
-    assert topology(**parts).operations_ceiling("read") is None
 
 
 @pytest.mark.parametrize(
