@@ -26,7 +26,7 @@ from iogauge.node.layouts import Component, DirectoryLayout, Layout, Layouts, Pi
 from iogauge.node.lustre import parse_getdirstripe
 from iogauge.node.mounts import Mount, Space, View
 from iogauge.plan.stage import REFUSED, Opened
-from iogauge.workspace.directory import create, session_dir
+from iogauge.workspace.directory import session_dir
 from support.lustre import attributes
 from support.lustre.kernel import kernel
 from support.orders import job_order
@@ -185,14 +185,6 @@ def test_a_node_that_sees_another_file_system_refuses_the_case(
         lustre_targets.look(str(target)).uuid,
     ):
         assert word in said
-
-
-def test_each_node_writes_its_view_to_a_file_of_its_own(target: Path) -> None:
-    opened_elsewhere(target)
-    assert agent.main(["view", str(target), "view"]) == 0
-    view = View.from_json(json.loads(Path(f"view.{os.uname().nodename}.json").read_text()))
-    assert view.cache_id == mounts.cache_id(str(target))
-    assert (view.host, view.mount) == (os.uname().nodename, mounts.find_mount(str(target)))
 
 
 @pytest.fixture
@@ -455,49 +447,6 @@ def test_pins_go_to_the_servers_asked_for(lustre: Path, servers: int, where: set
     assert {osts[0] for osts in landed(lustre).values()} == where
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pins", "variable", "value", "why"),
-    [
-        (FILES, "PATH", "/nowhere", "lfs cannot be run on"),
-        (
-            Pins(names=("a",), kind="file", servers=3),
-            "LFS_OSTS",
-            "4",
-            "3 servers asked for, 2 known",
-        ),
-        (Pins(names=("a",), kind="file", targets=(2,)), "LFS_INACTIVE", "2", "storage target 2"),
-        (Pins(names=("there",), kind="file"), "LFS_OSTS", "4", "'{}/there': stripe already set"),
-    ],
-)
-def test_pins_that_cannot_be_set(
-    lustre: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    pins: Pins,
-    variable: str,
-    value: str,
-    why: str,
-) -> None:
-    (lustre / "there").touch()
-    (lustre / "dir").mkdir()
-    if variable == "LFS_INACTIVE":
-        monkeypatch.setenv(variable, value)
-    Path("open.json").write_text(
-        json.dumps(
-            Opened(
-                session="s",
-                case="c",
-                view=lustre_targets.with_lustre(lustre_targets.look(str(lustre)), True),
-            ).to_json()
-        )
-    )
-    monkeypatch.setenv(variable, value)
-    assert pin(lustre, pins) == 1
-    assert why.format(lustre) in capsys.readouterr().err
-    assert not list(Path().glob("pinned*"))
-
-
 def test_layouts_that_cannot_be_read_are_noted_with_the_reason(
     lustre: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -630,13 +579,3 @@ def test_facts_never_fail(target: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert [line.partition("left out:")[0] for line in said] == ["iogauge: facts: "] * 2
     assert list(Path().glob("gone.*.json"))
     assert not list(Path().glob("unset.*"))
-
-
-def test_a_directory_that_has_gone_away_is_not_called_removed(
-    target: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory = create(str(target), "session", "case")
-    assert agent.main(["remove", directory, "0"]) == 0
-    assert not capsys.readouterr().err
-    assert agent.main(["remove", directory, "0"]) == 0
-    assert "was gone before this job could remove it" in capsys.readouterr().err

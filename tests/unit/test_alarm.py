@@ -216,24 +216,6 @@ def test_operations_and_bandwidth_of_one_block_size_are_one_fault(
     assert trouble.metric == "write_bw"
 
 
-@pytest.mark.parametrize(("operations", "troubles"), [(12800.0, 1), (10000.0, 2)])
-def test_single_samples_that_miss_alike_are_one_fault(
-    tmp_path: Path, operations: float, troubles: int
-) -> None:
-    (one,) = doubled([record(1, 50.0, "FAIL")])
-    iops, bandwidth = (m.to_json() | {"spread": None} for m in one.metrics)
-    changed = one.to_json() | {"metrics": [iops | {"median": operations}, bandwidth]}
-    assert len(collected(tmp_path, [Record.from_json(changed)]).troubles) == troubles
-
-
-def test_a_bandwidth_that_fails_beside_operations_that_pass_is_told(tmp_path: Path) -> None:
-    (one,) = doubled([record(1, 50.0, "FAIL")])
-    operations, bandwidth = (m.to_json() for m in one.metrics)
-    changed = one.to_json() | {"metrics": [operations | {"verdict": "PASS"}, bandwidth]}
-    (trouble,) = collected(tmp_path, [Record.from_json(changed)]).troubles
-    assert trouble.metric == "write_bw"
-
-
 # Figures.
 
 

@@ -22,7 +22,7 @@ from iogauge_extras.ceilings import table as ceilings
 from iogauge_extras.compare import sides
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan import profile
-from iogauge_extras.page import charts, collect, page, sweeps
+from iogauge_extras.page import collect, page, sweeps
 from iogauge_extras.page.sweeps import Plot
 from support import browser, npm, records
 from support.browser import Browser
@@ -184,30 +184,6 @@ def test_the_other_pages_fetch_nothing_run_nothing_and_are_drawn(
         chromium.open(written)
 
 
-# --- every run leads to its record ----------------------------------------------------------------
-
-RUNS = "[...document.querySelectorAll('details.runs tbody tr')]"
-
-
-def test_each_dot_of_a_control_chart_leads_to_its_run(chromium: Browser) -> None:
-    dots = chromium.ask(
-        "[...document.querySelectorAll('svg a .run')].map(e => [e.closest('a').getAttribute('href').slice(1),"
-        " e.querySelector('title') ? e.querySelector('title').textContent : e.dataset.tip])"
-    )
-    rows = {
-        row[0]: row[1:]
-        for row in chromium.ask(f"{RUNS}.map(e => [e.id, ...[...e.cells].map(c => c.textContent)])")
-    }
-    assert len(dots) == len(rows) > 100 and visible(chromium, "svg .run") == len(rows)
-    for name, tip in dots:
-        time, value, verdict, session, *_ = rows[name]
-        words = f"{time[:16].replace('T', ' ')} {value} "
-        assert words in tip and session in tip and verdict.split()[-1] in tip
-    assert chromium.ask(
-        "[...document.querySelectorAll('a[href^=\"#\"]')].every(e => document.getElementById(e.getAttribute('href').slice(1)))"
-    )
-
-
 # --- without scripts ------------------------------------------------------------------------------
 
 #: What a reader sees of each part: all its text, without the buttons that only a script obeys.
@@ -266,44 +242,3 @@ def until(chromium: Browser, script: str) -> bool:
 @pytest.fixture(scope="module")
 def plots(published: list[Record]) -> dict[str, Plot]:
     return {f"{plot.title} {plot.unit}": plot for plot in sweeps.plots(published)}
-
-
-@pytest.mark.parametrize(
-    ("title", "trace", "points"),
-    [
-        ("TaskScaling on azure-cyclecloud:oss4 MiB/s", "write_bw", {16: 12900, 24: 12900}),
-        ("TaskScaling on azure-cyclecloud:oss8 MiB/s", "read_bw", {16: 27000, 32: 27000}),
-        ("TaskScaling write_bw on azure-cyclecloud MiB/s", "oss8", {16: 26000}),
-        ("RandomRead on oist-saion:gpu ops/s", "read_iops span=all", {4096: 2.84e6, 32768: 2.39e6}),
-        ("StripeCount on kaust-shaheen2:lustre MiB/s", "write_bw api=MPIIO", {144: 33263.4}),
-    ],
-)
-def test_the_published_charts_are_drawn_with_their_points(
-    plots: dict[str, Plot], title: str, trace: str, points: dict[float, float]
-) -> None:
-    (found,) = [one for one in plots[title].traces if one.name == trace]
-    dots = {dot.x: dot for dot in found.dots}
-    for x, value in points.items():
-        assert dots[x].value == pytest.approx(value, rel=0.001)
-        assert dots[x].reference is not None
-        assert dots[x].reference.value == pytest.approx(value, rel=0.02)
-    assert plots[title].sources
-
-
-def test_what_a_document_shows_only_as_a_graph_is_said_beside_the_chart(
-    plots: dict[str, Plot],
-) -> None:
-    words = "reference (some points have none)"
-    for title, said in {
-        "TaskScaling on azure-cyclecloud:oss12 MiB/s": "With 12 OSS the document has a graph only",
-        "StripeCount on kaust-shaheen2:lustre MiB/s": "Between 1 and 144 the document has a graph",
-        "ServerScaling write_bw on oracle-oci MiB/s": "NVMe by itself is a graph",
-    }.items():
-        plot = plots[title]
-        some = any(dot.reference is None for dot in plot.dots)
-        assert said in plot.caption, plot.caption
-        assert (words in charts.sweep(plot, lambda dot: "r0")) == some
-    assert words in charts.sweep(
-        plots["TaskScaling on azure-cyclecloud:oss12 MiB/s"], lambda d: "r0"
-    )
-    assert not any("…" in plot.caption for plot in plots.values())

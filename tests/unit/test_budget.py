@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 import pytest
@@ -137,45 +136,8 @@ def shown(cases: list[PlannedCase], width: int = 200) -> str:
     return capture.get()
 
 
-SCREEN = """\
-s:p, target /s
-case                      holds  files    writes   reads  node-minutes
-IorPosix 4KiB             1 GiB      8     4 GiB   4 GiB          30.0
-IorPosix 32KiB            1 GiB      8     4 GiB   4 GiB          30.0
-IorPosix 128KiB           1 GiB      8     4 GiB   4 GiB          30.0
-s:q, target /s
-case                      holds  files    writes   reads  node-minutes
-Burst 1                   1 GiB      8     1 TiB   4 GiB          30.0
-4 case(s), one at a time  1 GiB      8  1.01 TiB  16 GiB         120.0
-"""
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_plan_on_a_screen(width: int) -> None:
-    cases = [case(n, name=f"IorPosix %block={n}KiB") for n in (128, 32, 4)]
-    cases.append(case(1, "Burst", partition="s:q", written_bytes=1 << 40))
-    assert shown(cases, width) == SCREEN
-    long = case(2, name=f"IorPosix %what={'much ' * 20}")
-    assert max(map(len, shown([*cases, long], width).splitlines())) <= width
-    assert [one["case"] for one in json.loads(plan_table.to_json(cases))] == [
-        *("Burst %n=1", "IorPosix %block=4KiB"),
-        *("IorPosix %block=32KiB", "IorPosix %block=128KiB"),
-    ]
-
-
 def test_two_cases_of_one_name_are_two_rows() -> None:
     assert shown([case(1), case(1, partition="s:q")]).count("IorPosix 1") == 2
-
-
-def test_the_duration_and_its_sources_are_said() -> None:
-    timed = case(2, rests_on=[])
-    first, _ = plan_table.remarks([case(1), timed])
-    assert first.startswith("expected: 15 min one after the other")
-    assert first.endswith("bandwidths used: ceiling (1 case(s))")
-    guess = plan_table.remarks([case(1, rests_on=["assumed: 200 MiB/s a node"]), timed])[1]
-    assert guess.startswith("The time is a guess: 1 case(s) have neither a reference nor a ceiling")
-    assert "so 200 MiB/s a node is assumed" in guess
-    assert "all phases have a fixed duration" in plan_table.remarks([timed])[0]
 
 
 def test_over_budget_names_the_dearest_of_its_partition() -> None:
@@ -246,38 +208,5 @@ def test_what_phases_of_a_set_time_may_move(
     assert cost.timed(dataclasses.replace(PLAN, **change), extras(**topology)) == expected
 
 
-def test_the_plan_says_what_phases_of_a_set_time_may_move() -> None:
-    bounded = case(
-        1, timed=(TimedPhases("write", 12.0, 120 << 30), TimedPhases("read", 12.0, None))
-    )
-    assert plan_table.timed([bounded, case(2, timed=bounded.timed[:1]), case(3)]) == [
-        "IorPosix 1 and 1 more: writes for 12 s as fast as the target can. The table and the budget leave these "
-        "bytes out. At the ceiling they are 120 GiB",
-        "IorPosix 1: reads for 12 s as fast as the target can. The table and the budget leave these bytes out. "
-        "Nobody knows how many they are: the site declares no ceiling",
-    ]
-
-
-def sized(n: int, held_bytes: int, files: int) -> PlannedCase:
-    return case(n, order=dataclasses.replace(case(n).order, held_bytes=held_bytes, files=files))
-
-
 def finding(outcome: Outcome, saw: str, guard: str = "G13") -> Finding:
     return Finding(guard, outcome, saw, "room")
-
-
-def test_the_worst_of_several_cases_on_a_target_is_shown() -> None:
-    ok, warn, bad = Outcome.OK, Outcome.WARN, Outcome.INVALID
-    large, small, many = sized(1, 100, 1), sized(2, 10, 1), sized(3, 1, 100)
-    found = plan_table.worst(
-        [
-            (large, [finding(ok, "a1"), finding(ok, "b1"), finding(ok, "c1", "G14")]),
-            (small, [finding(bad, "a2"), finding(ok, "b2"), finding(ok, "c2", "G14")]),
-            (many, [finding(bad, "a3"), finding(warn, "b3"), finding(ok, "c3", "G14")]),
-        ]
-    )
-    assert [(one.saw, names) for one, names in found] == [
-        ("a2", ["IorPosix 2", "IorPosix 3"]),
-        ("b3", ["IorPosix 3"]),
-        ("c3", []),
-    ]

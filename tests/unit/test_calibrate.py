@@ -18,16 +18,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from iogauge.core.quantiles import t_quantile
-from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
 from iogauge_extras.history import runs as statistics
 from iogauge_extras.history.proposal import Proposal, Settings, follow, propose
 from iogauge_extras.history.runs import (
-    CalibrateError,
     Refused,
-    RunChoice,
     Runs,
     SeriesSummary,
     find_step,
@@ -314,30 +311,6 @@ def test_no_demand_ever_becomes_softer(
     was, now = old[0] * (1 + old[side]), new[0] * (1 + new[side])
     assert sign * now >= sign * was * (1 - sign * 1e-6)
     assert find_mistakes("f", {"$sources": {"A": "x"}, "A": {"d": {"m": new}}}) == []
-
-
-# --- whose references ---
-
-
-def test_runs_on_a_machine_that_nobody_described_are_left_out_beside_a_site(tmp_path: Path) -> None:
-    said: list[str] = []
-    for system in ("local", "zeta"):
-        one = records.record(system=system, session=system)
-        journal.append(tmp_path / system / f"{system}.jsonl", one.to_line())
-
-    def calibrate(system: str) -> bool:
-        choice = RunChoice(system=system)
-        return calibrating.calibrate(tmp_path, choice, Settings(), write=False, say=said.append)
-
-    with pytest.raises(CalibrateError, match="zeta: no such site"):
-        calibrate("")
-    assert [line.partition(":")[0] for line in said] == ["local"] and "left out" in said[0]
-    calibrate("local")
-    assert "left out" not in said[1]
-    unstable = records.record("UNSTABLE", system="local", session="other", case="Other")
-    journal.append(tmp_path / "local" / "other.jsonl", unstable.to_line())
-    calibrate("local")
-    assert [line for line in said if ": left out: no run is valid (1 UNSTABLE)." in line]
 
 
 # --- where an entry stands ------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -259,9 +258,7 @@ def test_a_record_that_proves_nothing_says_so(verdict: str) -> None:
     "broken",
     [
         {},
-        {"metrics": 3},
         {"metrics": [{}]},
-        {"metrics": [metric(median="much")]},  # type: ignore[arg-type]
     ],
 )
 def test_what_is_no_record_is_no_subject(
@@ -336,37 +333,6 @@ def test_a_record_that_is_not_found_is_named(home: Path, text: str, message: str
         compare.read_subject(text.format(home=home))
 
 
-def put_parser(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory.mkdir()
-    file = directory / "darshan-parser"
-    file.write_text(f"#!/bin/sh\n{script}\n")
-    file.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
-
-
-def test_a_log_is_read_by_its_own_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_parser(tmp_path / "bin", f'cat "{DATA}/$(basename "$4").txt"', monkeypatch)
-    log = tmp_path / "reduced-1m"
-    log.write_bytes(b"")
-    assert compare.read_subject(str(log)).values == of_log("", LARGE).values
-
-
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("echo bad header >&2; exit 255", "x.darshan: darshan-parser cannot read it: bad header"),
-        ("exit 1", "cannot read it: it says nothing"),
-        ("echo hello", "x.darshan: darshan-parser, line 1: 1 columns"),
-    ],
-)
-def test_a_log_that_cannot_be_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
-) -> None:
-    put_parser(tmp_path / "bin", script, monkeypatch)
-    with pytest.raises(CompareError, match=message):
-        compare.read_subject(str(tmp_path / "x.darshan"))
-
-
 def test_a_missing_parser_is_named_with_what_brings_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,13 +347,6 @@ def test_a_missing_parser_is_named_with_what_brings_it(
 
 
 # --- what is shown --------------------------------------------------------------------------------
-
-
-def test_text_from_outside_does_not_reach_the_terminal_raw() -> None:
-    a = subject({"v": 1}, facts={"command": "[bold]x[/] \x1b[31m"})
-    text = shown(compare.compare(a, subject({"v": 1})))
-    assert "[bold]x[/] \\x1b[31m" in text
-    assert "\x1b" not in text
 
 
 def test_the_command(home: Path) -> None:

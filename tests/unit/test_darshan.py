@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -227,35 +224,3 @@ def test_what_stands_out_in_a_profile_is_said() -> None:
     assert (
         figure.index(f">{slow}<") < figure.index('class="bar slow"') < figure.index('class="bar"')
     )
-
-
-def test_the_page_of_two_profiles_shows_both_and_escapes_names() -> None:
-    one = profile.Profile.of("<b>one</b>", darshan.parse(OMPIO))
-    two = profile.Profile.of("two", darshan.parse(REDUCED))
-    page = profile.page([one, two])
-    assert "&lt;b&gt;one&lt;/b&gt;" in page
-    assert "<b>one" not in page
-    assert "A: Access sizes" in page
-    assert "B: Access sizes" in page
-    assert page.count("<h2>") == 5
-    single = profile.page([two])
-    assert "summed up over the ranks" in single  # no rank's time is known then
-    assert "Time in I/O by rank" not in single
-    assert "Time in I/O by rank" in page
-
-
-def test_pydarshan_and_darshan_parser_read_the_same(tmp_path: Path) -> None:
-    """A log of a Lustre with a bad target, from PyDarshan's examples, by both readers."""
-    logs = pytest.importorskip("darshan.examples.example_logs").__path__[0]
-    parser = shutil.which("darshan-parser")
-    log = Path(logs) / "sample-badost.darshan"
-    words = [sys.executable, "-m", "iogauge_extras.darshan.log", str(log)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
-    mine = darshan.parse(done.stdout)
-    if parser is not None:
-        words = [parser, "--base", "--perf", "--show-incomplete", str(log)]
-        own = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
-        assert mine == darshan.parse(own.stdout)
-    assert next(iter(profile.targets(mine))) == 14
-    said = profile.told(profile.Profile.of("bad", mine))
-    assert any("OST 14 take 47" in one for one in said)

@@ -22,7 +22,6 @@ from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
-from iogauge.node import host as node_cores
 from iogauge.node import probes
 from iogauge.node.mounts import Mount, StorageTarget, Traits
 from iogauge.plan import case as cost
@@ -380,23 +379,6 @@ def test_the_job_is_told_which_storage_targets_are_out() -> None:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def test_limits_that_exclude_hardly_anything_are_doubtful() -> None:
-    def keys(**parts: Any) -> list[str]:
-        return [mistake.key for mistake in doubts.doubts_of_extras("f", "k", extras(**parts))]
-
-    assert keys(limits={"max_spread": 0.5, "max_foreign": 0.5, "max_deviation": 0.5}) == []
-    assert keys(limits={"max_spread": 0.51, "max_foreign": "60 %", "max_deviation": 0.9}) == [
-        f"k.limits.{name}" for name in ("max_spread", "max_foreign", "max_deviation")
-    ]
-    assert keys(tiers={"quick": {"max_spread": 0.8}}, cases={"Ior": {"max_spread": 0.8}}) == [
-        "k.tiers.quick.max_spread",
-        "k.cases.Ior.max_spread",
-    ]
-    parts = {"source": "x", "devices": {"write": "1 GB/s"}}
-    shares = {"read": 0.2, "write": 0.19}
-    assert keys(topology={**parts, "efficiency": shares}) == ["k.topology.efficiency.write"]
-
-
 def test_a_deviation_that_everything_meets_is_refused() -> None:
     with pytest.raises(ValueError, match="max_deviation"):
         extras(limits={"max_deviation": 0.91})
@@ -462,16 +444,3 @@ def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.Mo
     ]
     # With hosts of its own the partition does not run here.
     assert said(node={**big, "cores": 8}, hosts=["n1"]) == []
-
-
-def test_cores_are_those_that_this_process_may_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for cpu in range(4):
-        (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
-        (tmp_path / f"cpu{cpu}" / "topology" / "core_cpus_list").write_text(
-            f"{cpu % 2},{cpu % 2 + 2}"
-        )
-    monkeypatch.setattr(node_cores, "CPUS", tmp_path)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 2, 3})
-    assert node_cores.usable_cores() == 2

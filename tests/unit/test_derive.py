@@ -6,12 +6,11 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import Metric
@@ -105,11 +104,6 @@ def test_what_the_largest_point_keeps_of_the_smallest() -> None:
     assert (found.value, [point.x for point in found.used]) == (0.25, [0, 90])
 
 
-def test_the_maximum_is_not_always_best() -> None:
-    points = curve({1: 10, 64: 90, 144: 80})
-    assert (derive.speedup(points, 1).value, derive.best_x(points).value) == (9, 64)
-
-
 @pytest.mark.parametrize("formula", _CURVE_FORMULAS)
 @pytest.mark.parametrize("values", [{}, {4: 100.0}])
 def test_one_point_is_no_curve(formula: Any, values: dict[float, float]) -> None:
@@ -166,17 +160,6 @@ def test_neither_order_nor_unit_matters(points: list[Point], factor: float, rand
         except NotComputable:
             continue
         assert formula(scaled).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
-
-
-# --- two sides, and cost --------------------------------------------------------------------------
-
-
-def test_the_best_of_a_side() -> None:
-    points = curve({1: 5, 2: 9, 3: 7})
-    assert derive.best_of(points, "more").value == 9
-    assert derive.best_of(points, "less").value == 5
-    with pytest.raises(NotComputable, match="one valid case"):
-        derive.best_of([], "more")
 
 
 # --- which records --------------------------------------------------------------------------------
@@ -350,25 +333,6 @@ def test_files_are_read_newest_first_and_no_older_than_asked(tmp_path: Path) -> 
     found = newest_records(tmp_path, SOURCE, NOW + 1)
     assert [record.session for record in found] == ["c1", "c0", "a1", "a0"]
     assert list(newest_records(tmp_path / "none", SOURCE, NOW)) == []
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-
-
-@settings(deadline=None)
-@given(change=st.dictionaries(st.sampled_from(sorted(records.RECORD)), JSON, max_size=3))
-def test_a_line_of_any_form_stops_nothing(change: dict[str, Any]) -> None:
-    with TemporaryDirectory() as folder:
-        for made in (values(2), values(1) | change, values(4)):
-            append(Path(folder, "s.jsonl"), made)
-        found = newest_records(Path(folder), SOURCE, 0)
-        assert {record.case[-1] for record in found} >= {"2", "4"}
 
 
 def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies() -> None:

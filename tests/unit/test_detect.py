@@ -205,17 +205,6 @@ def test_the_size_of_a_quick_case(tmp_path: Path, speed: float, size: int) -> No
 # --- the doctor -----------------------------------------------------------------------------------
 
 
-def test_what_is_missing_is_named_with_the_command_that_brings_it(programs: Path) -> None:
-    lacks = site_machine.machine().lacks()
-    assert set(lacks) == words.ENVIRONMENT
-    assert lacks["fio"] == "fio is not on PATH. It comes with: " + site_machine.BRINGS["fio"]
-    put_ior(programs)
-    assert "needs mpirun, which is not on PATH" in site_machine.machine().lacks()["ior"]
-    put(programs, "mpirun", MPIRUN)
-    assert "ior" not in site_machine.machine().lacks()
-    assert "was built without it" in site_machine.machine().lacks()["ior-hdf5"]
-
-
 def test_the_stack_is_described() -> None:
     machine = site_machine.Machine(
         {

@@ -91,11 +91,6 @@ def test_servers_are_counted_by_their_addresses(tmp_path: Path) -> None:
     }
 
 
-@given(st.text())
-def test_no_answer_of_lctl_breaks_it(text: str) -> None:
-    lustre.facts_of(parse_parameters(text))
-
-
 # --- what was not answered ------------------------------------------------------------------------
 
 
@@ -192,18 +187,6 @@ def test_a_command_line_is_without_session_repetition_and_secrets() -> None:
     assert seen == "fio --output=a-SESSION.REP.json '--password=***' --size=1m"
     assert evidence_fingerprint.normalise("ior 'unfinished  -k") == "ior 'unfinished -k"
     assert evidence_fingerprint.normalise("") == ""
-
-
-@pytest.mark.parametrize(
-    ("hosts", "folded"),
-    [
-        (["n9", "n10", "n12"], "n[9-10,12]"),
-        (["c02-ib", "c01-ib", "c10-ib"], "c[01-02,10]-ib"),
-        (["n1", "n01", "n02"], "n1,n[01-02]"),
-    ],
-)
-def test_host_names_are_folded(hosts: list[str], folded: str) -> None:
-    assert evidence_fingerprint.fold(hosts) == folded
 
 
 def unfold(text: str) -> set[str]:

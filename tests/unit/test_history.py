@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import multiprocessing
 import os
 import random
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -21,14 +19,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from rich.console import Console
 
 from iogauge.evidence.fingerprint import identity
 from iogauge.records import journal, query
 from iogauge.records import query as records_query
 from iogauge.records.journal import Damaged
 from iogauge.records.record import keys_of, line_of, series_of
-from iogauge.report import history_table
 from support.records import append
 
 
@@ -643,66 +639,3 @@ def test_whatever_happened_the_cache_says_what_the_files_say(
             elif file.exists():
                 file.unlink()
         assert_frame_equal(records_query.load(folder), uncached(folder))
-
-
-# --- the table ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "width",
-    [
-        80,
-    ],
-)
-def test_a_long_reason_folds_and_leaves_the_other_columns_their_widths(width: int) -> None:
-    reason = (
-        "needs at least two valid points, has 1; " + "find out why, and run it once more; " * 12
-    )
-    common = {"time": "2026-11-22T10:59:00Z", "system": "rig", "partition": "lustre"}
-    judged = {"verdict": "UNREFERENCED", "reason": "nothing"}
-    metric = judged | {"name": "write_bw", "unit": "MiB/s", "median": 127.0, "spread": 0.1}
-    rows = [
-        common | {"case": "StripeSpeedup", "verdict": "INVALID", "reason": reason, "metrics": []},
-        common | judged | {"case": "Steady", "metrics": [metric]},
-    ]
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(history_table.table([(row, {None, "write_bw"}) for row in rows]), soft_wrap=True)
-    text = console.export_text()
-    assert max(map(len, text.splitlines())) <= width and not re.search("[│┃━─]", text)
-    assert text.count("2026-11-22T10:59:00Z rig:lustre") == 1
-    assert re.search(r"^StripeSpeedup +- +- +INVALID +\[1\]$", text, re.MULTILINE), text
-    assert re.search(
-        r"^Steady +write_bw +127.0 MiB/s ±10.0% +UNREFERENCED +\[2\]$", text, re.MULTILINE
-    )
-    assert "[1] " + " ".join(reason.split()) in " ".join(text.split())
-    assert "[2] nothing" in text
-
-
-@pytest.mark.parametrize(
-    ("bandwidth", "lines"),
-    [
-        ({}, ["read_iops, read_bw 80.20 ops/s, 10.02 MiB/s ±0.2% PASS"]),
-        ({"spread": 0.3}, ["read_iops 80.20 ops/s ±0.2% PASS", "read_bw 10.02 MiB/s ±30.0% PASS"]),
-        (
-            {"verdict": "FAIL"},
-            ["read_iops 80.20 ops/s ±0.2% PASS", "read_bw 10.02 MiB/s ±0.2% FAIL"],
-        ),
-    ],
-)
-def test_operations_and_bandwidth_of_one_block_size_are_one_line(
-    bandwidth: dict[str, Any], lines: list[str]
-) -> None:
-    fixed = {"time": "2026-11-22T10:59:00Z", "system": "rig", "partition": "lustre"}
-    both = {"verdict": "PASS", "reason": "", "spread": 0.002}
-    metrics = [
-        both | {"name": "read_bw", "unit": "MiB/s", "median": 10.02} | bandwidth,
-        both | {"name": "read_iops", "unit": "ops/s", "median": 80.2},
-    ]
-    record = fixed | {"case": "FioRandomRead", "verdict": "PASS", "metrics": metrics}
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(history_table.table([(record, {"read_iops", "read_bw"})]), soft_wrap=True)
-    text = " ".join(console.export_text().split())
-    assert all(line in text for line in lines), text
-    assert text.count("FioRandomRead") == 1
-    console.print(history_table.table([(record, {"read_bw"})]), soft_wrap=True)
-    assert "read_iops" not in console.export_text()

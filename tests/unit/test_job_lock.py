@@ -295,19 +295,6 @@ def test_space_that_was_made_for_the_job_alone_needs_no_lock(job: Callable[..., 
     assert not (one.stage / "lock.json").exists()
 
 
-def test_a_lock_beside_the_target_is_shared_by_targets(
-    job: Callable[..., Job], tmp_path: Path
-) -> None:
-    place = tmp_path / "common"
-    place.mkdir()
-    one = job("one", lock=str(place)).start("iog_phase work bash -c 'touch began; sleep 60'")
-    one.await_("began")
-    assert "session one" in str(lock.standing(str(place)))
-    other = job("other", lock=str(place), target=str(tmp_path), lock_wait_s=1).start(WORK)
-    assert other.end()[0] == 3
-    assert "session one" in other.said("open.json")["occupied"]
-
-
 @pytest.mark.parametrize("held_bytes", [1 << 10, 1 << 60])
 def test_a_refusal_gives_the_lock_up(job: Callable[..., Job], held_bytes: int) -> None:
     one = job("one", held_bytes=held_bytes).start(WORK)

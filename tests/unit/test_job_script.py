@@ -187,19 +187,6 @@ def test_reset_empties_the_directory_and_keeps_it(job: Job) -> None:
     assert [job.text(f"p.{n}.out") for n in (1, 2)] == ["", ""]
 
 
-@pytest.mark.slow
-def test_a_reset_keeps_the_pace_that_the_marker_says(job: Job) -> None:
-    """As any removal does: a metadata server has other work."""
-    agent = AGENT.replace("touch", "echo '{\"removals_per_second\": 100}' >")
-    began = time.monotonic()
-    status, printed = job.run(
-        'touch "$IOG_DIR"/{1..150}; iog_reset; iog_phase p ls -A "$IOG_DIR"', agent=agent
-    )
-    assert status == 0, printed
-    assert time.monotonic() - began >= 1
-    assert job.text("p.1.out") == ""
-
-
 SIGNALS = [
     ("TERM", 143),
     ("INT", 130),

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from iogauge.evidence import witness
 from iogauge.evidence.witness import NodeActivity
@@ -40,13 +38,6 @@ def lustre(*texts: str, environment: dict[str, str] | None = None, uid: int = 10
 
 
 # --- parsers --------------------------------------------------------------------------------------
-
-
-@given(st.text())
-def test_no_text_breaks_the_parsers(text: str) -> None:
-    parse_parameters(text)
-    node_counters.parse_jobs(text)
-    node_counters.parse_log(text, "lustre")
 
 
 def test_the_bytes_of_each_job() -> None:

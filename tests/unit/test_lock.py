@@ -223,15 +223,6 @@ def test_a_killed_holder_on_this_host_is_followed_at_once(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_holder_that_nobody_has_waited_for_yet_is_dead_too(
-    tmp_path: Path, other: Callable[..., Other]
-) -> None:
-    first = other(3600)
-    os.kill(first.process.pid, signal.SIGKILL)  # and stays a zombie
-    os.waitid(os.P_PID, first.process.pid, os.WEXITED | os.WNOWAIT)
-    assert take(tmp_path, wait_s=0).release()
-
-
 @pytest.mark.slow
 def test_a_killed_holder_elsewhere_is_followed_after_its_lease(
     tmp_path: Path, other: Callable[..., Other]
@@ -513,14 +504,6 @@ def test_what_is_no_lock_is_waited_for_and_never_removed(
     assert lock.find_dead(str(tmp_path), pause=clock.pause) is None or "with a dir" in kind
     lock.tidy(str(tmp_path))
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_pipe_of_a_locks_name_does_not_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held(tmp_path).mkdir(parents=True)
-    os.mkfifo(held(tmp_path) / ("0" * 32))
-    assert take(tmp_path, wait_s=600, pause=Clock(monkeypatch).pause).release()
 
 
 @ROOT_ONLY

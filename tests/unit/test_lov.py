@@ -174,15 +174,6 @@ def test_damage_never_moves_a_file(made: dict[str, Any], data: st.DataObject) ->
     ]
 
 
-@given(st.binary(max_size=300))
-def test_no_bytes_break_the_parser(data: bytes) -> None:
-    for parse in (lov.parse_lov, lov.parse_default_lov):
-        try:
-            parse(data, "f")
-        except LustreError as error:
-            assert "f" in str(error)
-
-
 def patched(data: bytes, at: int, form: str, value: int) -> bytes:
     whole = bytearray(data)
     struct.pack_into(form, whole, at, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -142,19 +141,6 @@ def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(
 
 
 # --- what a directory passes on ---------------------------------------------------------------------
-
-
-@given(st.text())
-def test_no_text_breaks_the_parsers(text: str) -> None:
-    for parse in (
-        lambda: lustre.parse_getdirstripe(text),
-        lambda: lustre.parse_df_inodes(text),
-        lambda: lustre.parse_pool(text, ()),
-        lambda: lustre.parse_osts(text),
-        lambda: lustre.parse_df(text),
-    ):
-        with contextlib.suppress(LustreError):
-            parse()
 
 
 def said(command: str) -> str:
@@ -473,8 +459,3 @@ def test_names_are_spread_evenly_over_the_servers_asked_for(
 def test_pins_that_lead_elsewhere_or_exclude_each_other(bad: dict[str, Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
         Pins(**{"names": ("a",), "kind": "file", **bad})
-
-
-def test_pins_survive_json() -> None:
-    for wish in (pins(3), pins(2, stripe_bytes=MIB, servers=2), pins(1, targets=(3, 1))):
-        assert Pins.from_json(json.loads(json.dumps(wish.to_json()))) == wish

@@ -87,37 +87,6 @@ def test_a_progressive_layout_is_shown_alike(place: Place) -> None:
         alike(place.run(command), answer("getstripe.txt", command))
 
 
-@pytest.mark.parametrize(("size", "starts"), [(8, [1]), (40, [2, 3]), (100, [1, 2, 0])])
-def test_components_get_their_objects_as_the_file_grows(
-    place: Place, size: int, starts: list[int]
-) -> None:
-    asked = zip(["-E 16M -c 1", "-E 64M -c 2", "-E -1 -c -1"], [*starts, -1, -1], strict=False)
-    place.run(f"lfs setstripe {' '.join(f'{words} -i {start}' for words, start in asked)} f{size}")
-    place.run(f"truncate -s {size}M f{size}")
-    command = f"lfs getstripe -y f{size}"
-    alike(place.run(command), answer("getstripe.txt", command))
-    if size == 40:
-        alike(place.run("lfs getstripe f40"), answer("getstripe.txt", "lfs getstripe f40"))
-
-
-@pytest.mark.parametrize(
-    ("made", "name"),
-    [("lfs setstripe -c 4 -S 1M d4", "d4"), ("lfs setstripe -E 1M -c 1 -E -1 -c -1 dpfl", "dpfl")],
-)
-@pytest.mark.parametrize("option", ["-d", "-d -y"])
-def test_a_default_is_shown_alike(place: Place, made: str, name: str, option: str) -> None:
-    place.run(f"mkdir {name}; {made}")
-    alike(
-        place.run(f"lfs getstripe {option} {name}"),
-        answer("getstripe.txt", f"lfs getstripe {option} {name}"),
-    )
-    place.run("mkdir plain")
-    alike(
-        place.run(f"lfs getstripe {option} plain"),
-        answer("getstripe.txt", f"lfs getstripe {option} plain"),
-    )
-
-
 SETSTRIPE = [c for c in sessions("setstripe.txt") if c.startswith("lfs setstripe")]
 
 
@@ -186,32 +155,6 @@ def test_lctl_answers_alike(place: Place, command: str) -> None:
     alike(place.run(run, **variables), answer("lctl.txt", command))
 
 
-def test_one_question_about_quotas_is_answered_alike(place: Place) -> None:
-    def unnamed(text: str) -> str:
-        text = re.sub(r"(usr|grp) \S+ \(([ug])id \d+\)", r"\1 NAME (\2id N)", text)
-        return re.sub(r" *\d+ ", " # ", re.sub(r"(?m)^ *\S*/\S+", "MOUNT", text))
-
-    theirs = answer("quota.txt", "lfs quota /mnt/lustre").stdout
-    ours = place.run(f"lfs quota {place.mount}", LFS_QUOTA="314528 0 105 0").stdout
-    assert unnamed(ours) == unnamed(theirs)
-    soft = answer("quota-limits.txt", "lfs quota -q -u 2000 /mnt/lustre/bench # soft limit 10 MiB")
-    ours = place.run(
-        f"lfs quota -q -u 2000 {place.mount}", LFS_QUOTA="174032 0 1034 0 10240 1w"
-    ).stdout
-    assert ours.split()[1:5] == soft.stdout.split()[1:5]
-    project = place.run(f"lfs quota -p 1000 {place.mount}", LFS_PROJECT_QUOTA="32 20480 4 0").stdout
-    assert "prj <unknown> (pid 1000):" in project
-    assert project.split()[-8:] == ["32", "0", "20480", "-", "4", "0", "0", "-"]
-
-
-def test_a_default_is_inherited_and_its_files_go_round_the_targets(place: Place) -> None:
-    place.run("lfs setstripe -c 1 -S 1M . && mkdir -p a/b && touch a/b/{0..7}")
-    starts = place.run("for i in {0..7}; do lfs getstripe -i a/b/$i; done").stdout.split()
-    assert sorted(starts) == ["0", "0", "1", "1", "2", "2", "3", "3"]
-    again = place.run("for i in {0..7}; do lfs getstripe -i a/b/$i; done").stdout.split()
-    assert again == starts
-
-
 def test_a_target_that_takes_no_files_gives_the_next_one_and_success(place: Place) -> None:
     made = place.run("lfs setstripe -c 1 -i 2 f", LFS_NO_CREATE="2")
     assert made == Answer("", "", 0)
@@ -222,14 +165,8 @@ def test_a_target_that_takes_no_files_gives_the_next_one_and_success(place: Plac
     "command",
     [
         "lfs df -h",
-        "lfs getstripe .",
-        "lfs getstripe -c .",
         "lfs setstripe -C 4 f",
-        "lfs migrate f",
         "lctl dl",
-        "lctl get_param osc.*.rpc_stats",
-        "lfs quota -t -u .",
-        "lfs setstripe -E 1M -c 1 -N f",
     ],
 )
 def test_what_was_never_seen_is_no_answer(place: Place, command: str) -> None:

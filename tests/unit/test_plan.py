@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import subprocess
 from typing import Any, Literal
 
@@ -13,17 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput
-from iogauge.node.layouts import Layout, Pins
+from iogauge.node.layouts import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed, Verification
 from iogauge.plan.script import (
     Launch,
-    binding_options,
     host_options,
     job_functions,
     job_options,
     per_node_launcher,
     placing_options,
-    reporting_variables,
     shell_command,
 )
 
@@ -174,23 +171,6 @@ def without_facts(lines: list[str]) -> list[str]:
     return [line for line in lines if "iog_phase facts-" not in line]
 
 
-def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
-    each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none agent"
-    assert without_facts(job_functions(case(nodes=2), launch("srun", "srun", 2))) == [
-        "iog_prepare() {",
-        f'    iog_phase view {each} view "$IOG_DIR" view',
-        "}",
-        "iog_case() {",
-        "    iog_reset",
-        '    iog_phase write srun sh /witness.sh "$IOG_STAGE/witness" "write.$IOG_REP" tool "$IOG_DIR/write"',
-        '    iog_sample write "$IOG_DIR"',
-        f'    iog_phase evict-read {each} evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read srun sh /witness.sh "$IOG_STAGE/witness" "read.$IOG_REP" tool "$IOG_DIR/read"',
-        '    iog_sample read "$IOG_DIR"',
-        "}",
-    ]
-
-
 def test_a_tool_checks_its_data_in_the_warm_up_alone() -> None:
     checked = phase("read", "read", command=["tool"], verifies=Verification(("-R", "-G=1 2"), "no"))
     lines = job_functions(case(repeat=[WRITE, checked]), launch("run", "local"))
@@ -317,31 +297,6 @@ def test_placing_speaks_the_launchers_dialect(
 
 
 @pytest.mark.parametrize(
-    ("launcher", "count"),
-    [("mpirun", 2), ("mpirun-openmpi", 2), ("mpirun-intelmpi", 0), ("mpiexec", 0), ("srun", 0)],
-)
-def test_only_open_mpis_launcher_is_asked_for_its_bindings(launcher: str, count: int) -> None:
-    assert len(reporting_variables(launcher)) == count
-
-
-@pytest.mark.parametrize(
-    ("launcher", "tasks", "words"),
-    [
-        ("srun", 8, ["--cpu-bind=cores"]),
-        ("srun", 9, ["--cpu-bind=none"]),
-        ("mpirun", 8, ["--bind-to", "core"]),
-        ("mpirun-openmpi", 9, ["--bind-to", "none"]),
-        ("mpiexec", 8, []),
-        ("local", 8, []),
-    ],
-)
-def test_ranks_are_bound_where_each_can_have_a_core(
-    launcher: str, tasks: int, words: list[str]
-) -> None:
-    assert binding_options(launcher, tasks, 8) == words
-
-
-@pytest.mark.parametrize(
     ("given", "left"),
     [
         (["--signal=B:TERM@300"], ["--no-requeue"]),
@@ -355,77 +310,8 @@ def test_what_the_site_asks_for_is_left_to_it(given: list[str], left: list[str])
     assert job_options("slurm", 1, 3600, given) == left
 
 
-def test_without_a_time_limit_there_is_no_warning() -> None:
-    assert job_options("slurm", 1, None, []) == ["--no-requeue"]
-    assert job_options("pbspro", 1, 3600, []) == []
-    assert job_options("local", 1, 3600, []) == []
-
-
 def test_what_runs_within_another_phase_has_no_line() -> None:
     both = case(repeat=[phase("write"), phase("read", within="write", samples=2)], repetitions=3)
     lines = without_facts(job_functions(both, launch("run", "local")))
     assert [line.split()[1] for line in lines if "iog_phase" in line] == ["write"]
     assert both.samples == 6
-
-
-def test_a_layout_is_asked_for_before_and_noted_after_the_last_write() -> None:
-    phases = [phase("first"), phase("second"), phase("read", "read")]
-    plan = case(repeat=phases, layout=Layout(stripe_count=4), pins=None)
-    lines = without_facts(job_functions(plan, launch("run", "local"), notes_layouts=True))
-    steps = [line.split()[:2] for line in lines if re.search("iog_(phase|layouts)", line)]
-    assert [" ".join(step).removeprefix("iog_phase ") for step in steps] == [
-        *("setstripe", "first", "second", 'iog_layouts "$IOG_DIR"', "read")
-    ]
-    assert '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR"' in lines
-
-
-def test_layouts_are_noted_only_on_lustre_and_after_a_write() -> None:
-    writes = case(repeat=[phase("write"), phase("read", "read")])
-    reads = case(repeat=[phase("read", "read")])
-    for plan, on_lustre, noted in ((writes, True, 1), (writes, False, 0), (reads, True, 0)):
-        lines = job_functions(plan, launch("run", "local"), notes_layouts=on_lustre)
-        assert "\n".join(lines).count("iog_layouts") == noted
-
-
-def test_a_declared_pool_is_asked_for_by_every_case() -> None:
-    assert case().in_pool(None) == case()
-    assert case().in_pool("flash").layout == Layout(pool="flash")
-    striped = case(layout=Layout(stripe_count=4)).in_pool("flash")
-    assert striped.layout == Layout(stripe_count=4, pool="flash")
-    pins = Pins(names=("0",), kind="file")
-    pinned = case(pins=pins).in_pool("flash")
-    assert (pinned.layout, pinned.pins and pinned.pins.pool) == (None, "flash")
-
-
-def test_pins_of_files_that_are_made_once_are_set_once() -> None:
-    laid_out = phase("layout", launch="once")
-    read = phase("read", "read")
-    pins = Pins(names=("0", "1"), kind="directory", stripe_bytes=None)
-    plan = case(prepare=[laid_out], repeat=[read], pins=pins)
-    lines = job_functions(plan, launch("run", "local"), notes_layouts=True)
-    prepare, _, repeat = "\n".join(without_facts(lines)).partition("iog_case()")
-    assert re.findall(r"iog_phase (\S+)", prepare) == ["pin", "layout"]
-    assert "iog_layouts" in prepare and "iog_layouts" not in repeat
-    assert re.findall(r"iog_phase (\S+)", repeat) == ["read"]
-
-
-def test_servers_are_started_before_their_first_client() -> None:
-    work = phase("read", "read", "clients", command=["read.fio", "read.$IOG_REP.json"])
-    lines = without_facts(
-        job_functions(case(tool="fio", nodes=2, repeat=[work]), launch("srun", "srun", 2))
-    )
-    each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none"
-    assert lines[1:4] == [
-        f'    iog_phase view {each} agent view "$IOG_DIR" view',
-        f"    iog_servers fio 2 '' {each}",
-        "}",
-    ]
-    assert '    iog_client read read.fio "read.$IOG_REP.json"' in lines
-
-
-def test_what_a_case_changes_is_put_back_by_its_job() -> None:
-    switch = phase("off", launch="agent", command=["checksums", "off", "$IOG_DIR"])
-    started = dataclasses.replace(launch("run", "local"), restore="/home/x y")
-    lines = job_functions(case(repeat=[switch], restores=True), started)
-    assert "    iog_at_close agent restore '/home/x y'" in lines
-    assert "    iog_phase off agent checksums off \"$IOG_DIR\" '/home/x y'" in lines

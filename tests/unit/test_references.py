@@ -184,26 +184,6 @@ def test_a_mistake_in_what_was_accepted(accepted: Any, start: str) -> None:
     assert mistake.startswith(start)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
-    lambda x: (
-        st.lists(x, max_size=4)
-        | st.dictionaries(
-            st.sampled_from(["$sources", "$accepted", "$index", "Ior", "$xfail", "a"])
-            | st.integers(),
-            x,
-            max_size=3,
-        )
-    ),
-)
-
-
-@given(JSON)
-def test_no_content_breaks_the_reader(data: object) -> None:
-    for mistake in find_mistakes("f", data):
-        assert str(mistake).startswith("f")
-
-
 # --- against a check ------------------------------------------------------------------------------
 
 

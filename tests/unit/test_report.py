@@ -13,13 +13,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from iogauge.core.paths import history_dir
 from iogauge.judge.verdict import Verdict
-from iogauge.records.journal import append
 from iogauge.records.record import Record
 from iogauge.report import outcome
 from iogauge.report.outcome import SessionRecords
-from iogauge_extras.page.commands import show_status
 from support import records
 
 FAILS = {"FAIL", "INVALID", "ERROR"}
@@ -77,25 +74,6 @@ def test_the_worst_case_decides(gate: bool) -> None:
         assert both == max(exit_status([record(v)], gate) for v in (one, other))
 
 
-def test_status_has_a_sentence_for_each_case_that_proves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "200")
-    for verdict in ("PASS", "UNREFERENCED", "UNSTABLE", "CONTAMINATED"):
-        metric = records.metric(verdict=verdict, reason=f"why {verdict}")
-        one = records.record(
-            verdict, check=verdict, case=verdict, session=f"s-{verdict}", metrics=[metric]
-        )
-        append(history_dir() / one.system / f"s-{verdict}.jsonl", one.to_line())
-    show_status(system="", since="", wide=False)
-    said = capsys.readouterr().out
-    named = re.findall(r"^\S+ \S+ (\S+) .* is (\S+): why (\S+?)[.,;]", said, re.MULTILINE)
-    assert sorted(named) == [("CONTAMINATED",) * 3, ("UNSTABLE",) * 3]
-    # A run that is no gate fails on none of them.
-    assert said.splitlines()[-1].startswith("iogauge: partly proven: 1 passed; 3 prove nothing")
-
-
 @pytest.mark.parametrize("gate", [False, True])
 def test_an_expected_failure_fails_no_run(gate: bool) -> None:
     expected = record("FAIL", expected=True)
@@ -136,24 +114,6 @@ def test_the_reason_of_a_row(verdict: str, findings: list[dict[str, Any]], reaso
 
 
 # --- the table ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[red]x[/red]",
-        "[bold",
-    ],
-)
-def test_markup_from_outside_is_text(text: str) -> None:
-    seen = shown(
-        [
-            record("ERROR", metrics=[], reason=text),
-            record(case=text + "1", target={"path": text}),
-            record(metrics=[metric(name=text, unit=text)]),
-        ]
-    )
-    assert seen.count(text) >= 4
 
 
 def of_the_readme() -> list[Record]:

@@ -320,21 +320,6 @@ def test_a_note_has_the_figure(serve: Callable[..., Server]) -> None:
     assert all(headers["private-token"] == TOKEN for _, headers, _ in server.got)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        (403, {}, ""),
-        (201, {}, "x"),
-    ],
-)
-def test_a_figure_that_cannot_be_uploaded_costs_no_note(
-    serve: Callable[..., Server], answer: Answer
-) -> None:
-    server = serve(answer, (201, {}, "{}"))
-    receivers.receivers(in_gitlab(server))["note"](message())
-    assert "figures could not be uploaded" in json.loads(server.got[-1][2])["body"]
-
-
 def test_a_merge_request_is_a_number(serve: Callable[..., Server]) -> None:
     server = serve()
     assert "expected its number" in failure(in_gitlab(server, CI_MERGE_REQUEST_IID="1/../2"))

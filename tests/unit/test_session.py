@@ -162,25 +162,6 @@ def test_old_logs_of_reframe_are_removed(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
-def test_a_shared_installation_leaves_the_state_to_its_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Root may write everywhere, so the kernel's answer is given here."""
-    monkeypatch.delenv("IOGAUGE_HOME", raising=False)
-    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
-    monkeypatch.setenv("HOME", "/home/u")
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    assert paths.state_dir() == tmp_path / ".iogauge"
-    monkeypatch.setattr(paths.os, "access", lambda path, _: path != tmp_path)
-    assert paths.state_dir() == Path("/home/u/.local/state/iogauge")
-    monkeypatch.setenv("XDG_STATE_HOME", "/state")
-    assert paths.state_dir() == Path("/state/iogauge")
-    (tmp_path / ".iogauge").mkdir()
-    assert paths.state_dir() == tmp_path / ".iogauge"
-    monkeypatch.setattr(paths.os, "access", lambda path, _: path != tmp_path / ".iogauge")
-    assert paths.state_dir() == Path("/state/iogauge")
-
-
 def test_the_stage_of_a_session_that_runs_is_not_old(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,13 +91,6 @@ def test_nfs_is_named_by_the_servers_number_for_it() -> None:
     assert nfs_name(VOLUMES, os.makedev(0, 55)) == ""
 
 
-@given(st.text(), st.text(), st.integers(0, 2**32))
-def test_no_text_breaks_a_reader(source: str, volumes: str, device: int) -> None:
-    lustre_name(source)
-    nfs_name(volumes, device)
-    differ(source, volumes)
-
-
 @pytest.mark.parametrize(
     ("kind", "source", "name"),
     [
@@ -233,26 +226,3 @@ def test_a_user_sees_it_and_a_bind_mount_and_a_subvolume_are_the_same(tmp_path: 
         os.close(writer)
         with open(reader) as seen:
             assert seen.read() == expected != ""
-
-
-@pytest.mark.parametrize("option", ["on", "null"])
-def test_an_overlay_has_its_own_or_that_of_its_upper_directory(tmp_path: Path, option: str) -> None:
-    with made("ext4", tmp_path) as point:
-        parts = [point / name for name in ("lower", "upper", "work")]
-        for part in (*parts, tmp_path / "over"):
-            part.mkdir()
-        words = "lowerdir={},upperdir={},workdir={}".format(*parts)
-        command = ["mount", "-t", "overlay", "over", "-o", f"{words},uuid={option}"]
-        over = str(tmp_path / "over")
-        done = subprocess.run([*command, over], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            pytest.skip(f"no overlay with uuid={option}: {done.stderr}")
-        try:
-            first, disk = look(over).uuid, look(str(point)).uuid
-            subprocess.run(["umount", over], check=True)
-            subprocess.run([*command, over], check=True)
-            assert look(over).uuid == first
-        finally:
-            subprocess.run(["umount", over], check=True)
-        assert (first == f"upper-{disk}") == (option == "null")
-        assert first not in ("", disk)

@@ -370,29 +370,6 @@ def test_a_short_phase_has_enough_looks(tmp_path: Path, monkeypatch: pytest.Monk
     assert seconds is not None and 0.033 < seconds <= 0.06
 
 
-@pytest.mark.parametrize(("step_s", "noted"), [(0.0, True), (0.02, False)])
-def test_a_late_look_at_output_or_task_is_left_out(
-    step_s: float, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for limit, seconds in LATE_S.items():
-        monkeypatch.setattr(looks_at, limit, seconds)
-    now = [1000.0]
-
-    def clock(_: int) -> float:
-        now[0] += step_s
-        return now[0]
-
-    monkeypatch.setattr(looks_at.time, "clock_gettime", clock)
-    recorder = Recorder([])
-    recorder.begin("create.1.out")
-    (tmp_path / "create.1.out").write_text("a line\n")
-    (tmp_path / TASK).write_text(f"{os.getpid()}\n")
-    recorder.look()
-    recorder.write()
-    assert [(tmp_path / name).exists() for name in (PRINTED, ASKED)] == [noted, noted]
-
-
 def test_of_a_server_only_what_it_does_in_the_phase_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -425,19 +402,6 @@ def counted_in(case: Path) -> list[int]:
     """Let the agent count the files of a case, and return all that it has counted."""
     looks_at.note_found(str(case))
     return [found for _, found in parse_counts(Path(FOUND).read_text())]
-
-
-def test_the_files_of_a_case_are_counted_up_to_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    below = tmp_path / "case" / "tree"
-    below.mkdir(parents=True)
-    for count in (0, 7, 250):
-        for number in range(count):
-            (below / str(number)).touch()
-        counted = counted_in(below.parent)
-    assert counted == [0, 7, 100]
 
 
 def test_a_link_is_no_file_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,16 +69,6 @@ def test_a_user_name_that_leads_elsewhere_is_made_a_plain_one(
     assert directory.user_name() == plain
 
 
-def test_a_second_case_joins_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now)  # a later case moves the day on which it expires
-    first = make(tmp_path)
-    marker = (first.parent / MARKER).read_text()
-    second = make(tmp_path, case="other")
-    assert second.parent == first.parent
-    assert (first.parent / MARKER).read_text() == marker
-
-
 def test_a_case_never_takes_a_directory_that_is_there(tmp_path: Path) -> None:
     make(tmp_path)
     with pytest.raises(FileExistsError):
@@ -130,17 +120,6 @@ def test_nothing_is_made_in_another_users_directory(tmp_path: Path, level: int) 
         make(tmp_path)
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_where_making_fails_no_empty_directory_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: int
-) -> None:
-    name = ("iogauge", directory.user_name(), SESSION)[level]
-    monkeypatch.setattr(directory, "inside", failing_at(name, directory.inside))
-    with pytest.raises(OSError, match="failed on purpose"):
-        make(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
 def test_a_file_system_need_not_know_fsync_of_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
@@ -158,17 +137,6 @@ def test_a_file_system_need_not_know_fsync_of_directories(
             make(tmp_path)
     else:
         assert (make(tmp_path).parent / MARKER).is_file()
-
-
-def failing_at(name: str, inside: Callable[..., Any]) -> Callable[..., Any]:
-    """:func:`iogauge.workspace.directory.inside`, but that a directory of one name cannot be opened."""
-
-    def opened(fd: int, wanted: str, path: str) -> Any:
-        if wanted == name:
-            raise OSError(errno.EIO, "failed on purpose", path)
-        return inside(fd, wanted, path)
-
-    return opened
 
 
 @ROOT_ONLY
@@ -191,12 +159,6 @@ def test_a_directory_of_the_callers_with_the_name_of_the_root_is_not_opened_to_o
     assert stat.S_IMODE(mine.stat().st_mode) == mode
     directory.remove(str(parent(tmp_path)))
     assert [path.name for path in mine.iterdir()] == ["README.md"]
-
-
-def test_a_root_that_the_file_system_gave_another_mode_is_opened_to_others(tmp_path: Path) -> None:
-    (tmp_path / "iogauge").mkdir(mode=0o700)
-    make(tmp_path)
-    assert stat.S_IMODE((tmp_path / "iogauge").stat().st_mode) == 0o1777
 
 
 @ROOT_ONLY
@@ -334,26 +296,6 @@ def test_the_spelling_of_a_path_does_not_matter(tmp_path: Path, spelling: str) -
     assert not list(tmp_path.iterdir())
 
 
-def test_an_interrupted_removal_can_be_taken_up_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = make(tmp_path)
-    (case / "data").touch()
-    (case.parent / "stray").touch()
-
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    for function in ("unlink", "rmdir"):
-        with monkeypatch.context() as patched:
-            patched.setattr(os, function, interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                directory.remove(str(case.parent))
-        assert [s.path for s in directory.sessions(str(tmp_path))] == [str(case.parent)]
-    directory.remove(str(case.parent))
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_marker_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case = make(tmp_path)
     (case / "data").touch()
@@ -439,28 +381,6 @@ def test_what_cannot_be_emptied_keeps_its_marker(
     with pytest.raises(NotRemoved, match="could not be emptied: stubborn in case: not permitted"):
         directory.remove(str(case.parent))
     assert sorted(os.listdir(case.parent)) == [MARKER, "case"]
-
-
-# --- several processes ----------------------------------------------------------------------------
-
-
-def run(jobs: list[tuple[Callable[..., None], tuple[object, ...]]]) -> list[int | None]:
-    context = multiprocessing.get_context("fork")
-    workers = [context.Process(target=function, args=arguments) for function, arguments in jobs]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(30)
-    return [worker.exitcode for worker in workers]
-
-
-def test_a_session_may_be_removed_by_several_at_once(tmp_path: Path) -> None:
-    for _ in range(5):
-        case = make(tmp_path)
-        for number in range(50):
-            (case / f"{number}").touch()
-        run([(directory.remove, (str(case.parent),)) for _ in range(3)])
-        assert not list(tmp_path.iterdir())
 
 
 # --- what is left ---------------------------------------------------------------------------------

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from iogauge.core import yamlfile
 from iogauge.core.yamlfile import Mistake, YamlError, located
@@ -68,18 +65,6 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     ):
         with pytest.raises(YamlError, match=problem):
             yamlfile.load(tmp_path / name)
-
-
-@given(
-    st.lists(
-        st.sampled_from(list("ab:-{}[]&*!?|>'\"#%@` \n\t12.<,")) | st.text(max_size=2), max_size=30
-    )
-)
-def test_no_text_raises_anything_else(tmp_path: Path, parts: list[str]) -> None:
-    file = tmp_path / "f.yaml"
-    file.write_bytes("".join(parts).encode("utf-8", "surrogatepass"))
-    with contextlib.suppress(YamlError):
-        yamlfile.load(file)
 
 
 def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path: Path) -> None:
