@@ -29,7 +29,6 @@ WRITE = PhasePlan(
     data_bytes=1 << 30,
 )
 SMALL = dataclasses.replace(WRITE, access=Access(direction="write"))
-LAYOUT = dataclasses.replace(SMALL, rates={})
 READ = dataclasses.replace(
     WRITE, name="read", rates={"read_bw": ("read", "bw")}, access=Access(direction="read")
 )
@@ -62,12 +61,9 @@ def extras(**topology: Any) -> PartitionExtras:
     ("phase", "topology", "bytes_s", "source"),
     [
         (WRITE, {}, 4 * 200 * 2**20, "assumed: 200 MiB/s a node"),
-        (WRITE, TOPOLOGY, 10 * GB, "ceiling"),
         (WRITE, TOPOLOGY | EFFICIENCY, 7 * GB, "70% of the ceiling"),
-        (LAYOUT, TOPOLOGY | EFFICIENCY, 7 * GB, "70% of the ceiling"),
         # Small transfers reach no ceiling, and nothing is faster than it.
         (SMALL, TOPOLOGY, 4 * 200 * 2**20, "assumed: 200 MiB/s a node"),
-        (SMALL, TOPOLOGY | {"clients": {"nic": "0.1 GB/s"}}, 0.4 * GB, "ceiling"),
         (
             dataclasses.replace(READ, access=Access(direction="read", saturates="bandwidth")),
             TOPOLOGY | EFFICIENCY,

@@ -341,10 +341,6 @@ def record(**given: Any) -> Record:
             FilePosition(keys=("shared", 4, "bw"), index=("files", "nodes")),
         ),
         (
-            {"$index": ["files", "nodes"], "shared": {2: {"bw": []}}},
-            FilePosition(keys=("shared", 4, "bw"), index=("files", "nodes")),
-        ),
-        (
             {"$index": ["$partition", "variant"], "here:.*": {"published": {}, "sound|x": {}}},
             FilePosition(
                 keys=("here:.*", "sound|x", "bw"),
@@ -352,13 +348,11 @@ def record(**given: Any) -> Record:
                 wide=("here:.*", "sound|x"),
             ),
         ),
-        ({"here:disk": {"bw": []}}, FilePosition(keys=("here:disk", "bw"))),
         (
             {"here:disk": {"x": []}, "here": {"bw": []}},
             FilePosition(keys=("here", "bw"), wide=("here",)),
         ),
         ({"*": {"bw": []}}, FilePosition(keys=("*", "bw"), wide=("*",))),
-        ({"other:disk": {"bw": []}}, FilePosition(keys=("here:disk", "bw"))),
     ],
 )
 def test_an_entry_is_found_or_made(entry: Any, place: FilePosition) -> None:

@@ -63,22 +63,8 @@ def test_the_writers_are_counted(text: str, count: int, file: str) -> None:
     ("text", "file", "message"),
     [
         (REDUCED, "data", "set DARSHAN_DISABLE_SHARED_REDUCTION=1 for the ranks"),
-        (OMPIO, "ata", "0 files named 'ata' .* there are .*/scratch/iogauge/data"),
         (LUSTRE, "", "files named ''"),
-        (
-            OMPIO.replace("POSIX_BYTES_WRITTEN", "POSIX_BYTES_FORGOTTEN"),
-            "data",
-            "no rank wrote a byte to 'data'",
-        ),
         (OMPIO.replace("POSIX\t3\t", "POSIX\t-1\t"), FILE, None),
-        (
-            OMPIO.replace(
-                "# POSIX module data\n",
-                "# POSIX module data\n# *WARNING*: The POSIX module contains incomplete data!\n",
-            ),
-            "data",
-            "ran out of room .*MAX_RECORDS 65536 POSIX",
-        ),
         (OMPIO + OMPIO.replace(FILE, "/other/data").replace("\t27", "\t99"), "data", "2 files"),
     ],
 )
@@ -94,13 +80,9 @@ def test_writers_that_cannot_be_counted(text: str, file: str, message: str | Non
     ("text", "message"),
     [
         ("", "not what darshan-parser prints: no 'darshan log version'"),
-        ("Error: darshan_log_open failed", "1 columns, expected 8"),
         (OMPIO.replace("# nprocs: 4\n", ""), "no 'nprocs' in the header"),
-        (OMPIO.replace("# nprocs: 4", "# nprocs: four"), "nprocs is 'four', expected a finite"),
         (OMPIO.replace("# run time: 0.0335", "# run time: nan"), "run time is 'nan'"),
-        (OMPIO.replace("BYTES_WRITTEN\t", "BYTES_WRITTEN\t1e999"), "POSIX_BYTES_WRITTEN is '1e999"),
         (OMPIO.replace("POSIX_OPENS\t", "POSIX_OPENS\t" + "9" * 400), "POSIX_OPENS is"),
-        (OMPIO[: OMPIO.index("# MPI-IO module data")], "module MPI-IO, but the text ends before"),
         (re.sub(r"POSIX\t3\t\S+\tPOSIX_OPENS\t.*\n", "", OMPIO), "POSIX counters of rank 3"),
     ],
 )

@@ -23,7 +23,7 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
 from iogauge.node import probes
-from iogauge.node.mounts import Mount, StorageTarget, Traits
+from iogauge.node.mounts import StorageTarget, Traits
 from iogauge.plan import case as cost
 from iogauge.plan.case import Access
 from iogauge.site import extras as doubts
@@ -112,17 +112,8 @@ def test_memory_that_a_node_told_reaches_the_guards(
     ("groups", "files", "limit"),
     [
         ("0::/job\n", {"sys/fs/cgroup/job/memory.max": f"{GIB}\n"}, GIB),
-        ("0::/job\n", {"sys/fs/cgroup/job/memory.max": "max\n"}, None),
         # The limits of all groups above hold too.
         ("0::/job/step_0\n", {"sys/fs/cgroup/job/memory.max": f"{GIB}\n"}, GIB),
-        (
-            "0::/job/step_0\n",
-            {
-                "sys/fs/cgroup/job/memory.max": f"{GIB}\n",
-                "sys/fs/cgroup/job/step_0/memory.max": f"{2 * GIB}\n",
-            },
-            GIB,
-        ),
         # Version 1, and both versions side by side.
         (
             "5:cpu,cpuacct:/other\n4:memory:/job\n0::/\n",
@@ -257,27 +248,6 @@ def test_servers_of_lustre(
     site = extras(topology={"source": "x", "servers": {"count": 2, "nic": "100 GB/s"}})
     assert [f.outcome for f in of_guard(judged(seen, site=site), "G12")] == outcomes
     assert of_guard(judged(seen), "G12") == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "options", "outcomes"),
-    [
-        ("nfs4", ("rw,addr=10.0.0.1,x", "rw,clientaddr=10.0.0.9,addr=10.0.0.2"), [OK]),
-        ("nfs", ("addr=10.0.0.1", "clientaddr=10.0.0.9,addr=10.0.0.1"), [WARN]),
-        ("nfs", ("rw", "rw"), [WARN]),  # the source names one server
-        ("ext4", ("addr=10.0.0.1", "addr=10.0.0.1"), []),
-    ],
-)
-def test_servers_of_nfs(
-    found: Evidence, kind: str, options: tuple[str, ...], outcomes: list[Outcome]
-) -> None:
-    views = tuple(
-        dataclasses.replace(healthy.VIEW, host=f"n{n}", mount=Mount(1, "/s", "srv:/e", kind, text))
-        for n, text in enumerate(options)
-    )
-    seen = dataclasses.replace(found, views=views)
-    site = extras(topology={"source": "x", "servers": {"count": 2, "nic": "100 GB/s"}})
-    assert [f.outcome for f in of_guard(judged(seen, site=site), "G12")] == outcomes
 
 
 # --- references: how wide -------------------------------------------------------------------------

@@ -90,21 +90,14 @@ def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
         ([f"{cpu % 8},{cpu % 8 + 8}" for cpu in range(16)], range(16), 8),
         # The same in a job that has three cores, and in one that has threads of three.
         ([f"{cpu % 8},{cpu % 8 + 8}" for cpu in range(16)], [1, 2, 5, 9, 10, 13], 3),
-        ([f"{cpu % 8},{cpu % 8 + 8}" for cpu in range(16)], [1, 2, 5], 3),
         # A virtual machine whose threads are numbered beside each other.
         (["0-1", "0-1", "2-3", "2-3"], range(4), 2),
-        # POWER: four threads a core.
-        ([f"{cpu // 4 * 4}-{cpu // 4 * 4 + 3}" for cpu in range(16)], range(16), 4),
         # Six fast cores of two threads, eight cores of one.
         (
             [f"{c // 2 * 2}-{c // 2 * 2 + 1}" if c < 12 else f"{c}" for c in range(20)],
             range(20),
             14,
         ),
-        # One thread a core.
-        (["0", "1"], range(2), 2),
-        # The other thread is offline; a CPU of which nothing is told is one core.
-        (["0", "", "2"], [0, 2], 2),
         (["0,2", "", "0,2", ""], range(4), 3),
     ],
 )
@@ -116,21 +109,6 @@ def test_threads_are_no_cores(
             (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
             (tmp_path / f"cpu{cpu}" / "topology" / name).write_text(f"{text}\n")
     assert node_cores.core_count(cpus, tmp_path) == cores
-
-
-def test_a_scale_has_a_task_for_each_core_that_may_be_used(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for cpu in range(12):
-        (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
-        text = f"{cpu % 6},{cpu % 6 + 6}\n"
-        (tmp_path / f"cpu{cpu}" / "topology" / "core_cpus_list").write_text(text)
-    monkeypatch.setattr(node_cores, "CPUS", tmp_path)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5, 7, 8, 11})
-    partition, _ = completed(tmp_path)
-    assert partition["extras"]["node"]["cores"] == 3
-    assert partition["extras"]["scale"] == {"tasks_per_node": 3}
-    assert partition["extras"]["sweeps"]["tasks_per_node"] == [1, 2, 3]
 
 
 def completed(tmp_path: Path, **extras: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -152,20 +152,6 @@ def test_a_lock_is_broken_only_if_its_holder_is_not_known_to_live(
     assert check.text.endswith(text) and check.remedy.startswith(remedy)
 
 
-@pytest.mark.parametrize(("mode", "state"), [(0o755, "ok"), (0o555, "problem")])
-def test_the_state_directory_is_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, state: str
-) -> None:
-    """Root may write everywhere, so the kernel's answer is asked for and given here."""
-    tmp_path.chmod(mode)
-    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "new" / "home"))
-    may = bool(mode & 0o200)
-    monkeypatch.setattr(doctor.os, "access", lambda path, _: may if path == tmp_path else not may)
-    found = doctor._state()
-    assert (found.state, str(tmp_path / "new" / "home") in found.text) == (state, True)
-    assert ("IOGAUGE_HOME" in found.remedy) == (state == "problem")
-
-
 @pytest.mark.parametrize(
     ("target", "topology", "seen", "said_of_it"),
     [

@@ -113,17 +113,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_marks_of_the_newest_runs(home: Path) -> None:
-    history(home, "P" * 10 + "?~CIEF" + "P")
-    (one,) = marks.read_marks(home / "history")
-    assert one.marks == "P" * 7 + "?~CIEF" + "P"
-    assert (one.where, one.case, one.newest.time) == (
-        "mysite:lustre",
-        "Ior b",
-        "2027-01-17T12:00:00Z",
-    )
-
-
 def test_cases_that_are_no_longer_measured_are_left_out(home: Path) -> None:
     history(home, "F")
     assert "no case was measured since 2027-02-01" in run("status", "--since", "2027-02-01")[1]

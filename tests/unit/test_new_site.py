@@ -147,20 +147,6 @@ def test_a_disk_without_a_known_ceiling() -> None:
     assert "settings to expect" in said
 
 
-@pytest.mark.parametrize(
-    ("facts", "rate"),
-    [
-        ({"nic.eth0.speed_mbps": 1000, "ib.mlx5_0:1.rate": "200 Gb/sec (4X HDR)"}, (25e9, "mlx5_0:1")),
-        ({"nic.eth0.speed_mbps": 1000, "nic.eth1.speed_mbps": 25000, "nic.target": "eth0"}, (1.25e8, "eth0")),
-        ({"nic.target": "eth0"}, None),
-    ],
-)  # fmt: skip
-def test_the_network_that_leads_to_storage(
-    facts: dict[str, Any], rate: tuple[float, str] | None
-) -> None:
-    assert seen(**facts).nic_bytes_s == rate
-
-
 def test_a_node_is_asked_through_a_scheduler(tmp_path: Path) -> None:
     node = machine.look_through(["env"], str(tmp_path))
     here = machine.look_here(str(tmp_path))

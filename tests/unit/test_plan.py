@@ -83,13 +83,9 @@ def test_only_our_two_variables_expand_in_a_word(words: list[str]) -> None:
     [
         ("local", 1, ""),
         ("srun", 1, ""),
-        ("mpirun", 1, ""),
         ("srun", 4, "srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpu-bind=none"),
-        ("mpirun", 4, "mpirun -np 4 --map-by ppr:1:node --bind-to none"),
         ("mpirun-openmpi", 4, "mpirun -np 4 --map-by ppr:1:node --bind-to none"),
-        ("mpiexec", 4, "mpiexec -n 4 -ppn 1"),
         ("mpirun-intelmpi", 4, "mpirun -n 4 -ppn 1"),
-        ("alps", 1, "aprun -n 1 -N 1"),
         ("alps", 4, "aprun -n 4 -N 1"),
     ],
 )

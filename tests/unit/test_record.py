@@ -110,12 +110,6 @@ def test_any_record_is_written_back_as_it_was(data: st.DataObject) -> None:
     assert Record.from_json(record.to_json()) == record
 
 
-def test_keys_of_a_newer_version_are_kept() -> None:
-    record = records.record(power={"watts": 5}, metrics=[records.metric(energy=7)])
-    assert record.more == {"power": {"watts": 5}}
-    assert record.metrics[0].more == {"energy": 7}
-
-
 def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it() -> None:
     reference = Reference(500.0, -0.1, None, "MiB/s", "acceptance")
     decided = MetricVerdict(
@@ -248,11 +242,3 @@ def test_what_is_trouble(verdict: Verdict) -> None:
     expected = records.record(verdict.value, metrics=[known]).metrics[0]
     assert expected.failed_as_expected == (verdict is Verdict.FAIL)
     assert expected.is_trouble(False) == (fails and verdict is not Verdict.FAIL)
-
-
-def test_names() -> None:
-    record = records.record(case="Ior %files=shared %.part=disk %.repeat_no=3", target=None)
-    assert record.short_name == "Ior shared"
-    assert record.target_path == "lustre"
-    assert records.record().target_path == "/s"
-    assert record.place == ("mysite", "lustre", "default")

@@ -54,29 +54,13 @@ def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
     ("leaf", "key", "found", "allowed"),
     [
         ([0, -0.1, None, "MiB/s"], " (value)", "0", "a finite number above 0"),
-        ([float("nan"), -0.1, None, "MiB/s"], " (value)", "nan", "above 0"),
-        ([True, -0.1, None, "MiB/s"], " (value)", "True", "above 0"),
         ([100, 0.1, None, "MiB/s"], " (lower bound)", "0.1", "between -1 and 0"),
         ([100, -1.1, None, "MiB/s"], " (lower bound)", "-1.1", "between -1 and 0"),
-        ([100, None, -0.1, "MiB/s"], " (upper bound)", "-0.1", "0 or more"),
         ([100, -0.1, float("inf"), "MiB/s"], " (upper bound)", "inf", "0 or more"),
         ([100, None, None, "MiB/s"], "", "neither", "else nothing can fail"),
-        ([100, -0.1, None], "", "[100, -0.1, None]", "[value, lower or null"),
         (100, "", "100", "[value, lower or null"),
         (["$xfail", "", [1, 0, 0, "s"]], "", "['$xfail', ''", "with a reason"),
-        (
-            ["$xfail", "a, until 2027-01-01", [1, 0.5, 0, "s"]],
-            " (lower bound)",
-            "0.5",
-            "between -1 and 0",
-        ),
         (["$xfail", "why", [1, 0, 0, "s"]], " (reason)", "'why'", "one 'until YYYY-MM-DD'"),
-        (
-            ["$xfail", "a, until 2027-02-30", [1, 0, 0, "s"]],
-            " (reason)",
-            "'a, until 2027-02",
-            "day",
-        ),
         (
             ["$xfail", "a, until 2027-01-01 or until 2028-01-01", [1, 0, 0, "s"]],
             " (reason)",
@@ -166,13 +150,8 @@ def of_accepted(accepted: Any, entry: Any = PLAIN) -> list[str]:
     ("accepted", "start"),
     [
         ([1], "f: $accepted: found [1]; allowed: a mapping"),
-        ({"$sources": {"Ior": [1, "s", DAY]}}, "f: $accepted.$sources: found {'Ior'"),
         ({"Ior": {"disk": {"read_bw": [1, "MiB/s", DAY]}}}, "f: $accepted.Ior.disk.read_bw: found"),
         ({"Ior": {"disk": {"write_bw": [1, "MiB/s"]}}}, "f: $accepted.Ior.disk.write_bw: found"),
-        (
-            {"Ior": {"disk": {"write_bw": [1, "MiB/s", "x"]}}},
-            "f: $accepted.Ior.disk.write_bw: found",
-        ),
         (
             {"Ior": {"disk": {"write_bw": [1, "GiB/s", DAY]}}},
             "f: $accepted.Ior.disk.write_bw (unit): found 'GiB/s', and 'MiB/s' in the reference; allowed: one unit in both. 'iogauge calibrate' wrote this one: correct the reference",

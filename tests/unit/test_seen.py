@@ -155,7 +155,6 @@ DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offs
     [
         ({"memory": "zram0"}, DIRECT_READ, cache.client_cache_of, "memory, not storage (zram0)"),
         ({"cached": "loop0"}, DIRECT_READ, cache.client_cache_of, "known to honour (loop0)"),
-        ({"o_direct": "fscrypt"}, DIRECT_READ, cache.client_cache_of, "honour (fscrypt)"),
         (
             {"memory": "zram0"},
             {"direction": "write", "fsync": True},
@@ -169,13 +168,6 @@ DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offs
             "fsync in the timed region, buffered, V = 788 MiB per node, but fsync proves nothing "
             "here (volatile)",
         ),
-        (
-            {"o_direct": "fscrypt"},
-            {"direction": "write", "fsync": False, "o_direct": True},
-            cache.write_back_of,
-            "no fsync, O_DIRECT, V = 788 MiB per node (fscrypt)",
-        ),
-        ({"memory": "zram0"}, {"direction": "metadata"}, preflight.storage_of, "storage (zram0)"),
         ({"fsync": "fuse"}, {"direction": "metadata"}, preflight.storage_of, "nothing here (fuse)"),
     ],
 )
