@@ -85,6 +85,21 @@ def test_what_tidies_up_spares_those_it_descends_from(tmp_path: Path) -> None:
     assert done.stdout == "[]\nlives\n", done
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
+def test_another_users_process_is_left_alone(tmp_path: Path) -> None:
+    words = ["setpriv", "--reuid=65534", "--clear-groups", "sleep", "60"]
+    other = subprocess.Popen(words, env=os.environ | {"IOG_DIR": str(tmp_path)})
+    try:
+        # Before that it is root's: first ours, then setpriv.
+        while not Path(f"/proc/{other.pid}/cmdline").read_bytes().startswith(b"sleep\0"):
+            time.sleep(0.01)
+        assert processes.end(str(tmp_path)) == []
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
 def test_what_keeps_the_lock_is_left_alone(tmp_path: Path) -> None:
     environment = os.environ | {"IOG_DIR": str(tmp_path), "IOG_KEEPS": "1"}
     keeper = subprocess.Popen(["sleep", "60"], env=environment)
