@@ -63,8 +63,8 @@ def running(request: pytest.FixtureRequest, make_rig: Callable[..., Rig]) -> tup
     return rig, [*IOR, "-S", "transfer_bytes=4096"]
 
 
-def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
-    process = rig.start(["reframe", "-c", "checks/", "-r", *arguments])
+def start_and_wait(rig: Rig, arguments: list[str], *program: str) -> subprocess.Popen[str]:
+    process = rig.start([*(program or ("reframe", "-c", "checks/", "-r")), *arguments])
     # In the middle of a phase: the tool runs, and data is on the target.
     wait_for(lambda: tools_of(rig), 40, "the tool")
     wait_for(
@@ -82,12 +82,14 @@ def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("running", _OF_SESSION, indirect=True)
 @pytest.mark.parametrize(
-    "number",
+    ("number", "program"),
     [
-        signal.SIGTERM,
-        pytest.param(signal.SIGINT, marks=pytest.mark.quick),
+        (signal.SIGTERM, ()),
+        (signal.SIGTERM, ("iogauge", "run")),  # to the command alone, and not to ReFrame below it
+        pytest.param(signal.SIGINT, (), marks=pytest.mark.quick),
         pytest.param(
             signal.SIGHUP,
+            (),
             marks=pytest.mark.nightly(
                 "e2e/test_leaves_nothing.py::test_signal",
                 "unit/test_background.py::test_a_signal_at_any_moment",
@@ -95,9 +97,11 @@ def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
         ),
     ],
 )
-def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:
+def test_signal(
+    running: tuple[Rig, list[str]], number: signal.Signals, program: tuple[str, ...]
+) -> None:
     rig, arguments = running
-    process = start_and_wait(rig, arguments)
+    process = start_and_wait(rig, arguments, *program)
     os.kill(process.pid, number)
     run = rig.finish(process, timeout=60)
     assert run.rc != 0, run.out

@@ -211,7 +211,7 @@ def test_less_is_better_has_its_bound_above() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (noisy(19), ["19 valid run(s), 20 are needed: 1 more", "a loss of 10%", "with power 95%"]),
+        (noisy(19), ["19 valid run(s), 20 are needed: 1 more", "a loss of 10%", "95% sure"]),
         (noisy(30, spread=0.13), ["noise is too large", "the site allows 10%", "max_spread", "30"]),
         (
             [*noisy(20), *noisy(10, 850.0)],

@@ -312,6 +312,7 @@ def test_a_record_is_found(home: Path, text: str, name: str) -> None:
         ("s1", "s1: 3 records, expected 1; name one as s1:<case or hash>(?s:.*)#3  aaaa  Fio"),
         ("s1#4", "no records of '#4'"),
         ("s3", r"s3: neither a file nor a session in .*newest: s1, s2"),
+        ("mysite", r"compare sites, stacks or days, write system=NAME, .*\(docs/results.md\)"),
         ("s*", "neither a file nor a session"),
         ("{home}/none.jsonl", "none.jsonl: No such file or directory"),
     ],

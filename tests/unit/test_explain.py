@@ -68,7 +68,7 @@ def test_every_check_is_explained(check: str) -> None:
 
 
 def test_a_word_of_the_glossary() -> None:
-    text = (project_root() / "docs" / "glossary.md").read_text()
+    text = (project_root() / "docs" / "keys.md").read_text()
     terms = re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)
     assert len(terms) > 20 and terms == sorted(terms, key=str.casefold)
     for term in terms:

@@ -345,3 +345,10 @@ def test_what_a_program_moves_is_counted_on_the_targets_of_its_files(counted: Pl
 def test_pools_and_metadata_targets_are_told_alike(place: Place, command: str) -> None:
     place.run("lfs mkdir -c 2 dne", LCTL_USER="0")
     alike(place.run(command, LFS_POOLS="flash:0,1"), answer("directories.txt", command))
+
+
+def test_directories_of_the_first_levels_go_round_the_metadata_targets(place: Place) -> None:
+    """As on a new file system: a session's directory lies on another target than that before it, its case beside it."""
+    command = "for n in 1 2 3; do for d in me/top/s$n me/top/s$n/case; do mkdir -p $d; lfs getdirstripe -y $d; done; done"
+    found = re.findall(r"offset: (\d)", place.run(command, LFS_ROUND="1").stdout)
+    assert found == ["0", "0", "1", "1", "0", "0"]

@@ -207,3 +207,30 @@ def test_no_reference_lies_above_what_the_topology_can_carry() -> None:
             where = f"{name} {check} {keys} {metric.name}"
             assert reference.value <= limit.value, f"{where}: {limit.limited_by}"
     assert compared > 30
+
+
+def test_what_is_made_up_is_never_stricter_than_what_is_printed() -> None:
+    """By the share of the ceiling that a PASS needs: of the printed figures the least, of each way."""
+    for name in (CYCLE, AMLFS, ORACLE):
+        printed: dict[str, list[float]] = {"read": [], "write": []}
+        made_up: list[tuple[str, str, float]] = []
+        for site, check, keys, metric, reference in all_references():
+            way, _, kind = metric.name.partition("_")
+            if site != name or kind not in ("bw", "plateau"):
+                continue
+            partition = str(keys[0]).removeprefix(f"{name}:")
+            extras = extras_of(name)[partition]
+            limit = metric_ceiling(metric, way, extras, extras.scale.nodes, None)
+            assert limit is not None and reference.least is not None
+            share = reference.least / limit.value
+            where = f"{name} {check} {keys} {metric.name}"
+            if name == CYCLE and (partition == "oss12" or keys[-1] in (1, 2, 4, 8)):
+                made_up.append((where, way, share))
+            else:
+                printed[way].append(share)
+        for partition, extras in extras_of(name).items():
+            assert extras.topology is not None and extras.topology.efficiency is not None
+            shares = extras.topology.efficiency
+            made_up += [(f"{name}:{partition}", way, getattr(shares, way)) for way in printed]
+        for where, way, share in made_up:
+            assert share <= min(printed[way]) + 1e-4, where

@@ -721,6 +721,33 @@ def test_a_look_may_bring_what_servers_wrote_to_storage(storage_file: Path, sync
         assert seen.sync_seconds is None
 
 
+def test_the_agent_is_told_the_process_of_the_tool_alone(tmp_path: Path) -> None:
+    """What counts, and what it starts to count, is no process of the tool."""
+    host, task = os.uname().nodename, tmp_path / TASK
+    tool = ["sh", "-c", f"sleep 0.2; echo $$; cat {task}"]
+    code, _, out = told(tmp_path, *tool, IOG_HOST=host, IOG_TASK=str(task))
+    own, noted_as = out.split()
+    assert code == 0 and own == noted_as
+
+
+def test_an_error_of_others_is_heard_before_the_tool(tmp_path: Path) -> None:
+    """syncfs tells an error of the whole mount once, to its next caller."""
+    flag = tmp_path / "error"
+    flag.touch()
+    program = tmp_path / "bin" / "sync"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\n[ ! -e {flag} ] || {{ rm {flag}; echo "sync: error" >&2; exit 1; }}\n'
+    )
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    code, (seen,), out = told(tmp_path, "--sync", str(tmp_path), "true", PATH=path)
+    assert code == 0 and seen.synced is not None and "of a write before this command" in out
+    # What the tool itself meets is an error.
+    code, found, _ = told(tmp_path, "--sync", str(tmp_path), "touch", str(flag), PATH=path)
+    assert code == 1 and found == []
+
+
 def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
     script = f"dd if={storage_file} of=/dev/null bs=1M iflag=direct 2>/dev/null & wait; echo done"
     status, (seen,), rest = told(storage_file.parent, "sh", "-c", script)
@@ -982,3 +1009,31 @@ def test_a_look_at_lustre_gives_what_was_counted_so_far(tmp_path: Path) -> None:
     assert {name: moved for name, moved in (grown.targets or {}).items() if moved != Moved()} == {
         "lustre-OST0002": Moved(4096, 0)
     }
+
+
+@pytest.mark.parametrize(("meets", "status"), [("before", 0), ("meanwhile", 1)])
+def test_an_old_error_of_the_mount_is_not_the_tools(
+    tmp_path: Path, meets: str, status: int
+) -> None:
+    """syncfs(2) tells its next caller what any program met: only what was met since the tool began ends its case."""
+    error = tmp_path / "write-error"
+    if meets == "before":
+        error.touch()
+    done = subprocess.run(
+        [
+            *("sh", JOB_FILES / "witness.sh", "--sync", tmp_path),
+            *(["touch", error] if meets == "meanwhile" else ["true"]),
+        ],
+        env={
+            **os.environ,
+            "PATH": f"{LUSTRE}:{os.environ['PATH']}",
+            "LFS_STATE": str(tmp_path),
+            "LFS_MOUNT": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    assert not error.exists()
+    assert ("is of a write before this command" in done.stderr) == (meets == "before")

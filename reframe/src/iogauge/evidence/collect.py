@@ -44,6 +44,7 @@ from iogauge.plan.stage import (
     FILL,
     FOUND,
     HIDDEN,
+    JOB_COMPLAINTS,
     LAYOUTS,
     LOADED,
     LOCKED,
@@ -598,7 +599,9 @@ def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -
     try:
         opened = Opened.from_json(untrusted.parse_json(stage_text(stage / OPENED, "open")))
     except (ToolOutputError, ValueError, TypeError) as error:
-        reasons = f" ({', '.join(ending)})" if ending else ""
+        said = _if_there(stage / JOB_COMPLAINTS).splitlines()
+        ended = [visible(line[:300]) for line in said if line.startswith("iogauge: ")]
+        reasons = f" ({', '.join([*ended, *ending])})" if ended or ending else ""
         raise ToolOutputError(
             f"the job ended before it looked at the target{reasons}: {error}"
         ) from error
