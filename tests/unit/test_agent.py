@@ -240,15 +240,7 @@ def test_a_variable_without_a_path_is_a_refusal_that_names_it(
         assert f"{words[0]}: $DW_JOB_STRIPED is {why}" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a@b",
-        "a b",
-        "a$(x)",
-        "a\nb",
-    ],
-)
+@pytest.mark.parametrize("name", ["a@b", "a b", "a$(x)", "a\nb"])
 def test_a_variable_that_would_lead_a_tool_elsewhere_is_a_refusal(
     target: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -111,12 +111,7 @@ def test_a_case_without_a_measurement(tmp_path: Path) -> None:
     assert "the last PASS: 2026-01-05 01:00 UTC" in trouble.since
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("tasks_per_node", "2"),
-    ],
-)
+@pytest.mark.parametrize(("key", "value"), [("tasks_per_node", "2")])
 def test_a_failure_that_the_history_takes_for_damaged_is_told(
     tmp_path: Path, key: str, value: object
 ) -> None:

@@ -69,14 +69,7 @@ def test_a_mount_point_needs_a_marker() -> None:
     assert decide(place("/mnt/projects/p1/bench", mount=home))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/etc/iogauge",
-        "/var/lib/x",
-        "/dev/disk",
-    ],
-)
+@pytest.mark.parametrize("path", ["/etc/iogauge", "/var/lib/x", "/dev/disk"])
 def test_the_systems_own_tree_is_not_roots_to_give(path: str) -> None:
     refused("is part of the system", place(path, owner=0, mount=DISK), ROOT)
     assert decide(place(path, mount=DISK))  # somebody else's there is not the system's
@@ -283,12 +276,7 @@ def test_allow_writes_the_uuid_and_a_copy_elsewhere_does_not_count(top: Path) ->
     assert permission.reason(str(top))
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        errno.EOPNOTSUPP,
-    ],
-)
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP])
 def test_allow_needs_no_hard_links(top: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def none(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))

@@ -129,12 +129,7 @@ def test_a_signal_at_any_moment(scripts: Scripts, words: list[str]) -> None:
         assert scripts.left() == []
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "witness",
-    ],
-)
+@pytest.mark.parametrize("how", ["witness"])
 def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
     scripts: Scripts, how: str
 ) -> None:
@@ -153,12 +148,7 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
-@pytest.mark.parametrize(
-    "prepare",
-    [
-        "true",
-    ],
-)
+@pytest.mark.parametrize("prepare", ["true"])
 def test_a_signal_at_every_start_of_a_job(scripts: Scripts, signalled: str, prepare: str) -> None:
     """From the first to the tool's; an agent that was not told to begin ends by itself."""
     number = 0

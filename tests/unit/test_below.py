@@ -552,13 +552,7 @@ FULL = Below(
 )
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"disks": "8:0"},
-        {"copies": [1]},
-    ],
-)
+@pytest.mark.parametrize("change", [{"disks": "8:0"}, {"copies": [1]}])
 def test_a_stack_of_another_form_is_refused(change: dict[str, Any]) -> None:
     data = View("host", "/a", None, Space(4, 3, 2, 1), below=FULL).to_json()
     data["below"] |= change

@@ -142,13 +142,7 @@ def test_o_direct_that_reads_from_the_page_cache_is_named(
     assert copies[0] * 0.9 <= written <= copies[1] * 1.5
 
 
-@pytest.mark.parametrize(
-    ("profile", "count", "copies"),
-    [
-        ("dup", 1, 2),
-        ("raid1", 2, 2),
-    ],
-)
+@pytest.mark.parametrize(("profile", "count", "copies"), [("dup", 1, 2), ("raid1", 2, 2)])
 def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int) -> None:
     loops = [devices.loop(devices.image(f"image{n}")) for n in range(count)]
     words = ["-d", profile, "-m", "single", *map(str, loops[1:])]
@@ -162,12 +156,7 @@ def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int
     assert read > 0.95
 
 
-@pytest.mark.parametrize(
-    ("profile", "count", "copies"),
-    [
-        ("raid1", 2, (1, 2)),
-    ],
-)
+@pytest.mark.parametrize(("profile", "count", "copies"), [("raid1", 2, (1, 2))])
 def test_copies_of_btrfs_with_a_device_out(
     devices: Devices, profile: str, count: int, copies: tuple[int, int]
 ) -> None:

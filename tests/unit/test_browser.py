@@ -137,13 +137,7 @@ def test_no_text_of_a_figure_is_cut_or_lies_over_another(chromium: Browser) -> N
     assert chromium.ask(OVERLAPPING) == []
 
 
-@pytest.mark.parametrize(
-    "look",
-    [
-        "light",
-        "dark",
-    ],
-)
+@pytest.mark.parametrize("look", ["light", "dark"])
 @pytest.mark.parametrize("name", ["report", "compare", "profile"])
 def test_axe_finds_no_violation(
     chromium: Browser, written: Path, others: dict[str, Path], name: str, look: str

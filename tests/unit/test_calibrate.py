@@ -65,13 +65,7 @@ def judged(values: Sequence[float], **given: Any) -> SeriesSummary:
 # --- statistics -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "runs",
-    [
-        20,
-        60,
-    ],
-)
+@pytest.mark.parametrize("runs", [20, 60])
 def test_the_bound_holds_with_the_confidence_that_it_promises(runs: int) -> None:
     """Simulation: how often the share of healthy runs above the bound is what was promised."""
     values = np.random.default_rng(7).standard_normal((8000, runs))
@@ -90,28 +84,9 @@ def test_the_bound_holds_with_the_confidence_that_it_promises(runs: int) -> None
         assert held(usual, coverage) < confidence - 0.08
 
 
-@pytest.mark.parametrize(
-    "share",
-    [
-        0.5,
-        0.975,
-    ],
-)
-@pytest.mark.parametrize(
-    "freedom",
-    [
-        1,
-        6.98,
-        30,
-    ],
-)
-@pytest.mark.parametrize(
-    "shift",
-    [
-        0,
-        10,
-    ],
-)
+@pytest.mark.parametrize("share", [0.5, 0.975])
+@pytest.mark.parametrize("freedom", [1, 6.98, 30])
+@pytest.mark.parametrize("shift", [0, 10])
 def test_quantiles_of_t_are_those_of_scipy(share: float, freedom: float, shift: float) -> None:
     expected = (
         scipy.stats.nct.ppf(share, freedom, shift) if shift else scipy.stats.t.ppf(share, freedom)
@@ -172,13 +147,7 @@ def test_stable_runs_have_a_step_as_rarely_as_promised() -> None:
 
 
 @pytest.mark.parametrize("change", [0.8, 1.1])
-@pytest.mark.parametrize(
-    "at",
-    [
-        8,
-        15,
-    ],
-)
+@pytest.mark.parametrize("at", [8, 15])
 def test_a_step_is_found_where_it_is(change: float, at: int) -> None:
     values = noisy(30, spread=0.02)
     shifted = [v * (change if n >= at else 1) for n, v in enumerate(values)]

@@ -240,12 +240,7 @@ def test_what_changed_between_records() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "verdict",
-    [
-        "INVALID",
-    ],
-)
+@pytest.mark.parametrize("verdict", ["INVALID"])
 def test_a_record_that_proves_nothing_says_so(verdict: str) -> None:
     a = of_record("a", record(metric()))
     b = of_record("b", record(metric(median=500.0, verdict=verdict, reason="G1: cached")))
@@ -254,13 +249,7 @@ def test_a_record_that_proves_nothing_says_so(verdict: str) -> None:
     assert comparison.notes == (f"B: write_bw is {verdict}: G1: cached",)
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {},
-        {"metrics": [{}]},
-    ],
-)
+@pytest.mark.parametrize("broken", [{}, {"metrics": [{}]}])
 def test_what_is_no_record_is_no_subject(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any]
 ) -> None:

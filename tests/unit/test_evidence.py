@@ -140,11 +140,7 @@ def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(sta
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (1, "exit status 1"),
-        (137, r"killed by SIGKILL \(exit status 137\)"),
-    ],
+    ("status", "text"), [(1, "exit status 1"), (137, r"killed by SIGKILL \(exit status 137\)")]
 )
 @pytest.mark.parametrize("name", ["write", "evict-read", "read"])
 def test_a_phase_that_failed_is_named_with_the_tools_own_words(
@@ -190,13 +186,7 @@ def test_bindings_are_those_of_the_first_judged_execution(stage: Path) -> None:
     assert [(one.host, one.rank) for one in collect(stage).bindings] == [("n1", 0), ("n1", 1)]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "1\twrite\t0",
-        "1\twrite\tok\t1\t2\tt",
-    ],
-)
+@pytest.mark.parametrize("line", ["1\twrite\t0", "1\twrite\tok\t1\t2\tt"])
 def test_a_damaged_line_of_phases_is_an_error(stage: Path, line: str) -> None:
     with open(stage / "phases.tsv", "a") as file:
         file.write(line + "\n")
@@ -219,13 +209,7 @@ def test_a_job_that_failed_after_its_phases_is_an_error(stage: Path, status: int
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "{",
-        "5",
-        '{"refused": []}',
-        '{"view": 5, "refused": []}',
-        '{"view": null, "refused": 5}',
-    ],
+    ["{", "5", '{"refused": []}', '{"view": 5, "refused": []}', '{"view": null, "refused": 5}'],
 )
 def test_a_damaged_look_at_the_target_is_an_error(stage: Path, text: str) -> None:
     (stage / "open.json").write_text(text)
@@ -368,3 +352,7 @@ def test_what_the_kernel_says_of_each_execution(
     if complete:
         assert (first.moved.read, first.seconds) == (4, 2.5)
         assert first.counted({"n1": ["8:1"]}).read == 1024
+
+
+def test_a_scheduler_that_tells_no_status_is_no_error(stage: Path) -> None:
+    assert collect(stage, status=None).outputs

@@ -185,12 +185,7 @@ def test_line_protocol_says_what_is_valid(tmp_path: Path, verdict: Verdict) -> N
     assert f'valid={str(verdict.is_valid).lower()},verdict="{verdict.value}"' in line
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--html",
-    ],
-)
+@pytest.mark.parametrize("option", ["--html"])
 def test_a_file_that_cannot_be_written_is_named(home: Path, option: str) -> None:
     file = home / "nowhere" / "file"
     done = CliRunner().invoke(app.app, ["report", option, str(file)])

@@ -171,11 +171,7 @@ def test_variables_that_are_no_hints_are_not_looked_at(
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        "ior -a POSIX -o '/s/x/f' -k",
-        "ior -a POSIX -o ${IOG_DIR}/f -k",
-    ],
+    "command", ["ior -a POSIX -o '/s/x/f' -k", "ior -a POSIX -o ${IOG_DIR}/f -k"]
 )
 def test_command_lines_that_do_the_same_are_one(command: str) -> None:
     assert evidence_fingerprint.normalise(command, "/s/x") == "ior -a POSIX -o DIR/f -k"

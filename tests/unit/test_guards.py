@@ -1173,8 +1173,7 @@ def test_g23_believes(size: int, stripe: int, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "stripe", "count"),
-    [(32 * MIB - 1, MIB, 4), (0, MIB, 4), (MIB, MIB, 4)],
+    ("size", "stripe", "count"), [(32 * MIB - 1, MIB, 4), (0, MIB, 4), (MIB, MIB, 4)]
 )
 def test_g23_objects(size: int, stripe: int, count: int) -> None:
     finding = stripes_of(size, stripe, count)

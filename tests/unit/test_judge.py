@@ -146,11 +146,7 @@ EMPTY = Eviction("n1", 1, healthy.WRITTEN, 8192, 0)
 
 
 @pytest.mark.parametrize(
-    "evictions",
-    [
-        (EMPTY,),
-        (EMPTY, dataclasses.replace(EMPTY, resident_after=4096)),
-    ],
+    "evictions", [(EMPTY,), (EMPTY, dataclasses.replace(EMPTY, resident_after=4096))]
 )
 def test_a_read_from_a_cache_that_may_hold_data_is_invalid(
     found: Evidence, evictions: tuple[Eviction, ...]
@@ -428,8 +424,7 @@ def test_a_layout_that_was_obtained_is_believed(found: Evidence) -> None:
 
 
 @pytest.mark.parametrize(
-    ("osts", "cause"),
-    [((0, 1), r"G10: data has 2 stripe\(s\)"), ((0, 1, 2, 3), None)],
+    ("osts", "cause"), [((0, 1), r"G10: data has 2 stripe\(s\)"), ((0, 1, 2, 3), None)]
 )
 def test_a_layout_that_was_not_obtained_is_not(
     found: Evidence, osts: tuple[int, ...], cause: str | None

@@ -196,13 +196,7 @@ def test_a_look_survives_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        {"timeouts": "1"},
-        {"history": [[1, 2]]},
-        {"jobs": {"own": "many"}},
-        {"surplus": 1},
-    ],
+    "damage", [{"timeouts": "1"}, {"history": [[1, 2]]}, {"jobs": {"own": "many"}}, {"surplus": 1}]
 )
 def test_damaged_data_is_no_look(damage: dict[str, Any]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):

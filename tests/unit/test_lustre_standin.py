@@ -64,12 +64,7 @@ def alike(ours: Answer, theirs: Answer, mount: Path | None = None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "name"),
-    [
-        ("-c 4 -S 1M -i 2", "w4"),
-        ("-c 2 -S 4M -i 1", "w2i1"),
-        ("-o 0,2", "o02"),
-    ],
+    ("made", "name"), [("-c 4 -S 1M -i 2", "w4"), ("-c 2 -S 4M -i 1", "w2i1"), ("-o 0,2", "o02")]
 )
 def test_a_plain_layout_is_shown_alike(place: Place, made: str, name: str) -> None:
     assert place.run(f"lfs setstripe {made} {name}") == Answer("", "", 0)
@@ -161,14 +156,7 @@ def test_a_target_that_takes_no_files_gives_the_next_one_and_success(place: Plac
     assert place.run("lfs getstripe -i f").stdout == "3\n\n"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "lfs df -h",
-        "lfs setstripe -C 4 f",
-        "lctl dl",
-    ],
-)
+@pytest.mark.parametrize("command", ["lfs df -h", "lfs setstripe -C 4 f", "lctl dl"])
 def test_what_was_never_seen_is_no_answer(place: Place, command: str) -> None:
     found = place.run(command)
     assert (found.status, found.stdout) == (70, "")

@@ -283,13 +283,7 @@ def test_a_real_throttled_target_is_named() -> None:
     assert found.slowest.share == pytest.approx(1.7 / math.sqrt(77.7 * 64), rel=0.02)
 
 
-@pytest.mark.parametrize(
-    "probes",
-    [
-        3,
-        16,
-    ],
-)
+@pytest.mark.parametrize("probes", [3, 16])
 @pytest.mark.parametrize("noise", ["turns 48 %", "all of it"])
 def test_a_healthy_set_names_none(probes: int, noise: str) -> None:
     """0.5 % of passes at most, by the limit; 3 of 100 would be an accident of 1 in 70."""
@@ -299,11 +293,7 @@ def test_a_healthy_set_names_none(probes: int, noise: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "share", "least"),
-    [
-        ("turns 15 %", 0.7, 0.6),
-        ("turns 48 %", 0.01, 0.97),
-    ],
+    ("noise", "share", "least"), [("turns 15 %", 0.7, 0.6), ("turns 48 %", 0.01, 0.97)]
 )
 @pytest.mark.parametrize("probes", [4, 64])
 def test_one_that_is_slow_is_named(probes: int, noise: str, share: float, least: float) -> None:

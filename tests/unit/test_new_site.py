@@ -205,3 +205,9 @@ def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path: Pa
 
     assert [brought("v1"), brought("v2")] == ["v1", "v2"]
     assert (into / "iogauge" / "iogauge-out").resolve() == into / "iogauge-out"
+
+
+def test_a_slurm_without_accounts_that_starts_no_mpi() -> None:
+    slurm = Slurm((QUEUE,), accounting=False, starts_mpi=False)
+    partition = written(answers(QUEUE), found(seen(), slurm))
+    assert (partition["scheduler"], partition["launcher"]) == ("squeue", "mpirun")

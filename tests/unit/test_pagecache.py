@@ -120,13 +120,7 @@ def test_what_proves_a_cache_empty(files: int, after: int, problem: str, proven:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"files": "1"},
-        {"resident_after": 0.0},
-        {"bytes": None},
-        {"problem": None},
-    ],
+    "change", [{"files": "1"}, {"resident_after": 0.0}, {"bytes": None}, {"problem": None}]
 )
 def test_what_is_no_eviction_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(TypeError):

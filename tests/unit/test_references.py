@@ -206,9 +206,7 @@ def test_a_broken_file_refuses_every_check(sites: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [
-        ("Ior: {a: 1}\nIor: {b: 2}\n", "references.yaml:2: key 'Ior' stands here a second time"),
-    ],
+    [("Ior: {a: 1}\nIor: {b: 2}\n", "references.yaml:2: key 'Ior' stands here a second time")],
 )
 def test_what_is_no_yaml_is_a_mistake(sites: Path, text: str, problem: str) -> None:
     write(sites, text)

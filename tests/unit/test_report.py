@@ -305,15 +305,7 @@ def test_a_case_that_reframe_passes_without_a_verdict_is_an_error(tmp_path: Path
     assert found.verdict is Verdict.ERROR
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{",
-        "[]",
-        '{"runs": [{}]}',
-        '{"runs": [{"testcases": [5]}]}',
-    ],
-)
+@pytest.mark.parametrize("text", ["{", "[]", '{"runs": [{}]}', '{"runs": [{"testcases": [5]}]}'])
 def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "r").write_text(text)
     with pytest.raises(ValueError, match=r"."):
@@ -354,11 +346,7 @@ def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "one",
-    [
-        bandwidth(3.0, "INVALID"),
-        record(price=PRICE, metrics=[metric(unit="ops/s")]),
-    ],
+    "one", [bandwidth(3.0, "INVALID"), record(price=PRICE, metrics=[metric(unit="ops/s")])]
 )
 def test_without_price_or_valid_bandwidth_there_is_no_cost(one: Record) -> None:
     assert outcome.costs([one]) == []

@@ -777,10 +777,7 @@ def test_servers_of_several_hosts_start_their_clocks_apart(
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize(
-    ("processes", "refused"),
-    [(3, False), (4, True), (10, True)],
-)
+@pytest.mark.parametrize(("processes", "refused"), [(3, False), (4, True), (10, True)])
 def test_g22_counts_the_jobs_of_fio(
     left: Evidence, processes: int, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1049,8 +1046,7 @@ def test_rate_and_latency_of_each_execution_are_compared(
 
 
 @pytest.mark.parametrize(
-    ("after", "outcome"),
-    [((500.0, 510.0), Outcome.OK), ((300.0, 310.0), Outcome.UNSTABLE)],
+    ("after", "outcome"), [((500.0, 510.0), Outcome.OK), ((300.0, 310.0), Outcome.UNSTABLE)]
 )
 def test_a_phase_that_repeats_an_earlier_one_is_compared_with_it(
     left: Evidence, after: tuple[float, float], outcome: Outcome

@@ -208,13 +208,7 @@ def test_who_refuses_is_not_asked_again(serve: Callable[..., Server]) -> None:
     assert len(server.got) == 1
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        302,
-        307,
-    ],
-)
+@pytest.mark.parametrize("code", [302, 307])
 def test_a_redirection_takes_no_token_elsewhere(serve: Callable[..., Server], code: int) -> None:
     other = serve()
     server = serve((code, {"Location": f"{other.url}/{DOOR}"}, ""))
@@ -258,12 +252,7 @@ def test_the_certificates_of_the_system_are_trusted_and_no_others(
     assert len(server.got) == 1
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        *(f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}"),
-    ],
-)
+@pytest.mark.parametrize("url", [*(f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}")])
 def test_what_is_no_address(url: str) -> None:
     assert failure({"IOGAUGE_WEBHOOK_URL": url}) == "the address is no http(s)://host/..."
 

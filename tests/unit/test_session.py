@@ -32,15 +32,7 @@ def test_a_relative_place_is_refused(monkeypatch: pytest.MonkeyPatch, value: str
         paths.state_dir()
 
 
-@pytest.mark.parametrize(
-    ("value", "gate"),
-    [
-        ("1", True),
-        ("YES", True),
-        ("", False),
-        ("0", False),
-    ],
-)
+@pytest.mark.parametrize(("value", "gate"), [("1", True), ("YES", True), ("", False), ("0", False)])
 def test_gate(monkeypatch: pytest.MonkeyPatch, value: str, gate: bool) -> None:
     monkeypatch.setenv("IOGAUGE_GATE", value)
     assert current.is_gate() is gate
@@ -179,3 +171,10 @@ def test_the_stage_of_a_session_that_runs_is_not_old(
     assert old(8, process=[os.getpid(), 1])
     assert not old(8, host="elsewhere")  # its jobs may wait
     assert old(29)
+
+
+def test_a_caller_may_name_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(current, "_current", None)
+    monkeypatch.setenv("IOGAUGE_SESSION", "given")
+    assert current.current().name == "given"
+    assert current.current() is current.current()

@@ -182,10 +182,7 @@ def test_a_mistake_elsewhere(path: str, value: Any, start: str, allowed: str) ->
 
 @pytest.mark.parametrize(
     ("path", "misspelt"),
-    [
-        (f"{PARTITION}.max_jobs", "max_job"),
-        (f"{EXTRAS}.limits.case_bytes", "case_byte"),
-    ],
+    [(f"{PARTITION}.max_jobs", "max_job"), (f"{EXTRAS}.limits.case_bytes", "case_byte")],
 )
 def test_a_misspelt_key_is_one_mistake(path: str, misspelt: str) -> None:
     above, _, key = path.rpartition(".")
@@ -194,13 +191,7 @@ def test_a_misspelt_key_is_one_mistake(path: str, misspelt: str) -> None:
     assert f".{misspelt}: found an unknown key (did you mean {key}?)" in mistake
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        None,
-        [],
-    ],
-)
+@pytest.mark.parametrize("data", [None, []])
 def test_content_that_is_no_mapping_is_a_mistake(data: object) -> None:
     (mistake,) = mistakes(data)
     assert mistake.endswith("a mapping with systems and environments")
@@ -301,14 +292,7 @@ def test_a_broken_site_does_not_disable_the_others(
             re.compile(pattern)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "$(touch canary)",
-        "a b",
-        "a\nb",
-    ],
-)
+@pytest.mark.parametrize("name", ["$(touch canary)", "a b", "a\nb"])
 def test_a_state_directory_that_something_would_act_upon_is_refused(
     sites: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -473,3 +457,22 @@ def test_a_host_that_two_sites_claim_is_named_with_both(sites: Path) -> None:
     (clash,) = said["b"]
     assert "login1.site; site a claims it too and is selected there" in clash
     assert re.search(r"settings\.yaml:\d+: systems\.b\.hostnames", clash)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (
+            "systems.0.partitions.0.environs",
+            ["envv"],
+            "environment 'envv' (did you mean env?); allowed: env",
+        ),
+        ("systems.0.partitions.0.launcher", "mpiexe", "launcher 'mpiexe' (did you mean mpiexec?)"),
+        ("environments.0.features", ["iro"], "feature 'iro' (did you mean ior?)"),
+    ],
+)
+def test_a_name_that_reframe_stops_at_or_selects_nothing_for(
+    path: str, value: Any, said: str
+) -> None:
+    (mistake,) = mistakes(changed(path, value))
+    assert said in mistake

@@ -146,14 +146,7 @@ def test_a_path_may_be_a_variable_of_the_job() -> None:
     assert not PartitionExtras.of_partition(GOOD).target.of_job
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "$DW/x",
-        "$DW$DW",
-        "$(id)",
-    ],
-)
+@pytest.mark.parametrize("path", ["$DW/x", "$DW$DW", "$(id)"])
 def test_no_other_use_of_a_dollar_is_a_path(path: str) -> None:
     with pytest.raises(ValidationError, match="absolute path"):
         PartitionExtras.of_partition({**GOOD, "target": {"path": path, "type": "dvs"}})

@@ -22,10 +22,7 @@ def topology(**parts: Any) -> Topology:
 
 @pytest.mark.parametrize(
     ("direction", "nodes", "value", "limited_by"),
-    [
-        ("read", 1, 12e9, "4 device(s) x 2.79 GiB/s"),
-        ("write", 1, 4e9, "4 device(s) x 954 MiB/s"),
-    ],
+    [("read", 1, 12e9, "4 device(s) x 2.79 GiB/s"), ("write", 1, 4e9, "4 device(s) x 954 MiB/s")],
 )
 def test_the_smallest_part_sets_the_ceiling(
     direction: Direction, nodes: int, value: float, limited_by: str

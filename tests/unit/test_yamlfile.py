@@ -40,14 +40,7 @@ def test_a_mistake_names_file_and_line(tmp_path: Path, text: str, line: int, pro
         yamlfile.load(file)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'a: !!int ""',
-        "a: 2024-13-45",
-        "[" * 3000,
-    ],
-)
+@pytest.mark.parametrize("text", ['a: !!int ""', "a: 2024-13-45", "[" * 3000])
 def test_what_yaml_itself_stumbles_over_is_an_error_with_the_file(
     tmp_path: Path, text: str
 ) -> None:
