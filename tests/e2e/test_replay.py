@@ -1099,7 +1099,7 @@ def place_of(site: str, kind: str, size: int) -> str:
 @pytest.mark.parametrize("site", SIZED)
 @pytest.mark.nightly(
     "e2e/test_golden.py::test_scripts_are_as_recorded",
-    "unit/test_published_sites.py::test_a_published_size_is_within_the_share_that_a_case_may_take",
+    "unit/test_published_sites.py::test_no_reference_lies_above_what_the_topology_can_carry",
     "e2e/test_derived.py::test_scale_out_over_servers",
 )
 def test_other_sizes_are_held_to_their_share_of_the_ceiling(replays: Replays, site: str) -> None:
