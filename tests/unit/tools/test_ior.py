@@ -267,14 +267,12 @@ def options(**changes: Any) -> IorOptions:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"block_bytes": 2**20 + 8}, "multiple of transfer_bytes"),
-        ({"task_offset": 1}, "-Q does nothing without -C"),
-        ({"random_offsets": True, "verify_read": True, "read": True}, "needs random_offset_seed"),
-        ({"signature": 0}, "signature is 0"),
+        ({"task_offset": 1}, r"does nothing without reorder_tasks"),
+        ({"signature": 0}, "signature 0 means none"),
+        ({"verify_read": True}, "leaves the read out"),
         ({"unique_dir": True, "file_per_process": True, "test_file": "f"}, "absolute"),
-        ({"test_file": '/a"b'}, "quotes"),
-        ({"test_file": "/a@b"}, "separator of several files"),
-        ({"stonewall_status_file": "/s", "write": True, "keep": True}, "needs wear_out"),
+        ({"test_file": '/a"b'}, "IOR would read it otherwise"),
+        ({"test_file": "/a@b"}, "split it at '@'"),
         ({"min_duration_s": 3}, "page cache"),
     ],
 )

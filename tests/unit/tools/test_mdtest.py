@@ -269,12 +269,9 @@ def options(**changes: Any) -> MdtestOptions:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"items_per_directory": 3}, "multiple of items_per_directory"),
         ({"stonewall_s": 1, "stat": True}, "acts on the create phase"),
         ({"verify_read": True, "create": True}, "needs the read phase"),
-        ({"read_bytes": 10}, "at most write_bytes"),
         ({"directory": "/a b"}, "without blanks"),
-        ({"create": True, "random_seed": 7}, "and a read phase"),
         (
             {"read": True, "random_seed": 7, "stonewall_status_file": "s"},
             "a stonewall .-W, -x. may leave some out",
@@ -402,5 +399,5 @@ def test_real_phases_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wall", [{"stonewall_s": 1}, {"stonewall_status_file": "f"}])
 def test_a_tree_with_branches_has_no_stonewall(wall: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="branching is 2: mdtest has a stonewall"):
+    with pytest.raises(ValueError, match="no stonewall .* with branches"):
         MdtestOptions(directory="/t", items=3, create=True, branching=2, **wall)
