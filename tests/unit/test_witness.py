@@ -733,8 +733,19 @@ def test_the_agent_is_told_the_process_of_the_tool_alone(tmp_path: Path) -> None
     host, task = os.uname().nodename, tmp_path / TASK
     tool = ["sh", "-c", f"sleep 0.2; echo $$; cat {task}"]
     code, _, out = told(tmp_path, *tool, IOG_HOST=host, IOG_TASK=str(task))
-    own, noted_as = out.split()
+    own, noted_as, _ = out.split()
     assert code == 0 and own == noted_as
+
+
+def test_a_number_of_another_name_space_is_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a launcher in a name space of processes: its numbers are those of others here."""
+    monkeypatch.chdir(tmp_path)
+    begun = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    for ticks, task in ((begun, os.getpid()), ("1", None)):
+        (tmp_path / TASK).write_text(f"{os.getpid()} {ticks}\n")
+        assert looks_at._noted_task() == task
 
 
 def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
