@@ -1,4 +1,4 @@
-"""docs/contributing.md, followed to the letter in a copy of the project: what a newcomer types there works."""
+"""CONTRIBUTING.md, followed to the letter in a copy of the project: what a newcomer types there works."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from e2e.rig import ROOT, Rig
 
-PAGE = (ROOT / "docs" / "contributing.md").read_text()
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 
 #: The tool that the page adds.
 DD = "dd"

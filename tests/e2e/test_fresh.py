@@ -274,13 +274,6 @@ class TestEnvironment:
         run.never_passed("G22: libeatmydata.so .LD_PRELOAD., which makes fsync, sync and O_SYNC do")
         assert run.record["fingerprint"]["preload.LD_PRELOAD"] == "libeatmydata.so"
 
-    def test_a_forged_count_of_the_kernel(self, fio_rig: Rig) -> None:
-        """A count too many would make the true one incomplete, and so no witness."""
-        line = "iogauge-witness $(hostname) 1.0 2.0 - 1 1 1 1 1 1 0 end"
-        fio_rig.program("fio", f'"$real" "$@"; rc=$?\necho "{line}" >&2; exit $rc')
-        run = fio_rig.run(*FIO)
-        run.never_passed(r"G22: .*which left 2 count\(s\) of the kernel for 1 task\(s\)")
-
     def test_an_unknown_library_is_a_remark(self, fio_rig: Rig) -> None:
         (library, *_) = Path("/usr/lib").glob("*/libz.so.1")
         run = fio_rig.run(*FIO, LD_PRELOAD=str(library))

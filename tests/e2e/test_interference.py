@@ -93,7 +93,7 @@ def test_the_plan_counts_the_bytes_of_both_loads(rig: Rig) -> None:
 
 @pytest.mark.nightly(
     "unit/test_guards.py::test_g19_wants_a_disturber_all_the_time",
-    "unit/test_guards.py::test_g19_says_how_long_the_disturber_ran",
+    "unit/test_guards.py::test_g19_wants_a_disturber_all_the_time",
     "e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
 )
 def test_a_disturber_that_stands_still_is_no_disturber(rig: Rig) -> None:

@@ -1,6 +1,6 @@
 """``iogauge trend`` on a hundred real runs of IOR and fio, in the middle of which the storage got slower.
 
-The records are those that benchmarks/real_series.py left (docs/benchmarks.md, "Real noise"), whole and
+The records are those that benchmarks/real_series.py left, whole and
 unchanged. A baseline takes 20 runs, so that a series cannot be measured anew in a test's time.
 """
 

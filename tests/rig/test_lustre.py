@@ -1,4 +1,4 @@
-"""Does iogauge work on your Lustre? ``make test-lustre TARGET=/scratch/me/try`` (README, docs/lustre.md).
+"""Does iogauge work on your Lustre? ``make test-lustre TARGET=/scratch/me/try`` (README, docs/cluster.md).
 
 Nothing here stands for Lustre: the commands are those that an administrator types, on a directory of a mounted file
 system. ARGS='-k page' chooses among the tests. The page that it writes is named at its end.
