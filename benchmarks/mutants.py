@@ -121,7 +121,7 @@ MUTANTS = (
         "a reference rests on runs that are INVALID",
     ),
     Mutant(
-        "calibrate-over-step", "iogauge_extras/history", "runs.py",
+        "calibrate-over-step", "iogauge_extras/history", "statistics.py",
         "    return split if abs(change) >= LEAST_SPREAD else None",
         "    return split if change >= LEAST_SPREAD else None",
         "tests/unit/test_calibrate.py::test_a_step_is_found_where_it_is",
@@ -1434,13 +1434,6 @@ MUTANTS = (
         "float(verdict is record.verdict)",
         "tests/unit/test_export.py::test_each_metric_has_its_own_verdict",
         "Prometheus gets the case's verdict for each of its metrics",
-    ),
-    Mutant(
-        "influx-all-valid", "report", "export.py",
-        '"valid": "true" if valid else "false",',
-        '"valid": "true",',
-        "tests/unit/test_export.py::test_line_protocol_says_what_is_valid",
-        "InfluxDB gets every run as valid",
     ),
     Mutant(
         "site-counts-twice", "report", "export.py",

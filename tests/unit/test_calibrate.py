@@ -21,19 +21,22 @@ from iogauge.core.quantiles import t_quantile
 from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
-from iogauge_extras.history import runs as statistics
+from iogauge_extras.history import runs
 from iogauge_extras.history.proposal import Proposal, Settings, follow, propose
 from iogauge_extras.history.runs import (
     Refused,
     Runs,
     SeriesSummary,
+    runs_of,
+    summary_of,
+)
+from iogauge_extras.history.statistics import (
+    LEAST_SPREAD,
     find_step,
     least_baseline,
     location_and_spread,
     robust_factor,
-    runs_of,
     runs_to_see,
-    summary_of,
     tolerance_factor,
     variation,
 )
@@ -131,9 +134,9 @@ VALUES = st.lists(st.floats(1.0, 1e6), min_size=3, max_size=40)
 
 @given(VALUES)
 def test_the_spread_has_a_floor_and_ignores_one_wild_run(values: list[float]) -> None:
-    assert location_and_spread(values)[1] >= statistics.LEAST_SPREAD
+    assert location_and_spread(values)[1] >= LEAST_SPREAD
     steady = [100.0] * 10
-    assert location_and_spread([*steady, 1e9])[1] == statistics.LEAST_SPREAD
+    assert location_and_spread([*steady, 1e9])[1] == LEAST_SPREAD
 
 
 # --- steps ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What other tools read: OpenMetrics, line protocol, Parquet, Markdown and Grafana's dashboard."""
+"""What other tools read: OpenMetrics, Parquet, Markdown and Grafana's dashboard."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from iogauge.cli import app
 from iogauge.judge.verdict import Verdict
-from iogauge.records import query
 from iogauge.records.query import COLUMNS
 from iogauge.report import export
 from iogauge.report.outcome import SessionRecords
@@ -165,24 +164,6 @@ def test_exports_that_cannot_be_merged_are_named(
     assert done.exit_code == 2
     assert re.search(message, done.output.replace("\n", " "))
     assert not Path("all.parquet").exists()
-
-
-def test_line_protocol_has_a_line_a_metric(home: Path) -> None:
-    file = home / "h.lp"
-    run("history", "--since", "2027-01-03", "--export", str(file))
-    (line,) = file.read_text().splitlines()
-    tags, fields, stamp = re.split(r"(?<!\\) ", line)
-    assert tags.startswith("iogauge,system=mysite,partition=lustre,")
-    assert r"case=IorPosix\ %files\=shared\ %order\=sequential" in tags
-    assert "median=540.75" in fields and 'valid=true,verdict="PASS"' in fields
-    assert stamp == "1798977600000000000"
-
-
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_line_protocol_says_what_is_valid(tmp_path: Path, verdict: Verdict) -> None:
-    append(tmp_path / "mysite" / "20270101T1-n-1.jsonl", records.values(verdict.value))
-    (line,) = export.influx(query.load(tmp_path))
-    assert f'valid={str(verdict.is_valid).lower()},verdict="{verdict.value}"' in line
 
 
 @pytest.mark.parametrize("option", ["--html"])
