@@ -176,11 +176,9 @@ def test_a_signal_just_before_the_script_waits_for_its_agent(
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
-@pytest.mark.parametrize("opened", ['mkdir -p "$IOG_DIR"; echo opened; read -r _; '])
-def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(
-    scripts: Scripts, opened: str
-) -> None:
+def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts: Scripts) -> None:
     """bash before 5.2 has an alarm of its own for a read of limited time."""
+    opened = 'mkdir -p "$IOG_DIR"; echo opened; read -r _; '
     code = f'[ "$1" = open ] || exit 0\n{opened}touch asked; read -r _\n'
     (scripts.base / "agent").write_text(code)
     (scripts.base / "job").write_text(JOB.replace("iog_phase work", "iog_do facts; iog_phase work"))
