@@ -605,8 +605,8 @@ MUTANTS = (
     ),
     Mutant(
         "witness-counts-itself", "job", "witness.sh",
-        'echo "$IOG_TOOL" >"$IOG_TASK"',
-        'echo $$ >"$IOG_TASK"',
+        'echo "$IOG_TOOL ${20}" >"$IOG_TASK"',
+        'echo "$$ ${20}" >"$IOG_TASK"',
         "tests/unit/test_witness.py::test_the_agent_is_told_the_process_of_the_tool_alone",
         "lctl, which the witness starts, counts as a process of fio",
     ),

@@ -411,11 +411,10 @@ DIRECTORIES = Pins(names=("k0", "k1", "a/k2", "a/k3"), kind="directory")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names_at_a_time", [2])
 def test_files_are_made_on_their_storage_targets(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch, names_at_a_time: int
+    lustre: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_lustre, "NAMES_PER_COMMAND", names_at_a_time)
+    monkeypatch.setattr(job_lustre, "NAMES_PER_COMMAND", 2)
     assert pin(lustre, FILES) == 0
     placed = {f"sub/f.{i:08d}": i % 4 for i in range(9)}
     assert answer("pinned.1") == {"placed": placed}

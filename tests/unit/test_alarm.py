@@ -111,11 +111,8 @@ def test_a_case_without_a_measurement(tmp_path: Path) -> None:
     assert "the last PASS: 2026-01-05 01:00 UTC" in trouble.since
 
 
-@pytest.mark.parametrize(("key", "value"), [("tasks_per_node", "2")])
-def test_a_failure_that_the_history_takes_for_damaged_is_told(
-    tmp_path: Path, key: str, value: object
-) -> None:
-    found = collected(tmp_path, [record(1), record(2, 50, "FAIL", **{key: value})])
+def test_a_failure_that_the_history_takes_for_damaged_is_told(tmp_path: Path) -> None:
+    found = collected(tmp_path, [record(1), record(2, 50, "FAIL", tasks_per_node="2")])
     (trouble,) = found.troubles
     assert (trouble.kind, trouble.metric) == ("FAIL", "write_bw")
 

@@ -399,5 +399,5 @@ def test_real_phases_one_by_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wall", [{"stonewall_s": 1}, {"stonewall_status_file": "f"}])
 def test_a_tree_with_branches_has_no_stonewall(wall: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="no stonewall .* with branches"):
+    with pytest.raises(ValueError, match=r"no stonewall .* with branches"):
         MdtestOptions(directory="/t", items=3, create=True, branching=2, **wall)
