@@ -14,7 +14,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
 from pathlib import Path
 
 import iogauge_extras
@@ -66,26 +65,11 @@ def verdicts() -> str:
     return "\n".join(rows)
 
 
-def nightly() -> str:
-    """The table of the tests that only the nightly run has, and of those that keep their promises by day."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from support.nightly import moved
-
-    rows = ["| test | cases by night | kept every day by |", "|---|---|---|"]
-    for one in moved():
-        others = [f"`{keeper}`" for keeper in one.keepers if keeper != one.test]
-        own = ["its other cases"] if one.test in one.keepers else []
-        many = "some" if one.places else "all"
-        rows.append(f"| `{one.test}` | {many} | {', '.join([*own, *others])} |")
-    return "\n".join(rows)
-
-
 #: Page, name of the part, what makes it.
 PARTS = (
     ("docs/guards.md", "guards", guards),
     ("CONTRIBUTING.md", "rooms", rooms),
     ("README.md", "verdicts", verdicts),
-    ("docs/tests.md", "nightly", nightly),
 )
 
 

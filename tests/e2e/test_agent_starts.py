@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -35,25 +34,3 @@ def test_a_plain_case_starts_the_agent_once(make_rig: Callable[..., Rig]) -> Non
     words = [line for line in started(rig) if "iogauge.job.agent" in line]
     commands = Counter(line[line.index("iogauge.job.agent") + 1] for line in words)
     assert commands == {"open": 1}
-
-
-@pytest.mark.nightly(
-    "e2e/test_lustre.py::test_a_plain_case_starts_four_programs_of_lustre",
-    "e2e/test_scenarios.py::test_programs_that_a_case_with_a_layout_starts",
-)
-def test_a_plain_case_asks_lustre_four_questions(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(declared={"striping": "lustre"})
-    for name in ("lfs", "lctl"):
-        logged(rig, name, str(STAND_INS / name))
-    (rig.base / "lfs").mkdir()
-    path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
-    run = rig.run("-n", "^FioMetadata", LFS_STATE=str(rig.base / "lfs"), PATH=path)
-    assert run.record["verdict"] == "UNREFERENCED", run.out
-    assert sorted(" ".join(words[:2]) for words in started(rig)) == [
-        "lfs df",
-        "lfs df",  # room of the targets, and inodes for the case's metadata
-        "lfs getdirstripe",  # the stand-in answers no ioctl
-        "lfs quota",
-    ]
-    quota = [found for found in run.record["findings"] if found["guard"] == "G14"]
-    assert [found["outcome"] for found in quota] == ["ok"]

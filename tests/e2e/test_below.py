@@ -13,7 +13,7 @@ import pytest
 
 from e2e.rig import Rig
 from e2e.test_never_pass import RANDOM_READ
-from e2e.test_values import GENEROUS, METADATA
+from e2e.test_values import GENEROUS
 from iogauge.workspace import permission
 from support import hanging
 from support.devices import Devices, encryption, overlay, run
@@ -128,72 +128,9 @@ def rig_on(make_rig: Callable[..., Rig], point: Path, **limits: str) -> Rig:
 @pytest.mark.parametrize(
     ("make", "words", "cause"),
     [
-        pytest.param(
-            journalled,
-            RANDOM_READ,
-            r"honour \(ext4 with data=journal\)",
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_direct_reads_from_the_page_cache",
-                "unit/test_below_real.py::test_o_direct_that_reads_from_the_page_cache_is_named",
-            ),
-        ),
         (encrypted, RANDOM_READ, r"honour \(ext4 encrypts what lies here"),
-        pytest.param(
-            hidden,
-            RANDOM_READ,
-            r"honour \(loop\d+, whose file .* cannot be seen here",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_a_loop_device_whose_file_is_hidden_proves_nothing",
-            ),
-        ),
-        pytest.param(
-            partition,
-            RANDOM_READ,
-            r"honour \(loop\d+p1 on loop\d+, whose file",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_a_loop_device_without_direct_io_is_cached_down_to_its_partition",
-            ),
-        ),
         (zram, RANDOM_READ, r"memory, not storage \(zram0, compressed memory\)"),
         (half_in_memory, RANDOM_READ, r"memory, not storage \(loop\d+ on tmpfs"),
-        pytest.param(
-            hidden_upper,
-            RANDOM_READ,
-            r"upper directory .* cannot be seen here",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_an_overlay_in_memory_is_memory_until_it_is_hidden",
-            ),
-        ),
-        pytest.param(
-            on_fuse,
-            RANDOM_READ,
-            r"honour \(loop\d+ on fuse",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_a_loop_device_on_fuse_proves_nothing",
-            ),
-        ),
-        pytest.param(
-            hidden,
-            METADATA,
-            r"fsync proves nothing here \(loop\d+, whose file",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_a_loop_device_whose_file_is_hidden_proves_nothing",
-            ),
-        ),
-        pytest.param(
-            volatile,
-            METADATA,
-            r"fsync proves nothing here \(a volatile overlay",
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_an_overlay_that_swallows_fsync",
-                "unit/test_below.py::test_a_volatile_overlay_ignores_fsync",
-            ),
-        ),
     ],
 )
 def test_what_lies_below_is_no_storage(
@@ -216,20 +153,6 @@ def test_what_lies_below_is_no_storage(
     [
         over_a_block_device,
         bound,
-        pytest.param(
-            mirrored,
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_data_that_are_stored_twice_pass",
-                "unit/test_below_real.py::test_copies_of_btrfs",
-            ),
-        ),
-        pytest.param(
-            over,
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_an_overlay_on_storage_passes",
-                "unit/test_below_real.py::test_an_overlay_is_its_upper_directory",
-            ),
-        ),
     ],
 )
 def test_what_lies_below_is_storage(

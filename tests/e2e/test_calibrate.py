@@ -92,32 +92,6 @@ def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(
     assert used["read_iops"]["source"] == "calibrated by iogauge from records of this site"
 
 
-@pytest.mark.nightly(
-    "e2e/test_calibrate.py::test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by",
-    "unit/test_calibrate.py::test_a_reference_is_never_lowered_without_a_reason",
-)
-def test_a_slower_month_lowers_nothing_without_a_reason(rig: Rig, real: dict[str, Any]) -> None:
-    rig.write_references(None)
-    remember(rig, real, CALM)
-    assert calibrate(rig, "--write").rc == 0
-    before = (rig.site / "references.yaml").read_text()
-    remember(rig, real, [0.8 * factor for factor in CALM])
-    refused = calibrate(rig, "--write")
-    assert refused.rc == 1, refused.out
-    assert refused.out.count("never done without --lower REASON") == 2
-    assert (rig.site / "references.yaml").read_text() == before
-
-    told = calibrate(rig, "--write", "--metric", "read_iops", "--lower", "two servers retired")
-    assert told.rc == 0, told.out
-    was, now = yaml.safe_load(before), references(rig)
-    assert now["$accepted"] == was["$accepted"]
-    old, new = (x["FioRandomRead"]["rig:default"]["128KiB"] for x in (was, now))
-    assert new["read_iops"][0] == pytest.approx(0.8 * old["read_iops"][0], rel=1e-3)
-    assert new["read_bw"] == old["read_bw"]
-    assert "two servers retired" in (rig.site / "references.yaml").read_text()
-    assert rig.iogauge("validate").rc == 0
-
-
 @pytest.mark.parametrize(
     ("factors", "options", "words"),
     [

@@ -102,16 +102,6 @@ class TestPlan:
         assert run.rc == 1, run.out
         assert "refused" in run.out and "G13" in run.out
 
-    @pytest.mark.nightly(
-        "e2e/test_cli.py::test_plan_is_what_is_written",
-        "unit/test_report.py::test_the_table_fits_the_screen",
-    )
-    def test_a_narrow_screen_and_a_log(self, rig: Rig) -> None:
-        for columns, width in (("80", 80), ("", 120)):
-            run = rig.iogauge("plan", *RANDOM_READ, COLUMNS=columns)
-            table = run.out[: run.out.index("expected:")]
-            assert run.rc == 0 and max(map(len, table.splitlines())) <= width
-
     def test_what_reframe_complains_of_has_no_colours(self, rig: Rig) -> None:
         data = rig.settings()
         data["systems"][0]["partitions"][0]["environs"] = ["toolz"]
@@ -410,13 +400,6 @@ class TestReframe:
     "always",
     [
         False,
-        pytest.param(
-            True,
-            marks=pytest.mark.nightly(
-                "e2e/test_cli.py::test_a_failure_is_measured_once_more_and_both_are_kept",
-                "unit/test_alarm.py::test_of_a_confirmed_failure_the_second_is_told_and_a_refuted_one_is_not",
-            ),
-        ),
     ],
     ids=["refuted", "confirmed"],
 )

@@ -26,11 +26,6 @@ _MAKE = {
     "xfs": ["mkfs.xfs", "-q"],
     "btrfs": ["mkfs.btrfs", "-q"],
 }
-_HOLE = pytest.mark.nightly(
-    "e2e/test_contents.py::TestIor::test_files_without_data",
-    "unit/test_contents.py::TestStored::test_a_hole",
-    "unit/test_contents.py::TestStored::test_zeros",
-)
 #: In the wrapper of a tool: the files of the case.
 _FILES = 'shopt -s dotglob; for file in "$IOG_DIR"/*; do\n    size=$(stat -c %s "$file")\n'
 
@@ -112,17 +107,6 @@ def said(run: Run, guard: str = "G8") -> str:
     "kind",
     [
         "ext4",
-        pytest.param(
-            "xfs", marks=pytest.mark.nightly("e2e/test_witness.py::test_a_slow_disk_is_healthy")
-        ),
-        pytest.param(
-            "btrfs",
-            marks=pytest.mark.nightly("e2e/test_witness.py::test_data_that_are_stored_twice_pass"),
-        ),
-        pytest.param(
-            "overlay",
-            marks=pytest.mark.nightly("e2e/test_witness.py::test_an_overlay_on_storage_passes"),
-        ),
     ],
 )
 def test_healthy(rig: Callable[..., Rig], kind: str) -> None:
@@ -174,13 +158,6 @@ class TestIor:
         "words",
         [
             IOR,
-            pytest.param(
-                IOR_BUFFERED,
-                marks=pytest.mark.nightly(
-                    "e2e/test_contents.py::TestIor::test_zeros_between_write_and_read",
-                    "unit/test_contents.py::TestUnchanged::test_changed",
-                ),
-            ),
         ],
         ids=["direct", "buffered"],
     )
@@ -204,22 +181,7 @@ class TestIor:
         ("kind", "damage", "cause"),
         [
             ("ext4", 'truncate -s 0 "$file"; truncate -s "$size" "$file"', "hole"),
-            pytest.param(
-                "xfs",
-                'truncate -s 0 "$file"; fallocate -l "$size" "$file"',
-                "unwritten",
-                marks=_HOLE,
-            ),
             ("btrfs", 'fallocate -p -o 65536 -l "$size" "$file"', "hole"),
-            pytest.param(
-                "overlay", 'fallocate -p -o 65536 -l "$size" "$file"', "hole", marks=_HOLE
-            ),
-            pytest.param(
-                "ext4",
-                'dd if=/dev/zero of="$file" bs="$size" count=1 conv=notrunc,fsync status=none',
-                "are zeros",
-                marks=_HOLE,
-            ),
         ],
         ids=["sparse", "preallocated", "punched", "overlay", "zeros"],
     )
@@ -251,12 +213,6 @@ class TestIor:
         "declared",
         [
             False,
-            pytest.param(
-                True,
-                marks=pytest.mark.nightly(
-                    "e2e/test_contents.py::TestIor::test_random_data_are_not_compressed"
-                ),
-            ),
         ],
     )
     def test_a_mount_that_compresses_is_declared_so_or_refused(
@@ -317,25 +273,11 @@ class TestFio:
     ("tool", "case", "output", "when"),
     [
         # On a busy machine nobody else gets at the file before IOR has checked it.
-        pytest.param(
-            *("ior", "^Steady$", "ior-write.0.json", "in the warm-up: write"),
-            marks=pytest.mark.nightly(
-                "e2e/test_contents.py::test_scenarios_that_read_nothing_check_what_they_write",
-                "e2e/test_contents.py::TestIor::test_zeros_between_write_and_read",
-            ),
-        ),
         (
             "fio",
             "^QueueDepth%access=write%depth=4$",
             "fio-randwrite.0.json",
             "in the warm-up: randwrite",
-        ),
-        pytest.param(
-            *("fio", "^Endurance$", "fio-layout.0.json", "when it laid out the files: layout"),
-            marks=pytest.mark.nightly(
-                "e2e/test_contents.py::test_scenarios_that_read_nothing_check_what_they_write",
-                "e2e/test_contents.py::TestFio::test_zeros_between_layout_and_last_read",
-            ),
         ),
     ],
 )

@@ -110,28 +110,6 @@ def limited(name: str, size: int) -> Iterator[Path]:
         group.rmdir()
 
 
-@pytest.mark.nightly(
-    "e2e/test_declared.py::test_memory_that_is_declared_too_small_proves_nothing",
-    "unit/test_declared.py::test_a_control_group_limits_memory",
-    "unit/test_declared.py::test_memory_that_a_node_told_reaches_the_guards",
-)
-@pytest.mark.needs_loop
-def test_memory_is_what_the_job_may_use(make_rig: Callable[..., Rig], disk: Path) -> None:
-    """In a job that is limited to 400 MiB, 1 GiB is more than the page cache can hold."""
-    rig = make_rig(tools=("ior",), target=disk / "own", limits={"case_bytes": "1 GiB"})
-    declares(rig, node={"memory": "400 MiB"})
-    rig.write_references(OF_BURST)
-    words = ["reframe", "-c", "checks/", "-r", *BURST]
-    with limited(f"iogauge-test-{os.getpid()}", 400 * MIB) as group:
-        enter = f'echo $$ >"{group}/cgroup.procs" && exec "$@"'
-        run = rig.finish(rig.start(["sh", "-c", enter, "sh", *words]))
-    assert run.record["verdict"] == "PASS", run.out
-    assert run.record["fingerprint"]["mem.limit"] == 400 * MIB
-    (cached,) = [found for found in findings(run, "G1") if found["metric"] == "read_bw"]
-    assert cached["saw"].endswith("M = 400 MiB")
-    assert [found["outcome"] for found in findings(run, "G15")][1] == "ok"
-
-
 # --- cores ----------------------------------------------------------------------------------------
 
 

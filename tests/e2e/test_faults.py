@@ -40,17 +40,6 @@ from support.hanging import Unavailable, mounted
 WRITE, READ, FSYNC, CLOSE = "write", "read", "fsync", "close"
 MDTEST = ("-n", "MdtestHard")
 ALL_GENEROUS = GENEROUS | {"IorPosix": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS}
-_OTHER_TOOL = pytest.mark.nightly(
-    "e2e/test_faults.py::test_a_target_that_fills_up_in_the_middle",
-    "e2e/test_faults.py::test_a_quota_is_met",
-    "e2e/test_faults.py::test_an_error_of_the_storage_is_an_error",
-    "unit/test_tool_damage.py::test_a_tool_that_failed",
-)
-_OTHER_ERROR = pytest.mark.nightly(
-    "e2e/test_faults.py::test_an_error_of_the_storage_is_an_error",
-    "unit/test_evidence.py::test_a_phase_that_failed_is_named_with_the_tools_own_words",
-)
-_OTHER_CLOCK = pytest.mark.nightly("e2e/test_faults.py::test_the_clock_is_set_in_the_middle")
 #: A case whose read takes four seconds, and nothing else long.
 LONG = {"phase_seconds": "4 s", "case_bytes": "8 MiB"}
 
@@ -136,7 +125,12 @@ def janitor_removes_all(rig: Rig) -> None:
 @pytest.mark.needs_loop
 @pytest.mark.needs_ior
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", ["ior", pytest.param("mdtest", marks=_OTHER_TOOL)])
+@pytest.mark.parametrize(
+    "tool",
+    [
+        "ior",
+    ],
+)
 def test_a_target_that_fills_up_in_the_middle(
     make_rig: Callable[..., Rig], small_fs: Callable[..., Path], tool: str
 ) -> None:
@@ -170,8 +164,6 @@ def test_a_target_that_fills_up_in_the_middle(
     ("tool", "words"),
     [
         ("ior", IOR),
-        pytest.param("mdtest", MDTEST, marks=_OTHER_TOOL),
-        pytest.param("fio", RANDOM_READ, marks=_OTHER_TOOL),
     ],
 )
 def test_a_quota_is_met(
@@ -223,16 +215,9 @@ def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..
     ("tool", "words", "fail", "told"),
     [
         ("ior", IOR, (WRITE, EIO, 5), os.strerror(EIO)),
-        pytest.param("ior", IOR, (READ, EIO, 5), os.strerror(EIO), marks=_OTHER_ERROR),
         ("ior", IOR_BUFFERED, (CLOSE, EIO, 2), r"ERROR: close\(\d+\) failed"),
-        pytest.param("ior", IOR, (WRITE, EDQUOT, 5), os.strerror(EDQUOT), marks=_OTHER_ERROR),
-        pytest.param("mdtest", MDTEST, (WRITE, EIO, 20), os.strerror(EIO), marks=_OTHER_ERROR),
         ("mdtest", MDTEST, (WRITE, EDQUOT, 20), os.strerror(EDQUOT)),
         ("fio", RANDOM_READ, (READ, EIO, 50), os.strerror(EIO)),
-        pytest.param(
-            "fio", RANDOM_READ, (WRITE, EDQUOT, 2), os.strerror(EDQUOT), marks=_OTHER_ERROR
-        ),
-        pytest.param("fio", RANDOM_READ, (FSYNC, EIO, 1), os.strerror(EIO), marks=_OTHER_ERROR),
     ],
 )
 def test_an_error_of_the_storage_is_an_error(
@@ -259,18 +244,6 @@ def test_an_fsync_that_failed_makes_the_figure_invalid(failing: Callable[..., Ri
     run = rig.run(*IOR_BUFFERED)
     run.never_passed("INVALID", r"fsync\(\d+\) failed")
     rig.assert_clean()
-
-
-@pytest.mark.nightly(
-    "e2e/test_faults.py::test_an_error_of_the_storage_is_an_error",
-    "e2e/test_contents.py::test_healthy",
-)
-@pytest.mark.needs_fio
-def test_the_same_mount_without_an_error_is_no_error(failing: Callable[..., Rig]) -> None:
-    """Its daemon does not hand O_DIRECT on. What is found beside that depends on what others read from the disk below."""
-    run = failing("write:5:1000000", "fio").run(*RANDOM_READ)
-    assert {f["guard"] for f in run.record["findings"] if f["outcome"] == "invalid"} <= {"G8"}
-    assert run.record["verdict"] in ("PASS", "INVALID"), run.out
 
 
 @pytest.mark.needs_loop
@@ -303,14 +276,6 @@ def test_a_target_that_becomes_read_only_between_two_phases(
 @pytest.mark.parametrize(
     ("death", "cause"),
     [
-        pytest.param(
-            "read-only",
-            "Read-only file system",
-            marks=pytest.mark.nightly(
-                "e2e/test_faults.py::test_a_target_that_becomes_read_only_between_two_phases",
-                "e2e/test_faults.py::test_a_target_that_dies_under_the_tool",
-            ),
-        ),
         ("gone", "Input/output error"),
     ],
 )
@@ -469,14 +434,6 @@ def marked(rig: Rig) -> list[Path]:
     "who",
     [
         "agent",
-        pytest.param(
-            "job",
-            marks=pytest.mark.nightly(
-                "e2e/test_faults.py::test_who_removes_is_killed_meanwhile",
-                "e2e/test_faults.py::TestKilled::test_the_job",
-                "unit/test_removal.py::test_it_ends_in_time",
-            ),
-        ),
         "session",
     ],
 )
@@ -592,9 +549,6 @@ def test_checksums_come_back_after_session_and_job_were_killed(
     ("tool", "words", "jump"),
     [
         ("fio", RANDOM_READ, -15),
-        pytest.param("ior", IOR, 2 * 86400, marks=_OTHER_CLOCK),
-        pytest.param("fio", RANDOM_READ, 2 * 86400, marks=_OTHER_CLOCK),
-        pytest.param("ior", IOR, -15, marks=_OTHER_CLOCK),
     ],
     ids=["fio-15s", "ior+2d", "fio+2d", "ior-15s"],
 )

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from e2e.rig import MIB, Rig, Run
-from e2e.test_scenarios import VALID, of
 from support.depth import FULL
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
@@ -213,21 +212,6 @@ def test_it_is_every_check(everything: Everything) -> None:
         "UNSTABLE",
         "INVALID",
     }, "\n".join(f"{record['case']}: {record['reason']}" for record in everything.run.records)
-
-
-@pytest.mark.nightly(
-    "e2e/test_footprint.py::test_it_is_every_check",
-    "e2e/test_scenarios.py::test_it_measures",
-    "e2e/test_declared.py::test_memory_that_is_declared_too_small_proves_nothing",
-)
-@pytest.mark.parametrize(("check", "cases"), [("Burst", 1), ("Steady", 1), ("AccessMatrix", 6)])
-def test_scenarios_without_a_layout_measure(everything: Everything, check: str, cases: int) -> None:
-    """Those that ask for one are measured in test_scenarios.py."""
-    records = of(everything.run, check)
-    assert len(records) == cases, everything.run.out
-    for record in records:
-        assert record["verdict"] in VALID, record["reason"]
-        assert all(metric["median"] > 0 for metric in record["metrics"])
 
 
 def test_plan_dry_run_and_run_say_the_same(everything: Everything) -> None:

@@ -91,17 +91,6 @@ def test_a_case_that_cannot_be_recorded_does_not_pass(rig: Rig, place: Path) -> 
     assert whole(rig) == ["FAIL", "PASS"]
 
 
-@pytest.mark.nightly(
-    "e2e/test_full_state.py::test_a_case_that_cannot_be_recorded_does_not_pass",
-)
-@pytest.mark.parametrize("place", [("history", ",mode=755")], indirect=True)
-def test_the_suites_own_command_says_so_too(rig: Rig, place: Path) -> None:
-    rig.program("fio", FILL.format(place=place))
-    found = rig.iogauge("run", "--gate", *RANDOM_READ)
-    found.never_passed("a record was not written", "iogauge: FAILED")
-    assert "Traceback" not in found.out
-
-
 @pytest.mark.parametrize("place", [("reframe", "")], indirect=True)
 def test_a_stage_directory_that_fills_up_is_an_error(rig: Rig, place: Path) -> None:
     earlier(rig)
@@ -109,32 +98,6 @@ def test_a_stage_directory_that_fills_up_is_an_error(rig: Rig, place: Path) -> N
     found = run(rig)
     found.never_passed("ERROR")
     assert whole(rig) == ["FAIL", "ERROR"]
-    rig.assert_clean()
-
-
-@pytest.mark.parametrize("place", [("reframe", "")], indirect=True)
-@pytest.mark.nightly(
-    "e2e/test_full_state.py::test_a_stage_directory_that_fills_up_is_an_error",
-    "e2e/test_full_state.py::test_a_state_directory_that_is_read_only",
-)
-def test_a_stage_directory_that_is_full_is_an_error(rig: Rig, place: Path) -> None:
-    earlier(rig)
-    full(place)
-    run(rig).never_passed("No space left (on device|in the stage directory)")
-    assert rig.leftovers() == []
-
-
-@pytest.mark.parametrize("place", [(".", "")], indirect=True)
-@pytest.mark.nightly(
-    "e2e/test_full_state.py::test_a_case_that_cannot_be_recorded_does_not_pass",
-    "e2e/test_full_state.py::test_a_stage_directory_that_fills_up_is_an_error",
-)
-def test_a_state_directory_that_fills_up(rig: Rig, place: Path) -> None:
-    before = earlier(rig)
-    text = before.read_bytes()
-    rig.program("fio", FILL.format(place=place))
-    run(rig).never_passed("No space left on device", re.escape(str(rig.home)))
-    assert before.read_bytes() == text
     rig.assert_clean()
 
 

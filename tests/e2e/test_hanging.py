@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import Rig, processes, program_of, wait_for
-from e2e.test_faults import data_of, start, stopped, those
+from e2e.rig import Rig, processes, wait_for
 from e2e.test_leaves_nothing import tools_of
-from e2e.test_never_pass import IOR
 from iogauge.workspace import lock
 from support.hanging import Frozen, Hanging, Unavailable, mounted
 
@@ -92,47 +90,6 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     mount.wake()
     wait_for(lambda: not processes(str(rig.base)), 20, "the processes that waited to end")
     assert any(p.is_file() for p in rig.leftovers())
-    done = rig.iogauge("clean")
-    assert done.rc == 0 and "removed: " in done.out, done.out
-    rig.assert_clean()
-
-
-@pytest.mark.nightly(
-    "e2e/test_hanging.py::test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left",
-    "e2e/test_faults.py::TestKilled::test_what_keeps_the_lock",
-)
-@pytest.mark.needs_loop
-@pytest.mark.needs_ior
-@pytest.mark.slow
-def test_a_tool_that_not_even_kill_can_end(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
-) -> None:
-    rig = make_rig(
-        tools=("ior",),
-        target=small_fs("ext4", 256 << 20),
-        limits={"case_bytes": "96 MiB", "lock_lease": "5 s"},
-    )
-    rig.time_limit = "15s"
-    rig.write_settings()
-    frozen = Frozen(rig.target)
-    process = start(rig, *IOR, "-S", "transfer_bytes=4096", **SILENCE)
-    try:
-        wait_for(lambda: data_of(rig), 60, "the first data")
-        with stopped(rig):
-            frozen.hang()
-        run = rig.finish(process, timeout=15 + ANSWER_S + MARGIN_S)
-        waiting = [program_of(pid) for pid in processes(str(rig.base)) if state_of(pid) == "D"]
-        done = rig.iogauge("clean", timeout=ANSWER_S + MARGIN_S, **SILENCE)
-    finally:
-        frozen.wake()
-    run.never_passed("TIMEOUT, time limit 15 s", "has not answered for")
-    assert run.record["verdict"] == "ERROR"
-    assert "ior" in waiting, waiting
-    told = " ".join(done.out.split())
-    assert done.rc == 1 and f"{rig.target} has not answered for" in told, done.out
-    # Waited for once, though the lock is there as well.
-    assert told.count("has not answered for") == 1, done.out
-    wait_for(lambda: not those(rig), 30, "the processes that waited to end")
     done = rig.iogauge("clean")
     assert done.rc == 0 and "removed: " in done.out, done.out
     rig.assert_clean()

@@ -248,14 +248,10 @@ def kill_all(job: Job, words: tuple[str, ...]) -> None:
                     os.kill(pid, signal.SIGKILL)
 
 
-_OTHER_DEATH = pytest.mark.nightly("e2e/test_hosts.py::test_a_job_that_is_killed_leaves_nothing")
-
-
 @pytest.mark.parametrize(
     "words",
     [
         ("bash job", "mpirun"),
-        pytest.param(("bash job", "mpirun", "orted"), marks=_OTHER_DEATH),
         ("server.sh /", "bash job", "mpirun"),
     ],
     ids=["job and launcher", "and daemons", "and what shows of the servers"],

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -89,49 +87,3 @@ def test_the_plan_counts_the_bytes_of_both_loads(rig: Rig) -> None:
         assert data["order"]["files"] == 1 + 32
         assert data["order"]["held_bytes"] == 128 * MIB
     assert planned == {"stream": 3 * SECONDS + 2, "metadata": SECONDS + 2}
-
-
-@pytest.mark.nightly(
-    "unit/test_guards.py::test_g19_wants_a_disturber_all_the_time",
-    "unit/test_guards.py::test_g19_says_how_long_the_disturber_ran",
-    "e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
-)
-def test_a_disturber_that_stands_still_is_no_disturber(rig: Rig) -> None:
-    """Its process is stopped for most of the time, so that the stream is as fast as alone."""
-    rig.program(
-        "fio",
-        'case ${@: -1} in disturbed.fio) (sleep 1; storm=$(pgrep -P $$ -f "^$real" | sort -n | head -n 1)\n'
-        f'kill -STOP "$storm"; sleep {SECONDS + 0.8}; kill -CONT "$storm") & ;; esac\n'
-        'exec "$real" "$@"',
-    )
-    done = rig.run("-n", "^Interference.*measured=stream")
-    (rig.bin / "fio").unlink()
-    rig.assert_clean()
-    assert done.record["verdict"] == "INVALID", done.record["reason"]
-    done.never_passed(r"at work in ([234]\d|50)% of its half-seconds")
-
-
-@pytest.mark.nightly(
-    "unit/test_guards.py::test_g19_wants_a_disturber_all_the_time",
-    "e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
-)
-def test_a_disturber_in_memory_is_no_disturber(rig: Rig) -> None:
-    """It makes its files elsewhere. Its options say otherwise, and it is at work all the time."""
-    memory = Path(f"/dev/shm/iogauge-storm-{os.getpid()}")
-    elsewhere = (
-        "import re, sys; text = open('disturbed.fio').read(); at = text.index('[disturber]')\n"
-        f"part = re.sub('(?m)^directory=.*', 'directory={memory}', text[at:], count=1)\n"
-        "open('elsewhere.fio', 'w').write(text[:at] + part)"
-    )
-    rig.program(
-        "fio",
-        f'case ${{@: -1}} in disturbed.fio) mkdir -p {memory}; {sys.executable} -c "{elsewhere}"\n'
-        '"$real" "${@/disturbed.fio/elsewhere.fio}"; status=$?\n'
-        f'sed -i "s#{memory}#$IOG_DIR#" "$out"; exit $status ;; esac\nexec "$real" "$@"',
-    )
-    try:
-        done = rig.run("-n", "^Interference.*measured=stream")
-    finally:
-        shutil.rmtree(memory, ignore_errors=True)
-        (rig.bin / "fio").unlink()
-    done.never_passed(r"G19: .*; meanwhile \d file\(s\) came or went on the target")

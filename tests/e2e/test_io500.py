@@ -14,7 +14,6 @@ from e2e.rig import Rig, Run
 from e2e.test_hosts import open_mpi
 from e2e.test_several_hosts import run_on
 from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
-from support import gluster
 from support import hosts as support
 from support.hosts import Hosts
 
@@ -66,31 +65,6 @@ def assert_values_are_the_tools(record: dict[str, Any]) -> None:
     assert [values["bw"], values["md"], values["score"]] == pytest.approx(
         [float(value) for value in total.groups()], rel=1e-4
     )
-
-
-@pytest.mark.nightly(
-    "e2e/test_io500.py::test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed",
-    "e2e/test_gluster.py::test_a_healthy_volume_is_not_refused",
-)
-def test_a_healthy_run_on_a_network_is_believed(
-    hosts: Hosts, storage: Path, make_module_rig: Callable[..., Rig]
-) -> None:
-    if (reason := gluster.why_not()) is not None:
-        pytest.skip(reason)
-    with gluster.volume(hosts, storage / "gluster") as point:
-        assert hosts.run("n1", ["mkdir", str(point / "t")]).returncode == 0
-        rig = make_module_rig(
-            target=point / "t",
-            tools=("io500", "ior"),
-            declared={"type": gluster.TYPE, "source": gluster.source(hosts)},
-            limits={"case_files": 2000, "case_bytes": "2 GiB", "phase_seconds": "1 s"},
-        )
-        record = short(hosts, rig)
-    assert record["verdict"] == "UNREFERENCED", record["reason"]
-    assert record["tools"][0].startswith("io500 io500-")
-    assert_values_are_the_tools(record)
-    said = {(f["guard"], f["outcome"]) for f in record["findings"]}
-    assert {("G1", "ok"), ("G2", "ok"), ("G22", "ok")} <= said
 
 
 def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(

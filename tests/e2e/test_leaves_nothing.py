@@ -27,25 +27,9 @@ def tools_of(rig: Rig) -> list[int]:
 #: Tools of a running case: what a signal to the session ends, and what a signal to its job ends.
 _OF_SESSION = [
     "fio",
-    pytest.param(
-        "ior",
-        marks=pytest.mark.nightly(
-            "e2e/test_leaves_nothing.py::test_signal",
-            "e2e/test_leaves_nothing.py::test_kill_leaves_and_clean_removes",
-            "e2e/test_leaves_nothing.py::test_job_alone_stops_its_tool_and_tidies_up",
-        ),
-    ),
 ]
 _OF_JOB = [
     "ior",
-    pytest.param(
-        "fio",
-        marks=pytest.mark.nightly(
-            "e2e/test_leaves_nothing.py::test_job_alone_stops_its_tool_and_tidies_up",
-            "e2e/test_slurm.py::test_the_time_limit",
-            "unit/test_job_script.py::test_a_signal_stops_the_tool_and_removes_the_directory",
-        ),
-    ),
 ]
 
 
@@ -86,13 +70,6 @@ def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
     [
         signal.SIGTERM,
         pytest.param(signal.SIGINT, marks=pytest.mark.quick),
-        pytest.param(
-            signal.SIGHUP,
-            marks=pytest.mark.nightly(
-                "e2e/test_leaves_nothing.py::test_signal",
-                "unit/test_background.py::test_a_signal_at_any_moment",
-            ),
-        ),
     ],
 )
 def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:

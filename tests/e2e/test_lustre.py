@@ -104,30 +104,6 @@ def test_a_plain_case_starts_four_programs_of_lustre(
     assert done.record["fingerprint"]["layout.directory"] == "on MDT 1"
 
 
-@pytest.mark.nightly(
-    "e2e/test_lustre.py::test_a_plain_case_starts_four_programs_of_lustre",
-    "e2e/test_scenarios.py::test_every_layout_was_read_back",
-    "e2e/test_scenarios.py::test_programs_that_a_case_with_a_layout_starts",
-)
-def test_the_kernel_puts_files_on_their_targets(
-    client: tuple[Rig, dict[str, str]], tmp_path: Path
-) -> None:
-    """Four files, two repetitions and the warm-up: no program is started for their layouts."""
-    rig, knobs = client
-    settings = rig.settings()
-    extras = settings["systems"][0]["partitions"][0]["extras"]
-    extras["sweeps"] = {"tasks_per_node": [4]}
-    extras["limits"]["repetitions"] = 2
-    rig.write_settings(settings)
-    asked = counting(rig, knobs, tmp_path / "asked")
-    done = rig.run("-n", "TaskScaling%tasks=4$", **knobs)
-    assert done.record["verdict"] == "PASS", done.record["reason"] + done.out
-    assert asked() == [*["lctl"] * 4, "lfs df", "lfs quota"]
-
-
-_OTHER_WAY = pytest.mark.nightly("e2e/test_lustre.py::test_every_byte_is_witnessed_by_target")
-
-
 def findings(done: Run, guard: str) -> list[dict[str, Any]]:
     return [finding for finding in done.record["findings"] if finding["guard"] == guard]
 
@@ -136,9 +112,6 @@ def findings(done: Run, guard: str) -> list[dict[str, Any]]:
     ("check", "cache"),
     [
         (PER_PROCESS, "buffered"),
-        pytest.param(SHARED, "direct", marks=_OTHER_WAY),
-        pytest.param(PER_PROCESS, "direct", marks=_OTHER_WAY),
-        pytest.param(SHARED, "buffered", marks=_OTHER_WAY),
     ],
 )
 def test_every_byte_is_witnessed_by_target(

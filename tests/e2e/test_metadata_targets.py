@@ -72,15 +72,6 @@ def test_directories_lie_where_the_case_asks_for(measured: Callable[..., Run]) -
             {"LFS_LIE_MDTS": "1"},
             r"G10: .*mdtest_tree\.0 lies on metadata target\(s\) 0; .*over 2 metadata target",
         ),
-        pytest.param(
-            "^MdtestOnMdts.*mdts=1$",
-            {"LCTL_USER": "1"},
-            r"G10: lfs setdirstripe.*Operation not permitted.*mdt\.\*\.enable_remote_dir_gid=-1",
-            marks=pytest.mark.nightly(
-                "e2e/test_metadata_targets.py::test_what_lustre_did_not_give_is_not_believed",
-                "unit/test_guards.py::test_g10_objects",
-            ),
-        ),
     ],
     ids=["fewer", "forbidden"],
 )
@@ -109,17 +100,3 @@ def test_data_lie_with_their_metadata(measured: Callable[..., Run]) -> None:
         assert len(inside) == (1 if size else 0)
         assert all(line.startswith("G10 ok: 100% of ") for line in inside)
         assert not any(line.startswith("G11") for line in lines)
-
-
-@pytest.mark.nightly(
-    "e2e/test_metadata_targets.py::test_data_lie_with_their_metadata",
-    "e2e/test_metadata_targets.py::test_what_lustre_did_not_give_is_not_believed",
-    "unit/test_guards.py::test_g10_objects",
-)
-def test_data_on_storage_targets_are_none_with_the_metadata(
-    measured: Callable[..., Run],
-) -> None:
-    """Servers that allow no data with the metadata make an ordinary file of it."""
-    done = measured("^MdtestDom.*size=3901$", files=400, LFS_NO_DOM="1")
-    done.never_passed(r"G10: .*has its first bytes in 1 x 64 KiB")
-    assert done.record["verdict"] == "INVALID"

@@ -175,16 +175,6 @@ class TestDistribute:
         assert first.record["series"] == second.record["series"]
         rig.assert_clean()
 
-    @pytest.mark.nightly(
-        "e2e/test_modes.py::TestDistribute::test_a_line_for_each_node_and_the_same_one_next_time",
-    )
-    def test_a_repeated_case_stays_on_its_line(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig()
-        plain = rig.run(*self.ONE).record
-        run = rig.run(*self.ONE, "--repeat=2")
-        assert [record["line"] for record in run.records] == [plain["line"]] * 2
-        assert len({record["case"] for record in run.records}) == 2
-
     def test_a_case_runs_on_its_node_alone(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig(tools=("fio", "ior"))
         data = rig.settings()

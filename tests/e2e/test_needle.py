@@ -161,60 +161,10 @@ def test_a_slow_target_is_named(rig: Rig) -> None:
     rig.assert_clean()
 
 
-@pytest.mark.nightly(
-    "unit/test_needle.py::test_turns_that_differ_too_much_prove_nothing",
-    "unit/test_needle.py::test_a_suspect_is_measured_again_beside_two_others",
-    "e2e/test_needle.py::test_a_slow_target_is_named",
-)
-def test_a_target_whose_turns_prove_nothing_does_not_pass(rig: Rig) -> None:
-    rig.program("fio", RESTLESS)
-    done = run(rig)
-    done.shows_no_pass()
-    assert done.record["verdict"] == "UNSTABLE"
-    for way in ("write", "read"):
-        slowest = of(done, f"{way}_slowest")
-        assert slowest["verdict"] == "UNSTABLE"
-        assert "cannot decide, as the turns differ too much to tell: raise" in slowest["reason"]
-        assert "ost0002: " in slowest["reason"]
-
-
-@pytest.mark.nightly(
-    "unit/test_judge.py::test_without_a_reference_nothing_passes",
-    "e2e/test_needle.py::test_alike_targets_pass_with_the_figures_of_fio",
-)
-def test_without_a_reference_of_the_median_alike_is_no_pass(rig: Rig) -> None:
-    rig.write_references(None)
-    rig.program("fio", HEALTHY)
-    done = run(rig)
-    done.shows_no_pass()
-    assert of(done, "read_slowest")["verdict"] == "PASS"
-    assert done.record["verdict"] == "UNREFERENCED"
-
-
 def test_a_target_that_takes_no_files_is_named(rig: Rig) -> None:
     done = run(rig, LFS_NO_CREATE="2")
     done.never_passed("INVALID: refused before a byte was written: G12: .*OST0002_UUID")
     assert done.record["verdict"] == "INVALID"
-    rig.assert_clean()
-
-
-@pytest.mark.nightly(
-    "e2e/test_needle.py::test_alike_targets_pass_with_the_figures_of_fio",
-    "e2e/test_needle.py::test_a_metadata_target_without_its_files_is_refused",
-    "e2e/test_scenarios.py::test_a_tool_that_makes_pinned_files_anew_is_found_out",
-    "unit/test_guards.py::test_g10_objects",
-)
-def test_a_probe_that_was_not_placed_is_named(rig: Rig) -> None:
-    """Nobody says that target 2 takes no files; the file meant for it lies elsewhere, and nothing failed."""
-    rig.program("fio", HEALTHY)
-    rig.program("lfs", f'case $1 in df) unset LFS_NO_CREATE ;; esac\nexec {STAND_INS}/lfs "$@"')
-    done = run(rig, LFS_NO_CREATE="2")
-    done.never_passed("INVALID")
-    assert done.record["verdict"] == "INVALID"
-    (layout,) = [
-        f for f in done.record["findings"] if (f["guard"], f["outcome"]) == ("G10", "invalid")
-    ]
-    assert layout["saw"].startswith("ost0002/probe.0.0 is on target 3 instead of 2")
     rig.assert_clean()
 
 
@@ -274,48 +224,6 @@ def metadata(make_rig: Callable[..., Rig]) -> Callable[..., Run]:
         return done
 
     return measure
-
-
-@pytest.mark.nightly(
-    "e2e/test_needle.py::test_alike_targets_pass_with_the_figures_of_fio",
-    "e2e/test_needle.py::test_a_metadata_target_without_its_files_is_refused",
-    "unit/test_needle.py::test_a_pass_over_metadata_targets",
-)
-def test_alike_metadata_targets_pass_with_the_figures_of_fio(
-    metadata: Callable[..., Run],
-) -> None:
-    done = metadata()
-    assert done.rc == 0, done.out
-    assert done.record["verdict"] == "PASS"
-    names = tuple(f"mdt000{index}" for index in range(4))
-    asked = Rounds(direction="create", rounds=3, max_deviation=0.5, targets=names)
-    text = done.file("create.1.out").read_text()
-    rates: Any = parse_rounds(text, asked).parameters["rates"]
-    medians = [statistics.median(values) for values in rates.values()]
-    median, slowest = of(done, "create_median"), of(done, "create_slowest")
-    assert (median["unit"], median["samples"]) == ("ops/s", [statistics.median(medians)])
-    # fio is limited to 1000, and reaches less on a busy machine.
-    assert all(0 < one < 1100 for one in medians), medians
-    assert list(median["probes"].values()) == pytest.approx(medians, rel=1e-4)
-    assert [tuple(one) for one in median["rounds"]] == orders(names, 3, "create.fio 1")
-    assert slowest["samples"] == [min(shares(rates).values())]
-    assert "slowest is mdt000" in slowest["reason"]
-
-
-@pytest.mark.nightly(
-    "e2e/test_needle.py::test_a_metadata_target_without_its_files_is_refused",
-    "e2e/test_needle.py::test_a_slow_target_is_named",
-    "unit/test_needle.py::test_a_pass_over_metadata_targets",
-)
-def test_a_slow_metadata_target_is_named(metadata: Callable[..., Run]) -> None:
-    done = metadata(SLOW_METADATA)
-    done.never_passed("FAIL|reference")
-    assert done.record["verdict"] == "FAIL"
-    reason = of(done, "create_slowest")["reason"]
-    assert "mdt0002: " in reason and "ops/s, 10% of the others beside it" in reason, reason
-    assert "measured again 9 times" in reason
-    assert not any(f"mdt000{other}" in reason for other in (0, 1, 3))
-    assert of(done, "create_median")["verdict"] == "PASS"
 
 
 @pytest.mark.parametrize(
@@ -385,29 +293,3 @@ def nodes(make_rig: Callable[..., Rig], cluster: Hosts) -> Callable[[str], Run]:
         return done
 
     return measure
-
-
-@pytest.mark.nightly(
-    "e2e/test_needle.py::test_alike_targets_pass_with_the_figures_of_fio",
-    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
-    "unit/test_needle.py::test_a_pass_over_nodes",
-)
-def test_alike_nodes_pass(nodes: Callable[[str], Run]) -> None:
-    done = nodes(HEALTHY)
-    assert done.rc == 0, done.out
-    assert done.record["verdict"] == "PASS"
-    assert "slowest is n" in of(done, "read_slowest")["reason"]
-
-
-@pytest.mark.nightly(
-    "e2e/test_needle.py::test_a_slow_target_is_named",
-    "unit/test_needle.py::test_a_pass_over_nodes",
-)
-def test_a_slow_node_is_named(nodes: Callable[[str], Run]) -> None:
-    done = nodes(SLOW_NODE)
-    done.never_passed("reference")
-    assert done.record["verdict"] == "FAIL"
-    for way in ("write", "read"):
-        reason = of(done, f"{way}_slowest")["reason"]
-        assert "n2: " in reason and "10% of the others beside it" in reason, reason
-        assert not any(f"{other}: " in reason for other in ("n1", "n3", "n4"))

@@ -38,27 +38,6 @@ def indexed(name: str, value: str) -> str:
 
 
 QUICK = pytest.mark.quick
-_OTHER_REFERENCE = pytest.mark.nightly(
-    "e2e/test_never_pass.py::TestReferenceFile::test_mistake",
-    "e2e/test_never_pass.py::TestReferenceFile::test_broken_file",
-    "unit/test_references.py::test_a_mistake_in_a_reference",
-    "unit/test_references.py::test_a_wrong_unit_is_named_with_the_converted_value",
-    "unit/test_references.py::test_a_mistake_in_the_form_of_the_file",
-    "unit/test_references.py::test_what_is_no_yaml_is_a_mistake",
-)
-_OTHER_SITE = pytest.mark.nightly(
-    "e2e/test_never_pass.py::TestSite::test_mistake",
-    "unit/test_site.py::test_a_mistake_under_extras",
-    "unit/test_site.py::test_a_mistake_elsewhere",
-)
-_OTHER_WORDS = pytest.mark.nightly(
-    "e2e/test_never_pass.py::TestNothingRan::test_nothing_selected",
-    "unit/test_session.py::test_which_command_line_runs_cases",
-    "unit/test_session.py::test_a_gate_that_decides_nothing_fails",
-)
-_OTHER_ERROR = pytest.mark.nightly(
-    "e2e/test_never_pass.py::TestNothingRan::test_check_that_cannot_be_loaded"
-)
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
 IOR_GENEROUS = {
@@ -129,16 +108,6 @@ class TestFioOutput:
         run.never_passed("create", *causes)
         assert run.record["verdict"] == "ERROR"
         fio_rig.assert_clean()
-
-    @pytest.mark.nightly(
-        "unit/test_tool_damage.py::test_a_tool_that_failed",
-        "e2e/test_never_pass.py::TestFioOutput::test_damaged",
-    )
-    def test_last_phase_counts_too(self, fio_rig: Rig) -> None:
-        fio_rig.limits = {"case_files": 200}
-        fio_rig.write_settings()
-        fio_rig.damage("fio", "fio-remove.1.json", "rc=255")
-        fio_rig.run(*METADATA).never_passed("remove", "exit status 255")
 
     def test_other_unit(self, fio_rig: Rig) -> None:
         # KiB/s where bytes/s belong: a figure 1024 times too small.
@@ -218,46 +187,9 @@ class TestIorOutput:
         run = ior_rig.run(*IOR)
         run.never_passed("66060288|bytes", "67108864")
 
-    @pytest.mark.slow
-    @pytest.mark.nightly(
-        "e2e/test_faults.py::TestKilled::test_one_process_of_the_tool",
-        "unit/test_job_script.py::test_a_tool_that_is_killed_ends_the_job_as_killed",
-        "unit/test_tool_damage.py::test_a_tool_that_failed",
-    )
-    def test_killed_rank(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(tools=("ior",), limits={"case_bytes": "512 MiB"})
-        rig.write_references({"IorPosix": IOR_GENEROUS})
-        process = rig.start(["reframe", "-c", "checks/", "-r", *IOR, "-S", "transfer_bytes=4096"])
-        ranks = wait_for(
-            lambda: [
-                pid
-                for pid in processes(str(rig.base))
-                if program_of(pid) == "ior" and str(rig.base) in _directory(pid)
-            ],
-            30,
-            "a rank of IOR",
-        )
-        # Not before it writes: Open MPI may wait for ever for a rank that died while it started.
-        wait_for(
-            lambda: any(f.stat().st_size for f in rig.target.rglob("data*")), 30, "the first data"
-        )
-        os.kill(ranks[-1], signal.SIGKILL)
-        run = rig.finish(process, timeout=200)
-        run.never_passed("write", "(?i)killed|signal|exit status")
-        wait_for(lambda: not processes(str(rig.base)), 10, "the ranks to end")
-        rig.assert_clean()
-
     @pytest.mark.parametrize(
         ("script", "causes"),
         [
-            pytest.param(
-                "sed -i '/File creation/d' create.1.out",
-                ["File creation|create"],
-                marks=pytest.mark.nightly(
-                    "e2e/test_never_pass.py::TestIorOutput::test_damaged_mdtest",
-                    "unit/test_evidence.py::test_a_rate_that_the_tool_did_not_print_is_not_made_up",
-                ),
-            ),
             (
                 "sed -i -E 's/(File creation).*/\\1 nan nan nan nan/' create.1.out",
                 ["create", "(?i)nan"],
@@ -309,15 +241,6 @@ class TestReferenceFile:
                 ["create_rat", "did you mean create_rate"],
                 marks=QUICK,
             ),
-            pytest.param(
-                {"create_rate": [1, -0.1, None, "MiB/s"]},
-                ["MiB/s", "ops/s"],
-                marks=_OTHER_REFERENCE,
-            ),
-            pytest.param(
-                {"create_rate": [1, -0.1, None, "op/s"]}, ["op/s"], marks=_OTHER_REFERENCE
-            ),
-            pytest.param({"create_rate": [1, -0.1, None]}, ["unit"], marks=_OTHER_REFERENCE),
         ],
         ids=["misspelt", "other-dimension", "unknown-unit", "no-unit"],
     )
@@ -331,14 +254,6 @@ class TestReferenceFile:
         ("text", "cause"),
         [
             ("FioMetadata: [", "YAML|references.yaml:"),
-            pytest.param(
-                "FioMetadata: {'rig:default': {create_rate: [1, -0.1, null, ops/s]}}",
-                r"\$sources",
-                marks=_OTHER_REFERENCE,
-            ),
-            pytest.param(
-                "$sources: {A: b}\n$sources: {A: b}", "second time", marks=_OTHER_REFERENCE
-            ),
         ],
         ids=["not-yaml", "no-source", "twice"],
     )
@@ -359,13 +274,6 @@ class TestOverrides:
         "setting",
         [
             "tasks_per_node=1",
-            pytest.param(
-                "tier=quick",
-                marks=pytest.mark.nightly(
-                    "e2e/test_modes.py::test_a_reference_holds_in_another_tier_where_its_index_names_it",
-                    "unit/test_references.py::test_what_a_run_sets_otherwise_has_no_reference",
-                ),
-            ),
         ],
     )
     def test_a_reference_holds_for_what_the_site_declares(
@@ -428,14 +336,6 @@ class TestTarget:
         ("declared", "causes"),
         [
             pytest.param({"type": "lustre"}, ["G9", "lustre"], marks=QUICK),
-            pytest.param(
-                {"source": "10.0.0.1@tcp:/scratch"},
-                ["G9", "10.0.0.1@tcp:/scratch"],
-                marks=pytest.mark.nightly(
-                    "e2e/test_never_pass.py::TestTarget::test_other_file_system",
-                    "unit/test_guards.py::test_g9_objects",
-                ),
-            ),
         ],
         ids=["type", "source"],
     )
@@ -448,13 +348,6 @@ class TestTarget:
     def test_too_little_space(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig(limits={"case_bytes": "4 PiB"})
         self.check(rig, rig.run(*RANDOM_READ), "G13", "1 PiB", "free")
-
-    @pytest.mark.nightly(
-        "unit/test_guards.py::test_g13", "e2e/test_never_pass.py::TestTarget::test_too_little_space"
-    )
-    def test_too_full(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(limits={"keep_free": "100 %"})
-        self.check(rig, rig.run(*RANDOM_READ), "G13", "100%")
 
     @pytest.mark.needs_loop
     def test_too_few_inodes(
@@ -508,20 +401,6 @@ class TestFull:
         rig.run(*RANDOM_READ).never_passed("layout", "No space left on device|error 28")
         (rig.target / "filler").unlink()
         rig.assert_clean()
-
-    @pytest.mark.nightly(
-        "e2e/test_faults.py::test_a_target_that_fills_up_in_the_middle",
-        "e2e/test_never_pass.py::TestFull::test_fio",
-    )
-    @pytest.mark.needs_ior
-    def test_ior(self, ior_rig: Rig, small_fs: Callable[..., Path]) -> None:
-        ior_rig.target = small_fs("tmpfs", 96 << 20)
-        ior_rig.write_settings()
-        ior_rig.program("ior", FILL.format(target=ior_rig.target) + '; exec "$real" "$@"')
-        run = ior_rig.run(*IOR_BUFFERED)
-        run.never_passed("write", "No space left on device")
-        (ior_rig.target / "filler").unlink()
-        ior_rig.assert_clean()
 
 
 @pytest.mark.needs_ior
@@ -635,11 +514,7 @@ class TestNothingRan:
         "arguments",
         [
             ("-r", "-n", "NoSuchCheck"),
-            pytest.param(("-r", "-t", "no-such-tag"), marks=_OTHER_WORDS),
-            pytest.param(("-r", "-x", "."), marks=_OTHER_WORDS),
-            pytest.param(("--run", "-n", "NoSuchCheck"), marks=_OTHER_WORDS),
             ("-vr", "-n", "NoSuchCheck"),
-            pytest.param(("-rv", "-n", "NoSuchCheck"), marks=_OTHER_WORDS),
             ("-r", "-p", "no-such-environment"),
         ],
         ids=lambda words: "_".join(words),
@@ -668,8 +543,6 @@ class TestNothingRan:
         "content",
         [
             "import no_such_module\n",
-            pytest.param("raise ValueError('broken')\n", marks=_OTHER_ERROR),
-            pytest.param("this is no Python\n", marks=_OTHER_ERROR),
         ],
         ids=["import", "raises", "syntax"],
     )
@@ -718,21 +591,7 @@ class TestSite:
                 lambda p: p["extras"]["limits"].update(case_byte="1 MiB"),
                 ["case_byte", "case_bytes"],
             ),
-            pytest.param(
-                lambda p: p["extras"]["limits"].update(case_bytes=16),
-                ["case_bytes", "16"],
-                marks=_OTHER_SITE,
-            ),
-            pytest.param(
-                lambda p: p["extras"]["limits"].update(max_spread="500 %"),
-                ["max_spread"],
-                marks=_OTHER_SITE,
-            ),
-            pytest.param(lambda p: p.pop("time_limit"), ["time_limit"], marks=_OTHER_SITE),
             (lambda p: p.update(max_jobs=4), ["max_jobs"]),
-            pytest.param(
-                lambda p: p.update(features=["luster"]), ["feature 'luster'"], marks=_OTHER_SITE
-            ),
         ],
         ids=[
             *("unknown-key", "no-unit", "impossible", "no-time-limit", "max-jobs", "feature"),

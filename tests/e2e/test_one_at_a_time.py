@@ -73,23 +73,6 @@ def test_two_sessions_at_once_measure_one_after_the_other(make_rig: Callable[...
     first.assert_clean()
 
 
-@pytest.mark.nightly(
-    "e2e/test_one_at_a_time.py::test_two_sessions_at_once_measure_one_after_the_other",
-    "unit/test_alone.py::test_a_name_is_held_by_one_at_a_time",
-)
-@pytest.mark.slow
-def test_two_targets_on_one_disk_are_measured_one_after_the_other(
-    make_rig: Callable[..., Rig],
-) -> None:
-    """Unless the site allows for any load of others; on a busy disk there may be some."""
-    rigs = [make_rig(limits={"max_foreign": "10 %"}) for _ in range(2)]
-    assert rigs[0].target != rigs[1].target
-    running = [start(rig, *RANDOM_READ) for rig in rigs]
-    runs = [rig.finish(process) for rig, process in zip(rigs, running, strict=True)]
-    (one,), (other,) = map(intervals, runs)
-    assert one[1] <= other[0] or other[1] <= one[0], [run.out for run in runs]
-
-
 @pytest.mark.slow
 def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig, Rig]) -> None:
     first, second = pair
@@ -115,39 +98,6 @@ def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig
     finally:
         os.kill(holding.pid, signal.SIGTERM)
         first.finish(holding, timeout=60)
-    first.assert_clean()
-
-
-@pytest.mark.nightly(
-    "unit/test_job_lock.py::test_a_keeper_that_was_stopped_says_that_the_lock_was_lost",
-    "e2e/test_one_at_a_time.py::test_who_waits_too_long_is_contaminated_and_names_the_holder",
-)
-@pytest.mark.slow
-def test_who_was_taken_for_dead_is_contaminated(pair: tuple[Rig, Rig]) -> None:
-    first, second = pair
-    first.limits["phase_seconds"] = second.limits["phase_seconds"] = "4 s"
-    second.limits["lock_wait"] = "60 s"
-    for rig in pair:
-        rig.write_settings()
-    stopped = hold(first)
-    holder = lock.standing(str(first.target))
-    assert holder is not None
-    keeper = keeper_of(first)
-    os.kill(keeper, signal.SIGSTOP)
-    following = start(second, *RANDOM_READ)
-
-    def other() -> bool:
-        now = lock.standing(str(first.target))
-        return now is not None and now.name != holder.name
-
-    wait_for(other, 60, "another one to take the lock")
-    os.kill(keeper, signal.SIGCONT)
-    run, after = first.finish(stopped), second.finish(following)
-    assert run.record["verdict"] == "CONTAMINATED", run.out
-    assert "this case lost the lock" in run.record["reason"]
-    assert "the lock of the target was held throughout" in {
-        finding["saw"] for finding in after.record["findings"]
-    }
     first.assert_clean()
 
 

@@ -78,23 +78,6 @@ def test_more_tasks_than_cores(make_rig: Callable[..., Rig]) -> None:
     assert "ower scale.tasks_per_node" in found["remedy"]
 
 
-@pytest.mark.nightly(
-    "e2e/test_placement.py::test_more_tasks_than_cores",
-    "unit/test_guards.py::test_g15_believes",
-)
-def test_more_tasks_than_cores_where_the_sweep_says_so(make_rig: Callable[..., Rig]) -> None:
-    cores = usable_cores()
-    rig = make_rig(tools=("ior",), tasks=2)
-    data = rig.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    partition["extras"]["sweeps"] = {"tasks_per_node": [cores + 1]}
-    rig.write_settings(data)
-    found = placement(measured(rig, "-n", "^TaskScaling%", **TO_CORES))
-    assert f"{cores + 1} task(s) on {cores} core(s)" in found["saw"]
-    assert found["demands"] == "load before the run < 0.1 x cores"
-    assert found["remedy"] in ("", "See what else runs on the nodes")
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="no other /sys without root")
 def test_a_machine_with_two_threads_a_core(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
     """The site ``local`` asks for a task a core, not for one a thread, which Open MPI refuses to bind."""

@@ -28,7 +28,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.dry_runs import SIZED, in_sizes
+from e2e.dry_runs import in_sizes
 from e2e.rig import ROOT, Rig, Run, processes, program_of
 from iogauge.core.measurement import Metric, Reference
 from iogauge.guards import figures as rules
@@ -606,24 +606,6 @@ DAILY = {
     "kaust-shaheen2:datawarp Aggregators aggregators=40",
     "oracle-oci:block ServerScaling servers=2",
 }
-_OTHER_CASE = pytest.mark.nightly(
-    "e2e/test_replay.py::test_the_published_figure_passes",
-    "e2e/test_replay.py::test_20_percent_less_fails_by_name",
-    "e2e/test_replay.py::test_no_reference_goes_without_a_replay",
-    "e2e/test_golden.py::test_scripts_are_as_recorded",
-    "unit/test_published_sites.py::test_a_published_figure_is_a_reference",
-    "unit/test_published_sites.py::test_a_fifth_worse_fails_every_reference",
-    "unit/test_published_sites.py::test_no_reference_lies_above_what_the_topology_can_carry",
-)
-_OTHER_SITE = pytest.mark.nightly(
-    "e2e/test_replay.py::test_20_percent_less_fails_by_name",
-    "e2e/test_replay.py::test_what_a_gate_must_not_let_through_fails",
-    "e2e/test_replay.py::test_more_than_the_ceiling_is_never_believed",
-    "e2e/test_replay.py::test_the_gate_is_red_if_figures_are_untrue",
-    "e2e/test_replay.py::test_another_layout_is_invalid",
-    "e2e/test_scenarios.py::test_a_layout_that_was_not_obtained_is_invalid",
-    "unit/test_guards.py::test_g10_objects",
-)
 
 
 def faulty(fault: str) -> list[Case]:
@@ -810,16 +792,6 @@ def test_the_published_figure_passes(replays: Replays, case: Case) -> None:
     passes(replays.start(case.site, PUBLISHED).result(), case)
 
 
-@each(case for site in SITES for case in cases_of(site, AS_PRINTED))
-@pytest.mark.nightly(
-    "e2e/test_replay.py::test_a_run_that_is_too_slow_fails_by_name",
-    "e2e/test_published.py::test_the_published_variant_has_the_documents_words",
-    "e2e/test_published.py::test_the_sound_variant_differs_where_it_is_said",
-)
-def test_it_passes_in_the_form_of_the_document(replays: Replays, case: Case) -> None:
-    passes(replays.start(case.site, AS_PRINTED).result(), case)
-
-
 @each(CASES)
 def test_20_percent_less_fails_by_name(replays: Replays, case: Case) -> None:
     """The reference that the published figure passed, for samples that are too low by so much."""
@@ -901,81 +873,6 @@ def test_another_layout_is_invalid(replays: Replays, case: Case) -> None:
     assert "G10: " in record["reason"]
 
 
-@each(GRAPH)
-@pytest.mark.nightly(
-    "unit/test_judge.py::test_without_a_reference_nothing_passes",
-    "e2e/test_replay.py::test_no_reference_goes_without_a_replay",
-)
-def test_points_of_a_graph_are_unreferenced(replays: Replays, case: Case) -> None:
-    record = of_case(replays.start(case.site, DRAWN).result(), case)
-    assert record["verdict"] == "UNREFERENCED", record["reason"]
-
-
-@each(DERIVED)
-@pytest.mark.nightly(
-    "e2e/test_derived.py::test_a_curve_that_meets_its_references_passes_a_gate",
-    "e2e/test_derived.py::test_scale_out_over_servers",
-    "e2e/test_derived.py::test_a_partition_against_its_baseline",
-    "unit/test_published_sites.py::test_a_published_figure_is_a_reference",
-    "unit/test_published_sites.py::test_a_fifth_worse_fails_every_reference",
-)
-def test_the_published_ratio_passes(replays: Replays, case: Derived) -> None:
-    run = replays.derive(case.site, None)
-    record = of_case(run, case)
-    assert record["verdict"] == "PASS", record["reason"]
-    for name, value in case.values.items():
-        (metric,) = (metric for metric in record["metrics"] if metric["name"] == name)
-        assert metric["verdict"] == "PASS"
-        assert metric["median"] == pytest.approx(value, rel=1e-3), record["reason"]
-
-
-@pytest.mark.nightly(
-    "e2e/test_derived.py::test_scale_out_over_servers",
-    "e2e/test_derived.py::test_a_case_without_a_valid_record_is_named",
-)
-def test_two_and_three_boxes_lie_on_the_line_of_one_and_four(replays: Replays) -> None:
-    run = replays.derive(SAION, None)
-    records = [record for record in run.records if record["check"] == "BoxScalingCurve"]
-    fits = {
-        record["parameters"]["block"]: [metric["median"] for metric in record["metrics"]]
-        for record in records
-    }
-    assert fits["128KiB"] == [pytest.approx(1, abs=0.001)]
-    # Of 4 KiB no number of boxes between was read.
-    (missing,) = [record for record in records if record["parameters"]["block"] == "4KiB"]
-    assert missing["verdict"] == "UNREFERENCED"
-    assert "no valid record of span 2-boxes" in missing["reason"]
-
-
-@pytest.mark.nightly(
-    "e2e/test_derived.py::test_a_partition_against_its_baseline",
-    "e2e/test_derived.py::test_without_references_it_is_skipped_and_fails_a_gate",
-)
-def test_an_output_on_the_burst_buffer_is_compared_with_lustre(replays: Replays) -> None:
-    """The document's question; the figures are made up, as it times the application."""
-    run = replays.derive(KAUST, None)
-    (record,) = [one for one in run.records if one["check"] == "AgainstBaseline"]
-    assert (record["partition"], record["verdict"]) == ("datawarp", "UNREFERENCED")
-    values = {metric["name"]: metric["median"] for metric in record["metrics"]}
-    assert values["write_bw_ratio"] == pytest.approx(1.25, rel=1e-3)
-    assert values["write_time_ratio"] == pytest.approx(0.8, rel=1e-3)
-
-
-@each(DERIVED)
-@pytest.mark.nightly(
-    "e2e/test_derived.py::test_what_does_not_hold_beyond_saturation_fails_by_name",
-    "unit/test_published_sites.py::test_a_fifth_worse_fails_every_reference",
-)
-def test_20_percent_less_of_its_points_fail_by_name(replays: Replays, case: Derived) -> None:
-    run = replays.derive(case.site, case.turn)
-    record = of_case(run, case)
-    assert run.rc != 0
-    assert record["verdict"] == "FAIL", record["reason"]
-    for name in case.values:
-        assert verdicts(record)[name] == "FAIL", record["reason"]
-        assert re.search(rf"\b{name}\b", record["reason"])
-
-
 def test_a_case_that_does_not_fit_is_refused(replays: Replays) -> None:
     """The tmpfs is seen as any file system is: with half of the 3.75 TiB that the burst needs, nothing runs."""
     (burst,) = [case for case in CASES if case.check == "Burst"]
@@ -993,37 +890,6 @@ CHANGES = {
     ("oss8", 1): ("16g) words+=(8g) ;;", "G8: 68719476736 bytes moved"),
     ("oss12", 1): ("-C) ;;", "G1: buffered read by the tasks that wrote"),
 }
-
-
-@pytest.mark.nightly(
-    "e2e/test_replay.py::test_the_gate_is_red_if_figures_are_untrue",
-    "e2e/test_replay.py::test_another_layout_is_invalid",
-    "e2e/test_never_pass.py::test_ior_whose_words_are_changed_on_the_way",
-    "e2e/test_never_pass.py::test_read_from_the_page_cache",
-    "e2e/test_never_pass.py::TestIorOutput::test_less_written_than_asked",
-    "e2e/test_scenarios.py::test_a_tool_that_makes_pinned_files_anew_is_found_out",
-)
-def test_the_tool_is_not_replayed_for_another_command(replays: Replays) -> None:
-    """What is replayed follows the command line: other words than planned show up."""
-    rig, graph = replays.rig(CYCLE), cases_of(CYCLE, DRAWN)
-    other = "".join(
-        f'*/{partition}-{tasks}) case $word in\n{change}\n*) words+=("$word") ;; esac ;;\n'
-        for (partition, tasks), (change, _) in CHANGES.items()
-    )
-    rig.program(
-        "ior",
-        'words=(); for word in "$@"; do case $LFS_MOUNT-$OMPI_COMM_WORLD_LOCAL_SIZE in\n'
-        f'{other}esac; done\nexec {PROGRAMS}/ior "${{words[@]}}"',
-    )
-    words = [word for case in graph for word in ("-n", case.pattern)]
-    form = ["-S", "TaskScaling.variant=published"]
-    run = rig.replay({case.key: case.figures for case in graph}, *words, *form)
-    run.never_passed(*(guard for _, guard in CHANGES.values()))
-    for case in graph:
-        record = of_case(run, case)
-        assert record["verdict"] == "INVALID", record["reason"]
-        guard = CHANGES[case.partition, int(str(case.parameters["tasks"]))][1]
-        assert re.search(guard, record["reason"]), record["reason"]
 
 
 # --- other sizes ----------------------------------------------------------------------------------
@@ -1046,53 +912,6 @@ IN_SIZES = {
 def place_of(site: str, kind: str, size: int) -> str:
     """The partition of a size."""
     return kind if (kind, size) in (("amlfs", 120), ("block", 2), ("nvme", 2)) else f"{kind}-{size}"
-
-
-@pytest.mark.parametrize("site", SIZED)
-@pytest.mark.nightly(
-    "e2e/test_golden.py::test_scripts_are_as_recorded",
-    "unit/test_published_sites.py::test_a_published_size_is_within_the_share_that_a_case_may_take",
-    "e2e/test_derived.py::test_scale_out_over_servers",
-)
-def test_other_sizes_are_held_to_their_share_of_the_ceiling(replays: Replays, site: str) -> None:
-    """One declaration makes them: each passes in proportion to the published figure, and 20 % less fails."""
-    rig, figures, words = replays.rig(site, sized=True, size="800T"), {}, []
-    for (kind, size), rate in IN_SIZES[site].items():
-        where = f"{site}:{place_of(site, kind, size)}"
-        parameters = {"servers": size} if site == ORACLE else {}
-        figures[case_key(where, SIZED[site], parameters)] = bandwidths(rate, rate)
-        words += ["-n", rf"^{SIZED[site]}" + (f"%servers={size}$" if site == ORACLE else "$")]
-    measured = rig.replay(figures, *words)
-    seen = {record["partition"]: record for record in measured.records}
-    for (kind, size), rate in IN_SIZES[site].items():
-        record = seen[place_of(site, kind, size)]
-        assert record["verdict"] == "PASS", record["reason"]
-        for metric in record["metrics"]:
-            assert metric["median"] == pytest.approx(rate, rel=1e-4)
-            decided = decide_metric(
-                Metric(metric["name"], metric["unit"]),
-                [LOW * sample for sample in metric["samples"]],
-                [],
-                Reference(**metric["reference"]),
-            )
-            assert decided.verdict is Verdict.FAIL, decided.reason
-    derived = rig.finish(
-        rig.start(
-            ["reframe", "--system", site, "-c", "checks/", "-r", "-n", "^(SizeScaling|Against)"]
-        )
-    )
-    values = {
-        (record["check"], record["partition"], metric["name"]): metric["median"]
-        for record in derived.records
-        for metric in record["metrics"]
-    }
-    kinds = dict.fromkeys(kind for kind, _ in IN_SIZES[site])
-    for kind in kinds:
-        assert values["SizeScaling", kind, "write_bw_fit"] == pytest.approx(1, abs=0.01)
-    if site == ORACLE:
-        assert values["SizeScaling", "nvme", "read_bw_scale_out"] == pytest.approx(1, rel=1e-3)
-        gain = values["AgainstBaseline", "nvme-4", "read_bw_ratio"]
-        assert gain == pytest.approx(1.07, rel=1e-3)
 
 
 # --- the gate -------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ judged, and no bandwidth says anything of striping.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -23,11 +22,6 @@ from support.depth import FULL
 STAND_INS = ROOT / "tests" / "support" / "lustre"
 TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
 VALID = {"PASS", "FAIL", "UNREFERENCED", "UNSTABLE"}
-_OTHER_TARGETS = pytest.mark.nightly(
-    "e2e/test_scenarios.py::test_a_layout_that_was_not_obtained_is_invalid",
-    "unit/test_guards.py::test_g12_objects",
-    "unit/test_agent.py::test_a_striped_target_that_will_not_do_is_refused",
-)
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio]
 
@@ -175,19 +169,7 @@ def test_checksums_are_compared_in_turns_and_put_back(everything: Run) -> None:
     ("check", "knobs", "cause"),
     [
         ("StripeCount.*stripe_count=4", {"LFS_LIE_COUNT": "2"}, r"G10: .* has 2 stripe\(s\)"),
-        pytest.param(
-            "TaskScaling.*tasks=2",
-            {"LFS_NO_CREATE": "1"},
-            r"G12: new files land elsewhere",
-            marks=_OTHER_TARGETS,
-        ),
         ("StripeSize", {"LFS_INACTIVE": "2"}, r"G12: inactive: \S+OST0002_UUID"),
-        pytest.param(
-            "StripeSize",
-            {"LFS_OSTS": "3"},
-            r"G12: 3 storage targets; demanded: 4",
-            marks=_OTHER_TARGETS,
-        ),
     ],
 )
 def test_a_layout_that_was_not_obtained_is_invalid(
@@ -240,32 +222,6 @@ def test_the_published_steady_write_is_no_pass(make_rig: Callable[..., Rig]) -> 
 def test_a_variant_that_a_scenario_does_not_have_is_an_error(make_rig: Callable[..., Rig]) -> None:
     done = run(striped(make_rig), "-n", "ServerScaling.*servers=1", "-S", "variant=published")
     done.never_passed(r"variant is 'published': expected sound")
-
-
-@pytest.mark.nightly(
-    "e2e/test_modes.py::TestAcceptance::test_all_writes_come_before_the_first_read",
-    "e2e/test_scenarios.py::test_it_measures",
-    "unit/test_guards.py::test_g10_objects",
-)
-def test_every_set_of_files_is_where_it_was_asked_for_when_all_writes_come_first(
-    make_rig: Callable[..., Rig],
-) -> None:
-    rig = striped(make_rig)
-    done = run(
-        rig,
-        *("-n", "^TaskScaling%tasks=2$", "-S", "writes_first=yes"),
-        *("-S", "repetitions=2", "-S", "total_bytes=134217728"),
-    )
-    record = done.record
-    # Two repetitions may spread by more than 100 % if the machine is busy.
-    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-    assert "G10" in {f["guard"] for f in record["findings"]}
-    noted = [json.loads(line) for line in done.file("layouts.jsonl").read_text().splitlines()]
-    assert [one["repetition"] for one in noted] == [0, 1, 2]
-    for one in noted:
-        names = [Path(file["path"]).name for file in one["files"]]
-        assert names == ["data.00000000", "data.00000001"]
-    rig.assert_clean()
 
 
 def counting(rig: Rig) -> Callable[[], list[str]]:
@@ -346,24 +302,6 @@ def test_stripes_that_are_too_large_are_refused_before_the_first_byte(
     done.never_passed(r"G23: 32 MiB in stripes of 4 MiB over 4 storage target\(s\)", "to 128 MiB")
     assert not [line for line in started() if "setstripe" in line]
     assert not list(done.stage.rglob("write.*.out"))
-
-
-@pytest.mark.nightly(
-    "e2e/test_scenarios.py::test_stripes_that_are_too_large_are_refused_before_the_first_byte",
-)
-def test_the_plan_knows_stripes_that_are_too_large(make_rig: Callable[..., Rig]) -> None:
-    rig = striped(make_rig)
-    rig.cold = (
-        True  # else it is a fork of a process that has started without the stand-in's attributes
-    )
-    path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
-    place = ROOT / "tests" / "support" / "lustre" / "agent"
-    knobs = {"LFS_STATE": str(rig.base), "PATH": path, "PYTHONPATH": str(place)}
-    words = ["iogauge", "plan", "-n", "^StripeCount", "-S", "total_bytes=33554432"]
-    done = rig.finish(rig.start(words, **knobs), 300)
-    assert done.rc == 1, done.out
-    said = " ".join(done.out.split())
-    assert "refused G23: 32 MiB in stripes of 4 MiB over 4 storage" in said, said
 
 
 def test_programs_that_a_case_with_a_layout_starts(make_rig: Callable[..., Rig]) -> None:

@@ -95,19 +95,6 @@ def test_fio_serves_on_all_hosts(everything: Run) -> None:
         assert said["G9"] == said["G10"] == said["G11"] == "ok"
 
 
-@pytest.mark.nightly(
-    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
-    "e2e/test_training.py::test_all_processes_read_samples_of_all_large_files",
-)
-def test_the_samples_that_one_host_made_are_read_by_all(everything: Run) -> None:
-    (record,) = of(everything, "TrainingSamples")
-    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-    assert record["nodes"] == 3
-    said = {(f["guard"], f["outcome"], f["saw"]) for f in record["findings"]}
-    assert ("G8", "ok", "fio checked its data in the warm-up") in said
-    assert ("G22", "ok", "fio") in {(guard, how, saw.split()[0]) for guard, how, saw in said}
-
-
 def test_files_of_one_server_lie_on_its_targets(everything: Run) -> None:
     by_span = {r["parameters"]["span"]: r for r in of(everything, "RandomRead")}
     coverage = {
@@ -136,17 +123,6 @@ def test_hosts_of_one_kernel_share_a_cache_and_are_not_believed(everything: Run)
         assert "3 nodes share 1 page cache(s): same kernel, same mount" in record["reason"]
         verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
         assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
-
-
-@pytest.mark.nightly(
-    "e2e/test_slurm.py::test_what_meets_its_reference_passes",
-    "e2e/test_several_hosts.py::test_hosts_of_one_kernel_share_a_cache_and_are_not_believed",
-)
-def test_mdtest_creates_from_all_hosts(everything: Run) -> None:
-    (record,) = of(everything, "MdtestHard")
-    verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
-    assert verdicts["create_rate"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-    assert verdicts["read_rate"] == "INVALID"  # the shared cache again
 
 
 def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig]) -> None:
@@ -218,14 +194,6 @@ def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[.
     rig.assert_clean()
 
 
-_APART = pytest.mark.nightly(
-    "e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
-    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
-    "unit/tools/test_fio.py::test_a_stream_beside_a_storm_on_another_node",
-    "unit/tools/test_fio.py::test_two_loads_at_the_same_time",
-)
-
-
 @pytest.fixture(scope="module")
 def apart(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
     """A stream on two hosts beside a storm on the third, and creates on one host beside a stream on two."""
@@ -248,46 +216,3 @@ def apart(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
     for host in cluster.names:
         assert [one for one in cluster.processes(host).values() if "fio" in one] == []
     return done
-
-
-@_APART
-def test_two_loads_on_different_hosts(apart: Run) -> None:
-    found = {record["parameters"]["measured"]: record for record in apart.records}
-    assert sorted(found) == ["metadata", "stream"], apart.out
-    for kind, record in found.items():
-        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-        assert record["nodes"] == 3
-        values = {metric["name"]: metric["median"] for metric in record["metrics"]}
-        name = "write_bw" if kind == "stream" else "create_warm_p50"
-        # A stream on two of the three hosts has their network interfaces.
-        limits = {m["name"]: m["ceiling"] for m in record["metrics"] if m["ceiling"]}
-        of_two = dict.fromkeys((f"write_bw_{n}" for n in ("alone", "disturbed", "again")), 204800)
-        assert limits == (of_two if kind == "stream" else {})
-        alone, disturbed, again, ratio = (
-            values[f"{name}_{end}"] for end in ("alone", "disturbed", "again", "ratio")
-        )
-        assert ratio == pytest.approx(2 * disturbed / (alone + again))
-        own = [f for f in record["findings"] if "disturber" in f["demands"]]
-        assert own
-        # On a busy machine a load may have begun late: a remark.
-        assert {f["outcome"] for f in own} <= {"ok", "warn"}, own
-        said = {(f["metric"], f["demands"]) for f in record["findings"] if f["guard"] == "G22"}
-        on = 2 if kind == "stream" else 1
-        assert any(demands.endswith(f"{2 * on} task(s) on {on} node(s)") for _, demands in said), (
-            said
-        )
-        assert any(demands.endswith("6 task(s) on 3 node(s)") for _, demands in said), said
-
-
-@_APART
-def test_each_host_has_one_of_the_loads(cluster: Hosts, apart: Run) -> None:
-    addresses = [cluster.address(host) for host in cluster.names]
-    stages = {file.parent for file in apart.stage.rglob("disturbed.fio")}
-    assert len(stages) == 2
-    for stage in stages:
-        parts = [
-            [line.split(",")[0] for line in file.read_text().split()]
-            for file in sorted(stage.glob("disturbed.1.*.servers"))
-        ]
-        assert [one for part in parts for one in part] == addresses
-        assert len(parts) == 2

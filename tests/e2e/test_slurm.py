@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -224,14 +223,6 @@ def shifted(hosts: set[str]) -> set[str]:
 @pytest.mark.parametrize(
     "files",
     [
-        pytest.param(
-            8,
-            id="per-process",
-            marks=pytest.mark.nightly(
-                "e2e/test_slurm.py::test_every_byte_is_read_by_another_node_than_wrote_it",
-                "e2e/test_several_hosts.py::test_readers_on_the_next_host_are_believed_with_o_direct",
-            ),
-        ),
         pytest.param(1, id="shared"),
     ],
 )
@@ -289,27 +280,6 @@ def test_the_job_script_asks_for_what_the_case_needs(measured: tuple[Run, Rig]) 
     assert re.search(r"srun --distribution=block --cpu-bind=cores sh \S+/witness.sh mdtest", text)
 
 
-@pytest.mark.nightly(
-    "e2e/test_slurm.py::test_what_meets_its_reference_passes",
-    "e2e/test_slurm.py::test_ranks_stand_where_they_are_asked_to",
-    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
-    "e2e/test_golden.py::test_scripts_are_as_recorded",
-)
-@pytest.mark.needs_ior
-def test_mpirun_starts_the_tasks_of_an_allocation(
-    slurm: Slurm, make_rig: Callable[..., Rig]
-) -> None:
-    rig = make_rig(tools=("fio", "ior"), time_limit=LIMIT)
-    cluster = Cluster(rig, slurm, launcher="mpirun")
-    rig.write_references(REFERENCES)
-    # The servers of fio are started by mpirun in test_several_hosts.py too.
-    names = [f"^{IOR.format('per-process')}", f"^{RANDOM_READ}"]
-    run = cluster.run(*names)
-    cluster.assert_nothing_left()
-    assert [record["verdict"] for record in run.records] == ["PASS"] * len(names), run.out
-    assert {record["fingerprint"]["nodes"] for record in run.records} == {"n[1-4]"}
-
-
 @pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
 def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None:
     from iogauge.plan.script import binding_options, placing_options
@@ -330,30 +300,6 @@ def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None
             assert first.isdigit() and second.isdigit() and first != second
 
 
-@pytest.mark.nightly(
-    "unit/test_evidence.py::test_a_scheduler_that_tells_no_status_is_no_error",
-    "unit/test_evidence.py::test_a_phase_that_failed_is_named_with_the_tools_own_words",
-    "e2e/test_slurm.py::test_what_meets_its_reference_passes",
-    "e2e/test_golden.py::test_scripts_are_as_recorded",
-)
-def test_without_accounting(storage: Path, make_rig: Callable[..., Rig]) -> None:
-    """ReFrame's squeue backend, which knows no exit status."""
-    for slurm in up(storage, False):
-        rig = make_rig(time_limit=LIMIT)
-        cluster = Cluster(rig, slurm, scheduler="squeue")
-        rig.write_references(REFERENCES)
-        run = cluster.run(f"^{RANDOM_READ}")
-        cluster.assert_nothing_left()
-        assert [record["verdict"] for record in run.records] == ["PASS"], run.out
-
-        rig = make_rig(time_limit=LIMIT)
-        cluster = Cluster(rig, slurm, scheduler="squeue")
-        rig.program("fio", 'case "$*" in *--client=*randread*) exit 7 ;; esac; exec "$real" "$@"')
-        run = cluster.run(f"^{RANDOM_READ}")
-        cluster.assert_nothing_left()
-        assert "exit status 7" in reason_of(run)
-
-
 # --- Jobs that do not reach their end ---------------------------------------------------------------
 
 
@@ -370,62 +316,10 @@ def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     assert "the scheduler warned of the time limit, told to end by SIGUSR1" in reason
 
 
-@pytest.mark.nightly(
-    "e2e/test_slurm.py::test_the_time_limit", "unit/test_evidence.py::test_who_ended_a_job_is_named"
-)
-def test_scancel(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
-    rig = long_fio(make_rig)
-    cluster = Cluster(rig, slurm)
-    process = cluster.start("-n", f"^{RANDOM_READ}")
-    cluster.await_program("fio")
-    slurm.run("scancel", *slurm.jobs())
-    run = rig.finish(process, 180)
-    cluster.assert_nothing_left()
-    reason = reason_of(run)
-    assert "told to end by SIGTERM" in reason
-    assert "the scheduler says CANCELLED" in reason
-
-
-@pytest.mark.nightly(
-    "e2e/test_leaves_nothing.py::test_job_alone_stops_its_tool_and_tidies_up",
-    "e2e/test_leaves_nothing.py::test_kill_leaves_and_clean_removes",
-    "e2e/test_slurm.py::test_the_time_limit",
-)
-def test_a_session_that_is_killed(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
-    """Its job runs on; cancelled, it tidies up; the janitor removes what is the session's."""
-    rig = long_fio(make_rig)
-    cluster = Cluster(rig, slurm)
-    process = cluster.start("-n", f"^{RANDOM_READ}")
-    cluster.await_program("fio")
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=100)
-    assert slurm.jobs()
-    slurm.run("scancel", *slurm.jobs())
-    wait_for(lambda: not slurm.processes(), 90, "the end of all processes")
-    wait_for(lambda: not cluster.data(), 90, "the job to tidy up")
-    assert rig.leftovers()
-    # The session's host is the head; it says that the process is gone.
-    sessions = rig.target.glob("iogauge/[!.]*/*")
-    done = rig.iogauge("clean", *map(str, sessions), "--target", str(rig.target))
-    assert done.rc == 0, done.out
-    cluster.assert_nothing_left()
-
-
 @pytest.mark.parametrize(
     ("node", "tool"),
     [
         ("n1", "fio"),
-        pytest.param(
-            "n3",
-            "ior",
-            marks=[
-                pytest.mark.needs_ior,
-                pytest.mark.nightly(
-                    "e2e/test_slurm.py::test_a_node_that_dies",
-                    "unit/test_evidence.py::test_a_phase_that_failed_on_a_node_that_is_gone_says_so",
-                ),
-            ],
-        ),
     ],
 )
 def test_a_node_that_dies(slurm: Slurm, make_rig: Callable[..., Rig], node: str, tool: str) -> None:

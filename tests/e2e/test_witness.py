@@ -6,13 +6,11 @@ fsync, caps of a control group. No output and no record is edited, but by a prog
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -44,11 +42,6 @@ REFERENCES = {
 #: Source of a library that makes clocks wrong.
 CLOCK = ROOT / "tests" / "support" / "clock.c"
 Make = Callable[..., Rig]
-_OTHER_DISK = pytest.mark.nightly(
-    "e2e/test_witness.py::test_a_slow_disk_is_healthy",
-    "e2e/test_contents.py::test_healthy",
-    "unit/test_guards.py::test_g4_wants_seconds_that_the_job_confirms",
-)
 
 
 def shell(*words: str, skips: bool = False) -> str:
@@ -181,15 +174,6 @@ DIRECT = ("-n", "FioRandomRead%block=4")
     ("options", "devices"),
     [
         (("--data", "dup"), 1),
-        pytest.param(
-            ("--data", "raid1", "--metadata", "raid1"),
-            2,
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_data_that_are_stored_twice_pass",
-                "unit/test_guards.py::test_g8_knows_the_second_copy_of_a_file_system",
-                "unit/test_below.py::test_copies_of_btrfs",
-            ),
-        ),
     ],
     ids=["dup", "raid1"],
 )
@@ -455,10 +439,6 @@ CASES = {
     "MdtestEasy": ("-n", "MdtestEasy"),
     "random writes": ("-n", "IorPosix%files=per-process%order=random%cache=direct"),
 }
-_BY_NIGHT = pytest.mark.nightly(
-    "e2e/test_witness.py::test_a_clock_at_a_third_of_its_speed",
-    "unit/test_guards.py::test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work",
-)
 
 
 # Not of the module: a module that shares a fixture runs in one worker, and this one waits for slow disks for ten minutes.
@@ -475,10 +455,6 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "case",
     [
         "IorPosix",
-        *(
-            pytest.param(case, marks=_BY_NIGHT)
-            for case in ("FioRandomRead", "FioMetadata", "IorPosix direct", "MdtestEasy")
-        ),
     ],
 )
 def test_a_clock_at_a_third_of_its_speed(
@@ -513,13 +489,6 @@ def test_a_clock_at_three_times_its_speed(make_rig: Make, place: Place, clock: P
     "case",
     [
         "MdtestEasy",
-        pytest.param(
-            "FioMetadata",
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_a_slow_clock_and_files_that_nobody_counts",
-                "unit/test_guards.py::test_g4_knows_how_long_a_tool_worked",
-            ),
-        ),
     ],
 )
 def test_a_slow_clock_and_files_that_nobody_counts(
@@ -554,13 +523,6 @@ def test_a_slow_clock_and_a_disk_of_few_reads(make_rig: Make, place: Place, cloc
     "cache",
     [
         "direct",
-        pytest.param(
-            "buffered",
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_a_slow_clock_and_a_disk_that_does_not_count",
-                "unit/test_witness.py::test_a_task_passes_its_bytes_to_the_kernel_for_so_long",
-            ),
-        ),
     ],
 )
 def test_a_slow_clock_and_a_disk_that_does_not_count(
@@ -586,30 +548,10 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(
     assert cache == "buffered" or verdicts["write_bw"] == "INVALID"
 
 
-@pytest.mark.needs_ior
-@pytest.mark.nightly(
-    "e2e/test_witness.py::test_half_of_the_ranks_write_nothing",
-    "e2e/test_witness.py::test_a_slow_clock_and_a_disk_that_does_not_count",
-)
-def test_half_of_the_ranks_write_nothing_and_the_disk_does_not_count(
-    make_rig: Make, place: Place
-) -> None:
-    target = place.formatted("ext4")
-    with uncounted(place.last):
-        half_into_memory(make_rig, target)
-
-
 @pytest.mark.needs_fio
 @pytest.mark.parametrize(
     "whose",
     [
-        pytest.param(
-            "all",
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_files_that_are_hidden_from_the_target",
-                "unit/test_witness.py::test_the_recorder_sees_what_hides_the_directory_from_the_tool",
-            ),
-        ),
         "the tool",
     ],
 )
@@ -651,16 +593,6 @@ def writer(target: Path, pause_s: float = 0.0) -> Iterator[None]:
     "case",
     [
         "IorPosix direct",
-        *(
-            pytest.param(
-                case,
-                marks=pytest.mark.nightly(
-                    "e2e/test_witness.py::test_a_writer_beside_a_case",
-                    "e2e/test_witness.py::test_a_disk_that_others_share_request_by_request",
-                ),
-            )
-            for case in ("FioMetadata", "MdtestEasy", "random writes")
-        ),
     ],
 )
 def test_a_writer_beside_a_case(make_rig: Make, place: Place, case: str) -> None:
@@ -677,22 +609,6 @@ def test_a_writer_beside_a_case(make_rig: Make, place: Place, case: str) -> None
     assert "G19: others on 1 node(s) moved" in run.out, run.out
 
 
-@pytest.mark.needs_ior
-@pytest.mark.nightly(
-    "e2e/test_witness.py::test_a_writer_beside_a_case",
-    "unit/test_guards.py::test_g19_sees_others",
-)
-def test_few_bytes_of_others_are_no_load(make_rig: Make, place: Place) -> None:
-    """A share is a share of all bytes that moved: they are named, and the case passes."""
-    target = place.formatted("ext4", *NO_LATE_TABLES)
-    limits = {"case_bytes": "700 MiB", **ALONE}
-    with capped(place.last, read=200 * MIB, written=200 * MIB), writer(target, 3.0):
-        run = judged(make_rig, target, *CASES["IorPosix direct"], limits=limits)
-    assert run.record["verdict"] == "PASS", run.out
-    (saw,) = {f["saw"] for f in run.record["findings"] if "others on" in f["saw"]}
-    assert re.search(r"others on 1 node\(s\) moved [1-9].* \([1-9]%\)", saw), saw
-
-
 @pytest.mark.needs_fio
 def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
     """A disk that takes 0.3 MB a second cannot take the metadata of files at the speed of memory."""
@@ -706,21 +622,6 @@ def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
         )
     fast, slow = ({m["name"]: m["median"] for m in one.record["metrics"]} for one in (free, run))
     assert slow["create_rate"] < 0.2 * fast["create_rate"], (slow, fast)
-
-
-@pytest.mark.nightly(
-    "e2e/test_witness.py::test_metadata_reaches_the_disk",
-    "unit/test_witness.py::test_a_sync_belongs_to_the_time_of_what_it_follows",
-)
-@pytest.mark.needs_ior
-def test_a_sync_that_takes_longer_than_the_tool_is_healthy(make_rig: Make, place: Place) -> None:
-    """mdtest makes files in memory. A slow disk needs seconds for them, which count once, however many phases it reports."""
-    target = place.formatted("ext4", *NO_LATE_TABLES)
-    rig = make_rig(target=target / "t", tools=("mdtest",), limits={"case_files": 12_000})
-    rig.write_references(REFERENCES)
-    with capped(place.last, written=2 * MIB):
-        run = rig.run("-n", "MdtestEasy")
-    assert run.record["verdict"] == "PASS", run.record["reason"]
 
 
 @pytest.mark.needs_fio
@@ -795,39 +696,13 @@ for number in range(10_000_000):
 """
 
 
-@pytest.mark.needs_fio
-@pytest.mark.nightly(
-    "e2e/test_witness.py::test_files_of_which_a_few_are_on_the_target",
-    "unit/test_guards.py::test_g19_holds_files_against_the_inodes_in_use",
-)
-@pytest.mark.parametrize(
-    ("fstype", "others"), list(itertools.product(("ext4", "xfs"), (False, True)))
-)
-def test_a_file_system_on_which_others_make_files(
-    make_rig: Make, place: Place, fstype: str, others: bool
-) -> None:
-    """What they write is in a journal, and hardly any bytes; what they cost is a part of the rate."""
-    target = place.formatted(fstype)
-    limits = {"case_files": 40_000, "max_foreign": "10 %", "repetitions": 2}
-    (target / "theirs").mkdir()
-    storm = subprocess.Popen([sys.executable, "-c", STORM, str(target / "theirs")]) if others else 0
-    try:
-        run = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits=limits)
-    finally:
-        if storm:
-            storm.terminate()
-            storm.wait()
-    assert run.record["verdict"] == ("CONTAMINATED" if others else "PASS"), run.out
-    assert not others or "the inodes in use changed by" in run.record["reason"], run.record[
-        "reason"
-    ]
-
-
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
 @pytest.mark.parametrize(
     "fstype",
-    ["xfs", pytest.param("ext4", marks=_OTHER_DISK), pytest.param("btrfs", marks=_OTHER_DISK)],
+    [
+        "xfs",
+    ],
 )
 def test_a_slow_disk_is_healthy(make_rig: Make, place: Place, fstype: str) -> None:
     """Bytes take most of the time, so that both words about the seconds are exact."""
@@ -850,13 +725,6 @@ def test_a_slow_disk_is_healthy(make_rig: Make, place: Place, fstype: str) -> No
 @pytest.mark.parametrize(
     "others",
     [
-        pytest.param(
-            0,
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_a_slow_disk_is_healthy",
-                "unit/test_guards.py::test_g19_counts_requests_if_all_are_small",
-            ),
-        ),
         1,
     ],
 )

@@ -9,8 +9,6 @@ from types import ModuleType
 
 import pytest
 
-from support.nightly import moved
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -28,11 +26,6 @@ def test_every_defect_can_be_planted_and_its_test_is_there(mutants: ModuleType) 
     assert mutants.mistakes(mutants.MUTANTS) == []
     names = [mutant.name for mutant in mutants.MUTANTS]
     assert len(set(names)) == len(names)
-
-
-def test_no_defect_waits_for_the_night(mutants: ModuleType) -> None:
-    by_night = {f"tests/{one.test}" for one in moved() if not one.places}
-    assert [one.name for one in mutants.MUTANTS if one.test.partition("[")[0] in by_night] == []
 
 
 def test_every_room_has_one(mutants: ModuleType) -> None:
