@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from e2e.rig import Rig
 from e2e.test_never_pass import RANDOM_READ
 from e2e.test_values import GENEROUS
 from iogauge.workspace import permission
-from support import hanging
 from support.devices import Devices, encryption, overlay, run
 
 pytestmark = [
@@ -73,24 +71,6 @@ def half_in_memory(devices: Devices) -> Path:
         devices.loop(Devices(memory, devices.leaving).image("image", 600)),
     ]
     return devices.made("btrfs", loops[0], "rw", "-d", "raid0", "-m", "raid1", str(loops[1]))
-
-
-def hidden_upper(devices: Devices) -> Path:
-    """An overlay whose upper directory lies in memory, where nobody sees it."""
-    point = overlay(devices, devices.mount("iogauge-test", "memory", "tmpfs"))
-    time.sleep(0.1)  # directories made in one tick of the clock look alike
-    devices.mount("iogauge-test", "memory", "tmpfs")
-    return point
-
-
-def on_fuse(devices: Devices) -> Path:
-    """On a loop device whose file lies on FUSE: nobody knows where the daemon keeps its data."""
-    try:
-        mount = devices.leaving.enter_context(hanging.mounted(devices.folder))
-    except hanging.Unavailable as why:
-        pytest.skip(str(why))
-    file = Devices(mount.point, devices.leaving).image("image", 600)
-    return devices.made("ext4", devices.loop(file, direct=False))
 
 
 def over_a_block_device(devices: Devices) -> Path:

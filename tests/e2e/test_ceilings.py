@@ -18,7 +18,6 @@ import pytest
 
 from e2e.rig import Rig, Run
 from e2e.test_hosts import open_mpi
-from e2e.test_witness import loop
 from support import hosts as support
 from support.devices import Devices
 from support.hosts import Hosts
@@ -193,13 +192,6 @@ def test_declared_and_measured_stand_side_by_side(table: Run) -> None:
     assert "write: limited by client network (measured)" in table.out
 
 
-def test_a_figure_above_what_was_measured_is_invalid(table: Run, rig: Rig) -> None:
-    """The disk of this machine is faster than its links."""
-    words = ["reframe", "-c", "checks/", "-r", "-n", "^FioRandomRead%block=128KiB"]
-    run = rig.finish(rig.start(words))  # keeps the history
-    run.never_passed("INVALID", r"G6: .* of the ceiling \(1 client\(s\) x .*, measured 20")
-
-
 def test_more_bytes_than_the_kernel_counted_are_no_ceiling(
     make_rig: Callable[..., Rig], disks: dict[str, int]
 ) -> None:
@@ -254,13 +246,6 @@ def of_device(make_rig: Callable[..., Rig], device: str) -> Run:
     data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"devices": [device]}
     rig.write_settings(data)
     return rig.run("-n", "DeviceCeiling")
-
-
-def test_holes_are_no_data(make_rig: Callable[..., Rig], storage: Path) -> None:
-    """A loop device answers itself what its file does not hold: the disk below it moves nothing."""
-    with loop(storage / f"holes-{os.getpid()}", 4096) as device:
-        run = of_device(make_rig, device)
-    run.never_passed("G8: the tool read .*, as it says; a device below block devices moved")
 
 
 def test_memory_and_caches_are_no_devices(make_rig: Callable[..., Rig], tmp_path: Path) -> None:

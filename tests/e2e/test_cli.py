@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import html
-import os
 import re
 import shlex
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from e2e.rig import MIB, ROOT, Rig
+from e2e.rig import ROOT, Rig
 from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
 
 
@@ -44,56 +42,6 @@ class TestDoctor:
             assert re.search(rf"note {name}: not on PATH", text), text
             assert command in text
 
-    @pytest.mark.needs_fio
-    def test_here(self, rig: Rig) -> None:
-        run = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target), RFM_CONFIG_PATH=str(rig.sites))
-        assert run.rc == 0, run.out
-        assert re.search(r"ok +fio: \S*/fio \d", run.out)
-        assert f"target {rig.target}" in flat(run.out)
-
-    def test_broken_site_is_a_problem(self, rig: Rig) -> None:
-        rig.write_references({"FioMetadta": GENEROUS["FioMetadata"]})
-        run = rig.iogauge(
-            "doctor", IOGAUGE_CONFIGURATION=str(rig.sites), IOGAUGE_TARGET=str(rig.target)
-        )
-        assert run.rc == 1, run.out
-        assert "FioMetadta" in flat(run.out) and "did you mean FioMetadata" in flat(run.out)
-
-    def test_program_that_is_something_else(self, rig: Rig) -> None:
-        rig.program("fio", "echo 'a game'")
-        run = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target))
-        assert run.rc == 1, run.out
-        assert "does not answer as fio would" in flat(run.out)
-
-    def test_target_that_is_missing(self, rig: Rig) -> None:
-        run = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target / "no" / "such"))
-        assert str(rig.target / "no") in flat(run.out).replace(" ", "") or run.rc == 1
-
-
-@pytest.mark.needs_fio
-@pytest.mark.skipif(shutil.which("strace") is None, reason="not on PATH: strace")
-def test_plan_is_what_is_written(make_rig: Callable[..., Rig]) -> None:
-    """The bytes that a plan announces are those that the tool hands to the kernel."""
-    rig = make_rig(limits={"case_bytes": "32 MiB"})
-    planned = rig.iogauge("plan", *RANDOM_READ)
-    assert planned.rc == 0, planned.out
-    row, *_ = [line for line in planned.out.splitlines() if "FioRandomRead" in line]
-    assert row.count("8 MiB") >= 2, row  # holds and writes
-    assert rig.leftovers() == []
-
-    # One file for each process, so that no call is torn in two.
-    trace = (
-        f"exec strace -ff -qq -y -o {rig.base}/trace.$$ -e trace=write,pwrite64,pwritev,pwritev2"
-    )
-    rig.program("fio", trace + ' "$real" "$@"')
-    rig.run(*RANDOM_READ)
-    written = 0
-    for file in rig.base.glob("trace.*"):
-        calls = file.read_text().splitlines()
-        mine = [call for call in calls if f"<{rig.target.resolve()}/" in call]
-        written += sum(int(call.rpartition("= ")[2]) for call in mine)
-    assert written == 8 * MIB
-
 
 class TestPlan:
     def test_refuses_what_has_no_room(self, make_rig: Callable[..., Rig]) -> None:
@@ -101,14 +49,6 @@ class TestPlan:
         run = rig.iogauge("plan", *RANDOM_READ)
         assert run.rc == 1, run.out
         assert "refused" in run.out and "G13" in run.out
-
-    def test_what_reframe_complains_of_has_no_colours(self, rig: Rig) -> None:
-        data = rig.settings()
-        data["systems"][0]["partitions"][0]["environs"] = ["toolz"]
-        rig.write_settings(data)
-        run = rig.iogauge("plan", *RANDOM_READ)
-        assert run.rc == 1 and "toolz" in run.out
-        assert "\x1b" not in run.out and "\\x1b" not in run.out
 
     def test_a_case_that_cannot_run_hides_no_other(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig(tools=("ior", "fio"), limits={"case_bytes": "32 MiB"})
@@ -120,11 +60,6 @@ class TestPlan:
         assert "as fast as the target can" in flat(run.out)
         fine = rig.iogauge("plan", "-n", "^FioRandomRead")
         assert fine.rc == 0 and "cannot run" not in fine.out, fine.out
-
-    def test_nothing_selected(self, rig: Rig) -> None:
-        run = rig.iogauge("plan", "-n", "NoSuchCheck")
-        assert run.rc == 1
-        assert "no case is selected" in flat(run.out)
 
 
 @pytest.mark.needs_fio
@@ -153,14 +88,6 @@ class TestBudget:
         assert run.rc == 0, run.out
         assert len(run.records) == 3
 
-    def test_reframe_alone_stops_at_the_case_that_would_exceed(self, rig: Rig) -> None:
-        run = rig.run(*self.SELECTED)
-        assert run.rc != 0
-        assert [record["verdict"] for record in run.records] == ["UNREFERENCED"] * 2 + ["ERROR"]
-        reason = run.records[-1]["reason"]
-        assert reason.startswith("refused: budget of rig:default: written: 12 MiB planned")
-        rig.assert_clean()
-
 
 @pytest.mark.needs_fio
 class TestRun:
@@ -173,17 +100,6 @@ class TestRun:
         again = rig.iogauge("report")
         assert again.rc == 0 and "iogauge: ok: 1 passed (gate)" in flat(again.out)
         assert "read_iops" in again.out
-
-    def test_gate_without_references(self, rig: Rig) -> None:
-        run = rig.iogauge("run", "--gate", *RANDOM_READ)
-        assert run.rc == 1
-        assert "iogauge: FAILED: 1 proves nothing (UNREFERENCED) (gate)" in flat(run.out)
-        assert rig.iogauge("report").rc == 1
-
-    def test_gate_with_nothing(self, rig: Rig) -> None:
-        run = rig.iogauge("run", "--gate", "-n", "NoSuchCheck")
-        assert run.rc == 1
-        assert "iogauge: FAILED: no case was measured" in flat(run.out)
 
     def test_gate_misses_what_it_had_before(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig(limits={"case_bytes": "64 MiB"})
@@ -211,35 +127,6 @@ class TestRun:
         assert accepted.rc == 0, accepted.out
         assert rig.iogauge(*chosen).rc == 0
 
-    def test_gate_with_a_name_that_fits_nothing(self, rig: Rig) -> None:
-        rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
-        run = rig.iogauge("run", "--gate", *RANDOM_READ, "-n", "FioMetadta")
-        assert run.rc == 1, run.out
-        said = "1 passed; -n FioMetadta selects no case (did you mean FioMetadata?) (gate)"
-        assert f"iogauge: FAILED: {said}" in flat(run.out)
-
-    def test_case_that_never_ended_is_recorded(self, rig: Rig) -> None:
-        rig.time_limit = "2s"
-        rig.write_settings()
-        rig.program("fio", "sleep 120")
-        run = rig.iogauge("run", *METADATA)
-        assert run.rc == 1, run.out
-        assert run.record["verdict"] == "ERROR"
-        assert re.search("(?i)time", run.record["reason"])
-        known = {key: run.record[key] for key in ("tier", "nodes", "tasks_per_node", "gate")}
-        assert known == {"tier": "quick", "nodes": 1, "tasks_per_node": 2, "gate": False}
-        rig.assert_clean()
-
-    def test_the_summary_comes_before_the_blocks_of_reframe(self, rig: Rig) -> None:
-        rig.program("fio", "exit 3")
-        run = rig.iogauge("run", *METADATA)
-        assert run.rc == 1, run.out
-        said = run.out.index("iogauge: FAILED: 1 failed (ERROR)")
-        assert said < run.out.index(" SUMMARY OF FAILURES ") < run.out.index("FAILURE INFO for")
-        assert run.out.count("FAILURE INFO for") == 1
-        # ReFrame alone shows them itself.
-        assert "FAILURE INFO for" in rig.reframe("-c", "checks/", "-r", *METADATA).out
-
     @pytest.mark.skipif(shutil.which("script") is None, reason="not on PATH: script")
     def test_a_terminal_shows_where_the_case_stands(self, rig: Rig) -> None:
         rig.limits = {"case_files": 200}
@@ -252,11 +139,6 @@ class TestRun:
         assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
         piped = rig.reframe("-c", "checks/", "-r", *METADATA)
         assert "gone, about" not in piped.out
-
-    def test_unknown_session(self, rig: Rig) -> None:
-        run = rig.iogauge("report", "no-such-session")
-        assert run.rc != 0
-        assert "no-such-session" in flat(run.out)
 
 
 def told(rig: Rig) -> dict[str, str]:
@@ -287,13 +169,6 @@ class TestEnding:
         gate = rig.iogauge("run", "--gate", "-n", "FioMetadta")
         assert gate.rc == 1 and "iogauge: FAILED: no case was measured; -n" in flat(gate.out)
         assert rig.iogauge("report").rc == 1
-
-    def test_only_unreferenced(self, rig: Rig) -> None:
-        run = rig.iogauge("run", *RANDOM_READ)
-        assert run.rc == 0 and run.record["verdict"] == "UNREFERENCED", run.out
-        said = "nothing proven: 1 proves nothing (UNREFERENCED)"
-        assert f"iogauge: {said}" in flat(run.out)
-        assert told(rig) == dict.fromkeys(("report", "page", "junit", "alarm"), said)
 
     def test_missing_tool(self, rig: Rig) -> None:
         rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
@@ -351,10 +226,6 @@ class TestReframe:
         named = rig.reframe("-c", "checks/", "-l", "-n", "IorMpiio")
         assert "Found 2 check(s)" in named.out
 
-    def test_only_what_the_tools_allow(self, rig: Rig) -> None:
-        run = rig.reframe("-c", "checks/", "-l")
-        assert "FioMetadata" in run.out and "IorPosix" not in run.out
-
     def test_setvar_changes_the_scale(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig(tools=("ior",))
         one = ("-n", "IorMpiio", "-n", "IorPosix%files=shared%order=sequential%cache=direct")
@@ -365,31 +236,6 @@ class TestReframe:
         script = run.file("rfm_job.sh").read_text()
         assert re.search(r"mpirun -np 4 --map-by ppr:2:node [^\n]*\bior ", script)
         assert re.search(r"ior .* -r .*-C .*-Q 1 ", script)
-
-    def test_setvar_that_makes_no_sense(self, rig: Rig) -> None:
-        rig.run(*METADATA, "-S", "repetitions=-1").never_passed("repetitions is -1")
-        rig.run(*METADATA, "-S", "tier=quik").never_passed("tier is 'quik'")
-
-    def test_site_by_name(self, rig: Rig) -> None:
-        run = rig.reframe("-c", "checks/", "-l", "--system=rig")
-        assert run.rc == 0 and "selected system:   'rig'" in run.out
-        wrong = rig.reframe("-c", "checks/", "-l", "--system=nowhere")
-        assert wrong.rc != 0 and "nowhere" in wrong.out
-
-    def test_undescribed_machine(self, rig: Rig) -> None:
-        run = rig.reframe(
-            *("-c", "checks/", "-l"),
-            RFM_CONFIG_PATH=str(ROOT / "site-configs"),
-            IOGAUGE_TARGET=str(rig.target),
-        )
-        assert run.rc == 0, run.out
-        assert "selected system:   'local'" in run.out
-
-    def test_from_anywhere(self, rig: Rig, tmp_path: Path) -> None:
-        here = os.getcwd()
-        assert here  # the command is run in the project's root; the checks are found by their path
-        run = rig.reframe("-c", str(ROOT / "checks"), "-l")
-        assert run.rc == 0 and "FioMetadata" in run.out
 
 
 # --- a failure is measured once more --------------------------------------------------------------

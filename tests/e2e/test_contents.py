@@ -142,18 +142,6 @@ class TestIor:
         assert run.record["verdict"] == "INVALID"
         damaged.assert_clean()
 
-    def test_as_many_errors_as_the_exit_status_cannot_tell(self, rig: Callable[..., Rig]) -> None:
-        """IOR counts each error twice, and its exit status is the count modulo 256."""
-        damaged = rig("ext4", tasks=1)
-        damaged.program(
-            "ior",
-            "case $out in *read.0.json) dd if=/dev/zero of=$IOG_DIR/data bs=1M count=128 "
-            'conv=notrunc status=none ;; esac\nexec "$real" "$@"',
-        )
-        run = damaged.run(*IOR)
-        run.never_passed("Incorrect data on read .128 errors found")
-        assert run.record["verdict"] == "INVALID"
-
     @pytest.mark.parametrize(
         "words",
         [
@@ -193,20 +181,6 @@ class TestIor:
         run = damaged.run(*IOR)
         run.never_passed(f"G8: .*{cause}")
         assert run.record["verdict"] == "INVALID"
-
-    def test_compression_that_no_mount_option_shows(self, rig: Callable[..., Rig]) -> None:
-        compressed = rig("btrfs")
-        call("chattr", "+c", str(compressed.target))
-        run = compressed.run(*IOR_BUFFERED)
-        run.never_passed("G18: data timestamp on a target that stored data.* compressed")
-        assert run.record["verdict"] == "INVALID"
-        assert "holes" not in said(run)
-
-    def test_random_data_are_not_compressed(self, rig: Callable[..., Rig]) -> None:
-        compressed = rig("btrfs", declared={"compresses": True}, limits={"max_foreign": "10 %"})
-        call("btrfs", "property", "set", str(compressed.target), "compression", "lzo")
-        run = compressed.run(*IOR_BUFFERED)
-        assert run.record["verdict"] == "PASS", run.out
 
     @pytest.mark.needs_fio
     @pytest.mark.parametrize(
@@ -265,41 +239,3 @@ class TestFio:
         run = damaged.run(*FIO)
         run.never_passed("G8: contents changed between write and read, repetition 1")
         assert run.record["verdict"] == "INVALID"
-
-
-@pytest.mark.needs_ior
-@pytest.mark.needs_fio
-@pytest.mark.parametrize(
-    ("tool", "case", "output", "when"),
-    [
-        # On a busy machine nobody else gets at the file before IOR has checked it.
-        (
-            "fio",
-            "^QueueDepth%access=write%depth=4$",
-            "fio-randwrite.0.json",
-            "in the warm-up: randwrite",
-        ),
-    ],
-)
-def test_scenarios_that_read_nothing_check_what_they_write(
-    rig: Callable[..., Rig], tool: str, case: str, output: str, when: str
-) -> None:
-    """Another process writes zeros over the files while the tool writes them."""
-    limits = {"phase_seconds": "2 s"}
-    damaged = rig("ext4", tool, tasks=1, limits=limits)
-    settings = damaged.settings()
-    settings["systems"][0]["partitions"][0]["extras"]["sweeps"] = {"queue_depths": [4]}
-    damaged.write_settings(settings)
-    damaged.program(
-        tool,
-        f"shopt -s dotglob; case $out in *{output}) (while kill -0 $$; do for file in $IOG_DIR/*; do [ -f $file ] || continue\n"
-        "    for at in 1 8 15; do dd if=/dev/zero of=$file bs=1M seek=$at count=1 conv=notrunc; done\n"
-        'done; sleep 0.02; done) >/dev/null 2>&1 & ;; esac\nexec "$real" "$@"',
-    )
-    run = damaged.run("-n", case)
-    run.never_passed(f"G8: {tool} checked its data {when}")
-    assert run.record["verdict"] == "INVALID"
-    damaged.program(tool, 'exec "$real" "$@"')
-    run = damaged.run("-n", case)
-    assert run.record["verdict"] in ("UNREFERENCED", "CONTAMINATED"), run.record["reason"]
-    assert f"{tool} checked its data {when.partition(':')[0]}" in said(run)

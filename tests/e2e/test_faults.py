@@ -157,32 +157,6 @@ def test_a_target_that_fills_up_in_the_middle(
     rig.assert_clean()
 
 
-@pytest.mark.needs_loop
-@pytest.mark.needs_ior
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tool", "words"),
-    [
-        ("ior", IOR),
-    ],
-)
-def test_a_quota_is_met(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path], tool: str, words: tuple[str, ...]
-) -> None:
-    """The kernel's own, of btrfs, which nobody who looks at the free space can see."""
-    target = small_fs("btrfs", 512 << 20)
-    for command in (["quota", "enable", target], ["qgroup", "limit", "1M", target]):
-        subprocess.run(["btrfs", *map(str, command)], check=True, timeout=60)
-    rig = make_rig(
-        tools=(tool,), target=target, limits={"case_bytes": "32 MiB", "case_files": 4000}
-    )
-    rig.write_references(ALL_GENEROUS)
-    run = rig.run(*words)
-    run.never_passed("ERROR", os.strerror(EDQUOT))
-    assert run.record["verdict"] == "ERROR"
-    rig.assert_clean()
-
-
 @pytest.fixture
 def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..., Rig]]:
     """Makes a rig on a mount on which every N-th operation of a kind fails."""
@@ -244,30 +218,6 @@ def test_an_fsync_that_failed_makes_the_figure_invalid(failing: Callable[..., Ri
     run = rig.run(*IOR_BUFFERED)
     run.never_passed("INVALID", r"fsync\(\d+\) failed")
     rig.assert_clean()
-
-
-@pytest.mark.needs_loop
-@pytest.mark.needs_fio
-@pytest.mark.slow
-def test_a_target_that_becomes_read_only_between_two_phases(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
-) -> None:
-    rig = make_rig(target=small_fs("ext4", 64 << 20), limits={"case_files": 200})
-    remount = f"until mount -o remount,ro {rig.target}; do sleep 0.1; done 2>/dev/null"
-    # A file system on which somebody is writing cannot be made so.
-    rig.program("fio", f'case $* in *stat*) {remount} ;; esac; exec "$real" "$@"')
-    rig.write_references(ALL_GENEROUS)
-    run = rig.run(*METADATA)
-    run.never_passed("ERROR", "Read-only file system")
-    (session,) = (rig.target / "iogauge" / directory.user_name()).iterdir()
-    clean = f"left behind, remove it with: iogauge clean --target {rig.target}"
-    assert re.search(f"{re.escape(str(session))}.*{re.escape(clean)}", run.out), run.out
-    refused = rig.iogauge("clean")
-    assert refused.rc == 1, refused.out
-    assert f"refused: {session}" in refused.out.replace("\n", "")
-    assert "Read-only file system" in refused.out
-    subprocess.run(["mount", "-o", "remount,rw", str(rig.target)], check=True, timeout=60)
-    janitor_removes_all(rig)
 
 
 @pytest.mark.needs_loop
@@ -400,8 +350,6 @@ class TestKilled:
 
 # --- killed while removing ------------------------------------------------------------------------
 
-MANY = 6_000
-
 
 def slow_to_remove(make_rig: Callable[..., Rig], names: int, per_second: int) -> Rig:
     """A rig whose only case fails and leaves many names."""
@@ -456,42 +404,6 @@ def test_who_removes_is_killed_meanwhile(make_rig: Callable[..., Rig], who: str)
     if who == "session":
         assert marked(rig)
         janitor_removes_all(rig)
-    rig.assert_clean()
-
-
-@pytest.mark.slow
-def test_the_janitor_is_killed_and_the_next_one_ends_its_work(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig()
-    child = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"from iogauge.workspace import directory; directory.create({str(rig.target)!r}, 'dead', 'case', "
-            "removals_per_second=2400)",
-        ],
-        env=rig.environment(PYTHONPATH=str(ROOT / "reframe" / "src")),
-        check=True,
-        timeout=60,
-    )
-    assert child.returncode == 0
-    case = Path(directory.session_dir(str(rig.target), "dead"), "case")
-    for number in range(MANY):
-        (case / str(number)).touch()
-    code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
-    janitor = rig.start(
-        [sys.executable, "-c", code, "clean", "--target", str(rig.target)],
-        PYTHONPATH=str(ROOT / "reframe" / "src"),
-    )
-    wait_for(lambda: 0 < len(os.listdir(case)) < 0.8 * MANY, 60, "the removal to be under way")
-    kill(janitor.pid)
-    janitor.communicate(timeout=60)
-    nothing_runs_on(rig)
-    left = len(os.listdir(case))
-    assert left > 0 and marked(rig)
-    time.sleep(0.3)
-    assert len(os.listdir(case)) == left  # nobody removes on
-    done = rig.iogauge("clean", "--target", str(rig.target))
-    assert done.rc == 0 and "removed: " in done.out, done.out
     rig.assert_clean()
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,13 +31,6 @@ def mount(storage: Path) -> Iterator[Hanging]:
             yield found
     except Unavailable as error:
         pytest.skip(str(error))
-
-
-def state_of(pid: int) -> str:
-    """As ps shows it: D waits, and cannot be interrupted."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return ""
 
 
 @pytest.fixture
@@ -129,22 +119,3 @@ def test_doctor_and_bench_say_it_and_end(rig: Rig, mount: Hanging) -> None:
         assert done.rc == 1, done.out
         assert f"has not answered for {seconds} s" in " ".join(done.out.split()), done.out
     mount.wake()
-
-
-@pytest.mark.needs_fio
-@pytest.mark.slow
-def test_a_case_that_finds_the_target_hanging_is_stopped_like_any_other(
-    rig: Rig, mount: Hanging
-) -> None:
-    mount.hang()
-    process = rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ], **SILENCE)
-    try:
-        wait_for(lambda: list((rig.home / "reframe").rglob("case.json")), 40, "the job")
-        time.sleep(3)
-        os.kill(process.pid, signal.SIGTERM)
-        run = rig.finish(process, timeout=ANSWER_S + MARGIN_S)
-    finally:
-        mount.wake()
-    run.never_passed("has not answered")
-    assert {record["verdict"] for record in run.records} <= {"ERROR"}
-    rig.assert_clean()

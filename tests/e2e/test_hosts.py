@@ -230,15 +230,6 @@ def test_a_server_listens_on_the_declared_interface_alone(job: Job) -> None:
     wait_for(job.all_gone, 30, "the end of all processes")
 
 
-def test_a_job_that_is_terminated_leaves_nothing(job: Job) -> None:
-    process = job.start("iog_client long long.fio long.json")
-    wait_for(job.busy, 60, "fio's processes on all hosts")
-    process.terminate()
-    assert process.wait(60) == 143
-    wait_for(job.all_gone, 30, "the end of all processes")
-    assert not job.directory.exists()
-
-
 def kill_all(job: Job, words: tuple[str, ...]) -> None:
     for word in words:
         for found in job.running(word).values():
@@ -300,17 +291,4 @@ def test_a_host_without_fio(job: Job) -> None:
     assert f"fio server failed on n2: {own}/fio does not listen on {support.NETWORK}.2" in printed
     assert "of 3 nodes answered and what started them has ended" in printed
     assert "cannot be reached" not in printed
-    wait_for(job.all_gone, 30, "the end of all processes")
-
-
-def test_a_host_without_the_interface(job: Job) -> None:
-    for words in (
-        "link add only0 type veth peer name only1",
-        "addr add 10.80.0.1/32 dev only0",
-        "link set only0 up",
-    ):
-        assert job.cluster.run("n1", ["ip", *words.split()]).returncode == 0
-    status, printed = job.run("true", interface="only0")
-    assert status == 1
-    assert "no IPv4 address of only0: name an interface that all nodes have" in printed
     wait_for(job.all_gone, 30, "the end of all processes")

@@ -27,7 +27,6 @@ REFERENCES = {
     "FioRandomRead": {"read_iops": [*ANYTHING, "ops/s"], "read_bw": [*ANYTHING, "MiB/s"]},
 }
 PER_PROCESS = r"IorPosix%files=per-process%order=sequential%cache={}$"
-SHARED = r"IorPosix%files=shared%order=sequential%cache={}$"
 
 #: Where a kernel with Lustre would show four targets and two metadata targets.
 NAMESPACE = """

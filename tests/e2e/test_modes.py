@@ -105,49 +105,6 @@ class TestAcceptance:
         assert " -b 32m " in direct["commands"][0]
         rig.assert_clean()
 
-    def test_a_run_may_ask_for_it(self, rig: Rig) -> None:
-        run = rig.run(
-            *("-n", "IorPosix%files=shared%order=random%cache=buffered"),
-            *("-S", "writes_first=no"),
-        )
-        assert run.record["overridden"] == {"writes_first": "no"}
-        assert phases(run, "IorPosix*")[:3] == ["write.0", "evict-read.0", "read.0"]
-        rig.run(*SEQUENTIAL, "-S", "writes_first=maybe").never_passed("writes_first is 'maybe'")
-
-    def test_the_room_is_that_of_all_sets(self, rig: Rig) -> None:
-        run = rig.reframe("-c", "checks/", "--dry-run", *SEQUENTIAL, "-S", "total_bytes=16777216")
-        assert run.rc == 0, run.out
-        for case in run.stage.rglob("case.json"):
-            text = case.read_text()
-            assert f'"held_bytes": {3 * 16777216},' in text
-            assert f'"files": {3 * (2 + 1)},' in text  # two of each set, and its directory
-        assert len(list(run.stage.rglob("case.json"))) == 2
-
-
-@pytest.mark.needs_ior
-def test_a_reference_holds_in_another_tier_where_its_index_names_it(
-    make_rig: Callable[..., Rig],
-) -> None:
-    rig = make_rig(tools=("ior",), limits={"tier": "daily"})
-    data = rig.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    partition["extras"]["tiers"] = {"quick": {"case_bytes": "256 MiB"}}
-    rig.write_settings(data)
-    one = ("-n", "IorPosix%files=shared%order=sequential%cache=direct", "--mode=quick")
-    bands = {"write_bw": [1, -0.9, None, "MiB/s"], "read_bw": [1, -0.9, None, "MiB/s"]}
-
-    rig.write_references({"IorPosix": bands})
-    run = rig.run(*one)
-    assert run.record["verdict"] == "UNREFERENCED"
-    assert "measured with tier=quick" in run.record["reason"]
-    assert run.record["overridden"] == {"tier": "quick"}
-
-    text = "$sources: {IorPosix: made up by a test}\nIorPosix:\n  $index: [$partition, tier]\n"
-    rig.write_references(f"{text}  'rig:default': {{quick: {bands}}}\n".replace("None", "null"))
-    run = rig.run(*one)
-    assert run.record["verdict"] == "PASS", run.record["reason"]
-    assert " -b 128m " in run.record["commands"][0]
-
 
 @pytest.mark.needs_fio
 class TestDistribute:
@@ -174,20 +131,3 @@ class TestDistribute:
         assert first.record["line"] == second.record["line"] != plain["line"]
         assert first.record["series"] == second.record["series"]
         rig.assert_clean()
-
-    def test_a_case_runs_on_its_node_alone(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(tools=("fio", "ior"))
-        data = rig.settings()
-        (partition,) = data["systems"][0]["partitions"]
-        partition["extras"]["scale"]["nodes"] = 4
-        rig.write_settings(data)
-        one = ("-n", "IorPosix%files=shared%order=sequential%cache=direct", "--distribute=all")
-        run = rig.reframe("-c", "checks/", "--dry-run", *one)
-        assert run.rc == 0, run.out
-        assert re.search("mpirun -np 2 [^|]*ior ", run.file("rfm_job.sh").read_text())
-        run = rig.run(*one, "-S", "nodes=2")
-        run.never_passed("nodes is 2, and --distribute pins the case to")
-
-    def test_nothing_derived_is_pinned(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(tools=("ior",))
-        rig.run("-n", "AccessRatios", "--distribute=all").never_passed("exclude it, -T derived")

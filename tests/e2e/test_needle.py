@@ -9,10 +9,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import statistics
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,8 +18,6 @@ import pytest
 from e2e.rig import ROOT, Rig, Run
 from iogauge_extras.needle.judge import Rounds, parse_rounds
 from iogauge_extras.needle.rounds import orders, shares
-from support import hosts as support
-from support.hosts import Hosts
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
 METRICS = {
@@ -51,13 +47,6 @@ SLOW_TARGET = r"slow='s/(\[ost0002\]\nrate=)80m/\18m/'" + PACED
 #: $round is the number of the round: after the third, suspects are measured again.
 ROUND = "rest=${IOG_TOKEN%.*} round=${rest##*.}\n"
 OF_TARGET = r"slow='s/(\[ost0002\]\nrate=)80m/\1RATE/'"
-SLOW_METADATA = r"slow='s/(\[mdt0002\]\nrate_iops=)1000/\1100/'" + PACED
-#: Slow in the rounds; later now slow, now fast.
-RESTLESS = (
-    f"{ROUND}case $round in [1-3] | *[02468]) {OF_TARGET.replace('RATE', '8m')} ;; "
-    f"*) {OF_TARGET.replace('RATE', '120m')} ;; esac\n{PACED}"
-)
-SLOW_NODE = r"case $* in *--client=10.78.0.2,*) slow='s/rate=80m/rate=8m/' ;; esac" + PACED
 
 
 def references(check: str) -> dict[str, Any]:
@@ -161,43 +150,10 @@ def test_a_slow_target_is_named(rig: Rig) -> None:
     rig.assert_clean()
 
 
-def test_a_target_that_takes_no_files_is_named(rig: Rig) -> None:
-    done = run(rig, LFS_NO_CREATE="2")
-    done.never_passed("INVALID: refused before a byte was written: G12: .*OST0002_UUID")
-    assert done.record["verdict"] == "INVALID"
-    rig.assert_clean()
-
-
-def test_a_target_that_is_off_is_named(rig: Rig) -> None:
-    done = run(rig, LFS_INACTIVE="1")
-    done.never_passed("OST0001|storage target 1 is inactive")
-    rig.assert_clean()
-
-
 def test_a_target_that_fails(rig: Rig) -> None:
     """One of four cannot be written to."""
     rig.program("fio", 'case ${@: -1} in write.fio) rm -r "$IOG_DIR/ost0003" ;; esac\n' + HEALTHY)
     run(rig).never_passed("ost0003")
-
-
-@pytest.mark.parametrize(
-    ("limits", "cause"),
-    [
-        ({"phase_seconds": "11 s"}, "set cases.TargetNeedle.phase_seconds to 12 s or more"),
-        ({"case_bytes": "31 MiB"}, "expected 33554432 or more.*set cases.TargetNeedle.case_bytes"),
-    ],
-)
-def test_limits_that_are_too_small(rig: Rig, limits: dict[str, str], cause: str) -> None:
-    rig.write_settings(settings(rig, **limits))
-    done = run(rig)
-    done.never_passed("ERROR")
-    assert done.record["verdict"] == "ERROR"
-    assert cause.split(".*")[-1] in done.record["reason"]
-
-
-def test_it_is_not_selected_without_targets(rig: Rig) -> None:
-    rig.write_settings(settings(rig, targets=1))
-    assert run(rig).records == []
 
 
 # --- metadata targets ---------------------------------------------------------------------------------
@@ -255,41 +211,3 @@ def test_a_metadata_target_without_its_files_is_refused(
     done.never_passed("INVALID")
     assert done.record["verdict"] == "INVALID"
     assert re.search(cause.replace("mdt.*.", r"mdt\.\*\."), done.record["reason"])
-
-
-@pytest.fixture
-def cluster(storage: Path) -> Iterator[Hosts]:
-    reason = support.why_not()
-    if reason is not None:
-        pytest.skip(reason)
-    if shutil.which("mpirun") is None:
-        pytest.skip("no mpirun on PATH")
-    with Hosts(4, storage) as made:
-        yield made
-
-
-@pytest.fixture
-def nodes(make_rig: Callable[..., Rig], cluster: Hosts) -> Callable[[str], Run]:
-    """Measures four hosts with a program in the place of fio."""
-
-    def measure(program: str) -> Run:
-        rig = make_rig(launcher="mpirun", time_limit="10m")
-        data = settings(rig)
-        (partition,) = data["systems"][0]["partitions"]
-        del partition["extras"]["topology"]
-        partition["extras"] |= {"hosts": cluster.names, "interface": "eth0"}
-        partition["extras"]["scale"] = {"nodes": 4, "tasks_per_node": 1}
-        rig.write_settings(data)
-        rig.write_references(references("NodeNeedle"))
-        rig.program("fio", program)
-        words = ["reframe", "-c", "checks/", "-r", "-n", "NodeNeedle"]
-        environment = {
-            "OMPI_MCA_plm_rsh_agent": str(cluster.agent),
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        }
-        done = rig.finish(rig.start(cluster.command("n1", words), **environment), timeout=300)
-        rig.assert_clean()
-        return done
-
-    return measure

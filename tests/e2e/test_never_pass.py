@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -17,24 +15,12 @@ import pytest
 
 from e2e.rig import (
     ROOT,
-    SAMPLES,
     Rig,
     Run,
     processes,
-    program_of,
-    verbose_ior_breaks_its_json,
     wait_for,
 )
 from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
-
-
-def indexed(name: str, value: str) -> str:
-    """References of IorPosix by partition and one more name."""
-    return (
-        "$sources: {IorPosix: made up by a test}\n"
-        f"IorPosix:\n  $index: [$partition, {name}]\n  rig:default:\n    {value}:\n"
-        "      write_bw: [1, -0.5, null, MiB/s]\n      read_bw: [1, -0.5, null, MiB/s]\n"
-    )
 
 
 QUICK = pytest.mark.quick
@@ -116,34 +102,6 @@ class TestFioOutput:
         run = fio_rig.run(*RANDOM_READ)
         run.never_passed("bw_bytes|G7", "bandwidth|bw")
 
-    def test_layout_that_fails(self, fio_rig: Rig) -> None:
-        fio_rig.damage("fio", "fio-layout.0.json", edit_json("f['error'] = 5"))
-        fio_rig.run(*RANDOM_READ).never_passed("layout", "5|Input/output error")
-
-    def test_killed(self, fio_rig: Rig) -> None:
-        process = fio_rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ])
-        # The read phase: fio is one process and one for each task.
-        fio = wait_for(
-            lambda: [
-                pid
-                for pid in processes("randread.fio")
-                if program_of(pid) == "fio" and str(fio_rig.base) in _directory(pid)
-            ],
-            30,
-            "fio",
-        )
-        os.kill(min(fio), signal.SIGKILL)
-        run = fio_rig.finish(process)
-        run.never_passed("randread", "SIGKILL")
-        fio_rig.assert_clean()
-
-
-def _directory(pid: int) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return ""
-
 
 RESULT = "j['tests'][0]['Results'][0]"
 
@@ -168,67 +126,6 @@ class TestIorOutput:
         assert run.record["verdict"] == "ERROR"
         ior_rig.assert_clean()
 
-    def test_undamaged_passes(self, ior_rig: Rig) -> None:
-        """What the other tests damage would have passed."""
-        ior_rig.damage("ior", "ior-write.1.json", "true")
-        ior_rig.limits = {**ior_rig.limits, "case_bytes": "256 MiB"}
-        ior_rig.write_settings()
-        run = ior_rig.run(*IOR, *IOR_BUFFERED, gate=True)
-        assert [r["verdict"] for r in run.records] == ["PASS", "PASS"], run.out
-        assert run.rc == 0
-
-    def test_verbose(self, ior_rig: Rig) -> None:
-        """Its JSON is broken, or its command line is another than the command that was run."""
-        ior_rig.program("ior", '"$real" "$@" -v')
-        ior_rig.run(*IOR).never_passed("-v", "JSON" if verbose_ior_breaks_its_json() else "G22")
-
-    def test_less_written_than_asked(self, ior_rig: Rig) -> None:
-        ior_rig.program("ior", 'args=("$@"); exec "$real" "${args[@]/64m/63m}"')
-        run = ior_rig.run(*IOR)
-        run.never_passed("66060288|bytes", "67108864")
-
-    @pytest.mark.parametrize(
-        ("script", "causes"),
-        [
-            (
-                "sed -i -E 's/(File creation).*/\\1 nan nan nan nan/' create.1.out",
-                ["create", "(?i)nan"],
-            ),
-        ],
-        ids=["missing", "nan"],
-    )
-    def test_damaged_mdtest(self, ior_rig: Rig, script: str, causes: list[str]) -> None:
-        ior_rig.limits = {"case_files": 20}
-        ior_rig.write_settings()
-        # mdtest's table is on standard output, which is the job script's file create.1.out.
-        ior_rig.program(
-            "mdtest",
-            '"$real" "$@"; rc=$?\n'
-            f'case "$*" in *mdtest-create.1.*) sleep 0.05\n{script} ;; esac; exit $rc',
-        )
-        run = ior_rig.run("-n", "MdtestHard")
-        run.never_passed(*causes)
-        ior_rig.assert_clean()
-
-
-class TestRecordedIor:
-    """Recorded output of IOR, replayed: runs also where there is no IOR."""
-
-    @pytest.mark.parametrize(
-        ("sample", "status", "cause"),
-        [("ior_v1.json", 0, "-v"), ("ior_enospc.json", 134, "SIGABRT")],
-    )
-    def test_replayed(self, ior_rig: Rig, sample: str, status: int, cause: str) -> None:
-        replay = (
-            f'cp {SAMPLES / sample} "$out"\n'
-            'for word in "$@"; do case $word in saveRank*=*)\n'
-            f'    cp {SAMPLES / "ior_i2.ranks.csv"} "${{word#*=}}" ;;\nesac; done\nexit {status}'
-        )
-        ior_rig.program("ior", replay)
-        run = ior_rig.run(*IOR)
-        run.never_passed("write", cause)
-        ior_rig.assert_clean()
-
 
 class TestReferenceFile:
     """Mistakes in references.yaml are found before anything runs."""
@@ -250,22 +147,6 @@ class TestReferenceFile:
         run.never_passed("references.yaml", "FioMetadata", *causes)
         fio_rig.assert_clean()
 
-    @pytest.mark.parametrize(
-        ("text", "cause"),
-        [
-            ("FioMetadata: [", "YAML|references.yaml:"),
-        ],
-        ids=["not-yaml", "no-source", "twice"],
-    )
-    def test_broken_file(self, fio_rig: Rig, text: str, cause: str) -> None:
-        fio_rig.write_references(text)
-        fio_rig.run(*METADATA).never_passed("references.yaml", cause)
-
-    @pytest.mark.needs_fio
-    def test_other_check_in_gate_mode(self, fio_rig: Rig) -> None:
-        fio_rig.write_references({"FioMetadta": GENEROUS["FioMetadata"]})
-        fio_rig.run(*METADATA, gate=True).never_passed("FioMetadta", "did you mean FioMetadata")
-
 
 class TestOverrides:
     """What a run sets otherwise than the site declares is compared with nothing."""
@@ -283,26 +164,6 @@ class TestOverrides:
         rig.write_references(GENEROUS)
         run = rig.run(*RANDOM_READ, "-S", setting, gate=True)
         run.never_passed(f"UNREFERENCED.*measured with {setting}")
-
-    def test_a_case_runs_where_its_partition_says(self, fio_rig: Rig) -> None:
-        fio_rig.run(*METADATA, "-S", "local=1", gate=True).never_passed("local is set")
-
-    @pytest.mark.needs_ior
-    def test_an_index_that_never_fits_is_no_reason_for_the_ceiling(self, ior_rig: Rig) -> None:
-        ior_rig.topology = {
-            "source": "a test",
-            "devices": {"read": "2 GB/s", "write": "2 GB/s"},
-            "efficiency": {"read": 0.05, "write": 0.05},
-        }
-        ior_rig.write_settings()
-        ior_rig.write_references(indexed("files", "sharde"))
-        run = ior_rig.run(*IOR, gate=True)
-        run.never_passed("has an entry for IorPosix, but none for rig:default, files='shared'")
-
-    @pytest.mark.needs_ior
-    def test_an_index_of_something_that_is_no_variable(self, ior_rig: Rig) -> None:
-        ior_rig.write_references(indexed("fils", "shared"))
-        ior_rig.run(*IOR, gate=True).never_passed("'fils'")
 
 
 class TestRetries:
@@ -349,18 +210,6 @@ class TestTarget:
         rig = make_rig(limits={"case_bytes": "4 PiB"})
         self.check(rig, rig.run(*RANDOM_READ), "G13", "1 PiB", "free")
 
-    @pytest.mark.needs_loop
-    def test_too_few_inodes(
-        self, make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
-    ) -> None:
-        rig = make_rig(target=small_fs("tmpfs", 64 << 20, ",nr_inodes=1000"))
-        self.check(rig, rig.run(*METADATA), "G14", "inodes")
-
-    def test_vanished(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig()
-        rig.target.rmdir()
-        rig.run(*METADATA).never_passed(re.escape(str(rig.target)))
-
     @pytest.mark.needs_fio
     def test_memory(self, make_rig: Callable[..., Rig]) -> None:
         """Metadata operations in memory measure no storage, references or not."""
@@ -372,69 +221,6 @@ class TestTarget:
             rig.assert_clean()
         finally:
             shutil.rmtree(target)
-
-    @pytest.mark.needs_ior
-    def test_memory_that_accepts_o_direct(self, ior_rig: Rig) -> None:
-        """A tmpfs accepts O_DIRECT, so IOR would run on it; the case is not even selected."""
-        target = Path("/dev/shm", f"iogauge-test-{os.getpid()}")
-        target.mkdir()
-        try:
-            ior_rig.target = target
-            ior_rig.write_settings()
-            ior_rig.run(*IOR, gate=True).never_passed("no case was measured")
-        finally:
-            shutil.rmtree(target)
-
-
-FILL = 'head -c 1G /dev/zero >"{target}/filler" 2>/dev/null'
-
-
-@pytest.mark.needs_loop
-class TestFull:
-    """A file system that is full only after the guard has looked."""
-
-    @pytest.mark.needs_fio
-    def test_fio(self, make_rig: Callable[..., Rig], small_fs: Callable[..., Path]) -> None:
-        rig = make_rig(target=small_fs("ext4", 64 << 20))
-        rig.write_references(GENEROUS)
-        rig.program("fio", FILL.format(target=rig.target) + '; exec "$real" "$@"')
-        rig.run(*RANDOM_READ).never_passed("layout", "No space left on device|error 28")
-        (rig.target / "filler").unlink()
-        rig.assert_clean()
-
-
-@pytest.mark.needs_ior
-@pytest.mark.slow
-def test_read_from_the_page_cache(ior_rig: Rig) -> None:
-    """Somebody keeps the data in memory, so that emptying the page cache has no effect."""
-    hold = (
-        "import ctypes, glob, mmap, os, sys, time\n"
-        "fd = os.open(glob.glob(sys.argv[1] + '/iogauge/*/*/*/data*')[0], os.O_RDWR)\n"
-        "size = os.fstat(fd).st_size\n"
-        "held = mmap.mmap(fd, size)\n"
-        "address = ctypes.addressof(ctypes.c_char.from_buffer(held))\n"
-        "locked = ctypes.CDLL(None).mlock(ctypes.c_void_p(address), ctypes.c_size_t(size))\n"
-        "open(sys.argv[2], 'w').write(str(locked))\n"
-        "time.sleep(20)\n"
-    )
-    (ior_rig.base / "hold.py").write_text(hold)
-    flag = ior_rig.base / "held"
-    ior_rig.damage(
-        "ior",
-        "ior-write.1.json",
-        f"{sys.executable} {ior_rig.base / 'hold.py'} {ior_rig.target} {flag} >/dev/null 2>&1 &\n"
-        f"for _ in $(seq 100); do [ ! -s {flag} ] || break; sleep 0.05; done",
-    )
-    try:
-        run = ior_rig.run(*IOR_BUFFERED, "-S", "total_bytes=8388608")
-    finally:
-        for pid in processes("hold.py"):
-            os.kill(pid, signal.SIGKILL)
-    locked = flag.read_text()
-    if locked == "-1" and os.getuid() != 0:
-        pytest.skip("this user may not lock memory")
-    assert locked == "0"
-    run.never_passed("read_bw: G1", "not proven empty")
 
 
 @pytest.mark.needs_ior
@@ -467,34 +253,12 @@ def test_ior_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
     ior_rig.run(*IOR).never_passed("G22: ior", "'-g' instead of '--posix.odirect'")
 
 
-@pytest.mark.needs_ior
-def test_mdtest_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
-    ior_rig.program("mdtest", '"$real" "$@" -p 0')
-    run = ior_rig.run("-n", "MdtestHard")
-    run.never_passed("G22: mdtest", "'-p' instead of 'nothing'")
-
-
 @pytest.mark.needs_fio
 def test_fio_whose_job_is_changed_on_the_way(fio_rig: Rig) -> None:
     """Other options meet the judge in tests/unit/test_judge.py."""
     fio_rig.program("fio", 'sed -i "s/^direct=1$/direct=0/" randread.fio; "$real" "$@"')
     cause = "randread, repetition 1: it says direct=0 instead of direct=1"
     fio_rig.run(*RANDOM_READ).never_passed("G22: fio", cause)
-
-
-@pytest.mark.needs_ior
-def test_impossible_bandwidth(ior_rig: Rig) -> None:
-    """Faster than the parts that the target is made of."""
-    ior_rig.topology = {
-        "source": "a test",
-        "devices": {"count": 1, "read": "1 MB/s", "write": "1 MB/s"},
-    }
-    ior_rig.write_settings()
-    # A reference that leaves something to fail beside such a ceiling.
-    ior_rig.write_references(
-        {"IorPosix": {name: [0.9, -0.1, None, "MiB/s"] for name in ("write_bw", "read_bw")}}
-    )
-    ior_rig.run(*IOR).never_passed("G6", "ceiling")
 
 
 def test_time_limit(make_rig: Callable[..., Rig]) -> None:
@@ -523,20 +287,6 @@ class TestNothingRan:
         run = fio_rig.reframe("-c", "checks/", *arguments, IOGAUGE_GATE="1")
         assert run.rc != 0, run.out
         assert run.records == []
-
-    @pytest.mark.quick
-    def test_says_what_to_do(self, fio_rig: Rig) -> None:
-        run = fio_rig.run("-n", "NoSuchCheck", gate=True)
-        run.never_passed("gate", "no case was measured", "-l")
-
-    def test_dry_run_records_nothing(self, fio_rig: Rig) -> None:
-        run = fio_rig.reframe("-c", "checks/", "--dry-run", *METADATA, IOGAUGE_GATE="1")
-        assert run.records == []
-        assert fio_rig.leftovers() == []
-
-    def test_listing_is_allowed(self, fio_rig: Rig) -> None:
-        run = fio_rig.reframe("-c", "checks/", "-l", "-nIor", IOGAUGE_GATE="1")
-        assert run.rc == 0, run.out
 
     @pytest.mark.needs_fio
     @pytest.mark.parametrize(
@@ -577,12 +327,6 @@ class TestSite:
         assert done.returncode != 0, text
         assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text
         assert "PASSED" not in text
-
-    def test_not_yaml(self, fio_rig: Rig) -> None:
-        fio_rig.write_settings("systems: [")
-        # Its host names are unknown, so it must be named.
-        run = fio_rig.run("--system=rig")
-        run.never_passed("settings.yaml", "YAML", "nothing was measured")
 
     @pytest.mark.parametrize(
         ("change", "causes"),
@@ -678,20 +422,3 @@ class TestReframesOwnDoors:
         second = failing.finish(failing.start(words))
         assert second.rc != 0, second.out
         assert all(r["verdict"] != "PASS" for r in second.records)
-
-
-@pytest.mark.needs_fio
-def test_record_that_cannot_be_kept(fio_rig: Rig) -> None:
-    # The file must be in the way before ReFrame is there.
-    fio_rig.cold = True
-    fio_rig.home.mkdir()
-    process = fio_rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ])
-    (fio_rig.home / "history").write_text("in the way")
-    try:
-        out, _ = process.communicate(timeout=60)
-    finally:
-        (fio_rig.home / "history").unlink()
-    assert process.returncode != 0, out
-    assert not re.search(r"\[ +OK *\]", out)
-    assert "history" in out
-    fio_rig.assert_clean()

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -119,23 +118,3 @@ def test_the_janitor_breaks_the_lock_of_the_dead(pair: tuple[Rig, Rig]) -> None:
     assert done.rc == 0
     assert "removed: the lock of user" in done.out, done.out
     first.assert_clean()
-
-
-def test_a_lock_that_is_none_is_named_and_kept(
-    make_rig: Callable[..., Rig], tmp_path: Path
-) -> None:
-    rig = make_rig()
-    (rig.target / "iogauge" / ".lock").mkdir(parents=True)
-    (rig.target / "iogauge" / ".lock" / "held").write_text("precious")
-    run = rig.iogauge("clean", "--all", "--target", str(rig.target))
-    assert run.rc == 1
-    assert "is no lock of this suite: remove it by hand" in run.out
-    assert (rig.target / "iogauge" / ".lock" / "held").read_text() == "precious"
-
-
-def test_a_target_without_a_lock_is_refused(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig()
-    (rig.target / "iogauge").mkdir()
-    (rig.target / "iogauge" / ".lock").write_text("")
-    run = rig.run(*RANDOM_READ)
-    run.never_passed("INVALID: refused before a byte was written", "is not a directory")

@@ -241,18 +241,3 @@ class TestReference:
         assert run.record["verdict"] == metric["verdict"] == "FAIL"
         assert [m["verdict"] for m in run.record["metrics"]] == ["FAIL", "PASS"]
         rig.assert_clean()
-
-    @pytest.mark.parametrize(
-        "gate",
-        [
-            False,
-        ],
-    )
-    def test_none_is_no_pass(self, rig: Rig, gate: bool) -> None:
-        run = rig.run(*RANDOM_READ, gate=gate)
-        run.shows_no_pass()
-        assert run.record["verdict"] == "UNREFERENCED"
-        assert "UNREFERENCED" in run.out
-        assert run.rc == (1 if gate else 0), run.out
-        if not gate:
-            assert re.search(r"\[ +SKIP *\].*UNREFERENCED", run.out)

@@ -187,14 +187,6 @@ def test_data_that_are_stored_twice_pass(
     assert [record["verdict"] for record in run.records] == ["PASS"] * 2
 
 
-@pytest.mark.needs_ior
-def test_data_that_pass_through_a_journal_pass(make_rig: Make, place: Place) -> None:
-    """ext4 with data=journal writes each byte twice: its second copy is nobody else's."""
-    target = place.formatted("ext4", *NO_LATE_TABLES, mount="data=journal")
-    run = judged(make_rig, target, *IOR, limits=ALONE)
-    assert run.record["verdict"] == "PASS", run.out
-
-
 @pytest.mark.needs_fio
 def test_direct_reads_from_the_page_cache(make_rig: Make, place: Place) -> None:
     """ext4 takes O_DIRECT with data=journal, and reads through the page cache."""
@@ -263,26 +255,6 @@ def test_an_overlay_that_swallows_fsync(make_rig: Make, place: Place) -> None:
     target = place.mount("overlay", "-t", "overlay", "-o", options, "overlay")
     run = judged(make_rig, target, *IOR)
     run.never_passed("G8|G2")
-
-
-@pytest.mark.needs_ior
-def test_an_overlay_on_storage_passes(make_rig: Make, place: Place) -> None:
-    below = place.formatted("xfs")
-    for name in ("lower", "upper", "work"):
-        (below / name).mkdir()
-    options = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work"
-    target = place.mount("overlay", "-t", "overlay", "-o", options, "overlay")
-    run = judged(make_rig, target, *IOR)
-    assert run.record["verdict"] == "PASS", run.out
-
-
-@pytest.mark.needs_ior
-@pytest.mark.skipif(shutil.which("eatmydata") is None, reason="eatmydata is not on PATH")
-def test_a_library_that_swallows_fsync(make_rig: Make, place: Place) -> None:
-    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
-    rig.write_references(REFERENCES)
-    rig.program("ior", 'exec eatmydata "$real" "$@"')
-    rig.run(*IOR).never_passed("G8|G22")
 
 
 WRAPPER = """
@@ -366,34 +338,6 @@ def test_small_files_that_come_from_a_cache(
     run.never_passed("G8: the tool read .*, as it says; the kernel moved for its tasks")
 
 
-SLOW_CLOCK = """
-import json, sys
-file = sys.argv[1]
-text = open(file).read()
-head, brace, body = text.partition("{")
-document = json.loads(brace + body)
-for job in document["jobs"]:
-    way = job["read"]
-    way["runtime"] //= 2
-    for name in ("bw", "bw_bytes", "iops", "bw_mean", "iops_mean"):
-        way[name] = 2 * way[name]
-open(file, "w").write(head + json.dumps(document))
-"""
-
-
-@pytest.mark.needs_fio
-def test_a_clock_at_half_speed(make_rig: Make, place: Place) -> None:
-    """Bytes are true, seconds are half of what they were, and all rates agree with both."""
-    rig = make_rig(
-        target=place.formatted("ext4") / "t", tools=("fio",), limits={"phase_seconds": "4 s"}
-    )
-    rig.write_references(REFERENCES)
-    script = place.base / "slow.py"
-    script.write_text(SLOW_CLOCK)
-    rig.damage("fio", "*randread*", f"python3 {script} $out")
-    rig.run(*DIRECT).never_passed("G4: the tool reports 2.0", "it was told to run 4.00 s")
-
-
 LARGE_READS = """
 import json, sys
 file, factor = sys.argv[1], 256
@@ -454,40 +398,6 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "case",
     [
-        "IorPosix",
-    ],
-)
-def test_a_clock_at_a_third_of_its_speed(
-    make_rig: Make, place: Place, clock: Path, case: str
-) -> None:
-    """All clocks of the tool are slow, and its phases short. No disk is so quick that a phase is too short to be seen."""
-    tool = "fio" if "Fio" in case else "mdtest" if "Mdtest" in case else "ior"
-    limits = {"case_files": 40_000} if case in ("FioMetadata", "MdtestEasy") else {}
-    target = place.formatted("ext4")
-    rig = make_rig(target=target / "t", tools=(tool,), limits=limits)
-    rig.write_references(REFERENCES)
-    rig.program(tool, f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
-    with capped(place.last, read=200 * MIB, written=200 * MIB):
-        run = rig.run(*CASES[case])
-    run.never_passed("G4: the tool reports .*; (its bytes moved|the target's files changed) for")
-
-
-@pytest.mark.needs_ior
-def test_a_clock_at_three_times_its_speed(make_rig: Make, place: Place, clock: Path) -> None:
-    """A rate that is too low is untrue as well."""
-    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
-    rig.write_references(REFERENCES)
-    rig.program("ior", f'LD_PRELOAD={clock} CLOCK_SPEED=3 exec "$real" "$@"')
-    with capped(place.last, read=100 * MIB, written=100 * MIB):
-        run = rig.run(*CASES["IorPosix direct"])
-    run.never_passed("G4: the tool reports .*; its processes ran")
-
-
-@pytest.mark.needs_ior
-@pytest.mark.needs_fio
-@pytest.mark.parametrize(
-    "case",
-    [
         "MdtestEasy",
     ],
 )
@@ -504,18 +414,6 @@ def test_a_slow_clock_and_files_that_nobody_counts(
     with capped(place.last, written=written * MIB):
         run = rig.run("-n", case)
     run.never_passed("G4: the tool reports .*; it worked for")
-
-
-@pytest.mark.needs_fio
-def test_a_slow_clock_and_a_disk_of_few_reads(make_rig: Make, place: Place, clock: Path) -> None:
-    """As above, on a disk that moves 20 MiB in the time that it is told to run for."""
-    target = place.formatted("ext4")
-    rig = make_rig(target=target / "t", tools=("fio",), limits={"phase_seconds": "4 s"})
-    rig.write_references(REFERENCES)
-    rig.program("fio", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
-    with capped(place.last, reads=400):
-        run = rig.run(*DIRECT)
-    run.never_passed("G4: the tool reports .*; its bytes moved for")
 
 
 @pytest.mark.needs_ior
@@ -625,23 +523,6 @@ def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
 
 
 @pytest.mark.needs_fio
-def test_files_that_are_made_in_memory(make_rig: Make, place: Place) -> None:
-    """While the tool runs, a memory file system hides the case's directory: its UUID is right before and after."""
-    # A new ext4 goes on writing its inode tables for minutes: bytes of the device hide that no file is made there.
-    disk = place.formatted("ext4")
-    rig = make_rig(target=disk / "t", tools=("fio",), limits={"case_files": 4000})
-    rig.write_references(REFERENCES)
-    memory = place.mount("memory", "-t", "tmpfs", "iogauge-test")
-    rig.program(
-        "fio",
-        f'mount --bind {memory} "$IOG_DIR"\n"$real" "$@"; rc=$?\numount "$IOG_DIR"; exit $rc',
-    )
-    rig.run("-n", "FioMetadata").never_passed(
-        r"G9: 4000 file\(s\) were made, and the case's directory holds 0, not counting links: the files lay elsewhere"
-    )
-
-
-@pytest.mark.needs_fio
 def test_files_of_which_a_few_are_on_the_target(make_rig: Make, place: Place) -> None:
     """As above, but the directory holds a hundred files after each phase, and its disk wrote a MiB."""
     disk = place.formatted("ext4")
@@ -658,42 +539,6 @@ def test_files_of_which_a_few_are_on_the_target(make_rig: Make, place: Place) ->
     rig.run("-n", "FioMetadata").never_passed(
         r"G19: 4000 file\(s\) were made, as the tool says; the inodes in use changed by \d{1,3} meanwhile"
     )
-
-
-@pytest.mark.needs_fio
-@pytest.mark.parametrize(
-    "links",
-    [
-        'ln "$IOG_DIR/0" "$IOG_DIR/$n"',
-        ': >"$IOG_DIR/$n"; [ "$n" != 1 ] || ln -s /dev/shm "$IOG_DIR/link"',
-    ],
-    ids=["hard", "symbolic"],
-)
-def test_files_that_are_links(make_rig: Make, place: Place, links: str) -> None:
-    """As above, on a file system that counts no inodes: 400 names, and few files of their own."""
-    rig = make_rig(
-        target=place.formatted("btrfs") / "t", tools=("fio",), limits={"case_files": 4000}
-    )
-    rig.write_references(REFERENCES)
-    memory = place.mount("memory", "-t", "tmpfs", "iogauge-test")
-    some = f': >"$IOG_DIR/0"; for n in $(seq 400); do {links}; done'
-    rig.program(
-        "fio",
-        f'mount --bind {memory} "$IOG_DIR"\n"$real" "$@"; rc=$?\numount "$IOG_DIR"\n{some}\nexit $rc',
-    )
-    rig.run("-n", "FioMetadata").never_passed(
-        r"G9: 4000 file\(s\) were made, and the case's directory holds \d, not counting links"
-    )
-
-
-STORM = """
-import os, sys
-for number in range(10_000_000):
-    os.close(os.open(f"{sys.argv[1]}/{number}", os.O_CREAT | os.O_WRONLY))
-    if number % 4000 == 3999:
-        for old in range(number - 3999, number + 1):
-            os.unlink(f"{sys.argv[1]}/{old}")
-"""
 
 
 @pytest.mark.needs_ior

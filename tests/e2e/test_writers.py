@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import MIB, ROOT, Rig
-from iogauge.core.measurement import ToolOutputError
 from iogauge.site import machine
 from iogauge.tools import darshan, mpi
 from iogauge.tools.mpi import MpiHints
@@ -118,36 +117,6 @@ def test_aggregators_of_romio(watched: Watched, aggregators: int) -> None:
     log = watched(given, *COLLECTIVE)
     assert count(log) == aggregators
     assert compare.read_subject(str(log)).values["POSIX / MPI-IO bytes written"].value == 1
-
-
-def test_romio_without_its_list_of_hosts_has_one_writer_a_host(watched: Watched) -> None:
-    given = mpi.environment("romio", MpiHints(aggregators=3), nodes=1)
-    del given["IOR_HINT__MPI__cb_config_list"]
-    assert count(watched(given, *COLLECTIVE)) == 1
-
-
-def test_romio_does_not_aggregate_what_does_not_interleave_unless_told(watched: Watched) -> None:
-    given = mpi.environment("romio", MpiHints(aggregators=1), nodes=1)
-    del given["IOR_HINT__MPI__romio_cb_write"]
-    assert count(watched(given, *COLLECTIVE)) == TASKS
-
-
-def test_independent_writers_are_all_ranks(watched: Watched, dialect: str) -> None:
-    given = mpi.environment(dialect, MpiHints(aggregators=1), nodes=1)
-    assert count(watched(given, "-b", "4m")) == TASKS
-
-
-def test_summed_up_ranks_are_not_counted(watched: Watched) -> None:
-    log = watched({}, *COLLECTIVE, summed_up=True)
-    with pytest.raises(ToolOutputError, match="set DARSHAN_DISABLE_SHARED_REDUCTION=1"):
-        count(log)
-
-
-def test_darshan_does_not_overwrite_a_log(watched: Watched) -> None:
-    """Why every execution needs a name of its own: else the old log would be counted again."""
-    log = watched({}, "-b", "4m")
-    before = log.read_bytes()
-    assert watched({}, "-b", "8m", log=log).read_bytes() == before
 
 
 def test_two_transfer_sizes_compared(watched: Watched) -> None:
