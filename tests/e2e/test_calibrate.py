@@ -92,68 +92,6 @@ def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(
     assert used["read_iops"]["source"] == "calibrated by iogauge from records of this site"
 
 
-@pytest.mark.parametrize(
-    ("factors", "options", "words"),
-    [
-        (CALM[:12], [], "12 valid run(s), 20 are needed: 8 more"),
-        (
-            [f * (0.8 if n > 14 else 1) for n, f in enumerate(CALM)],
-            [],
-            "level changes on 2026-09-16",
-        ),
-        (CALM, ["--since", "2026-09-20"], "11 valid run(s), 20 are needed: 9 more"),
-    ],
-)
-def test_what_proves_nothing_is_refused(
-    rig: Rig, real: dict[str, Any], factors: list[float], options: list[str], words: str
-) -> None:
-    rig.write_references(None)
-    remember(rig, real, factors)
-    run = calibrate(rig, "--write", *options)
-    assert run.rc == 1, run.out
-    assert words in run.out
-    assert not (rig.site / "references.yaml").exists()
-
-
-def test_noise_is_measured_against_the_limit_of_the_site(rig: Rig, real: dict[str, Any]) -> None:
-    rig.write_references(None)
-    remember(rig, real, [factor**8 for factor in CALM])
-    assert calibrate(rig).rc == 0
-    rig.limits["max_spread"] = "10 %"
-    rig.write_settings()
-    try:
-        run = calibrate(rig)
-    finally:
-        del rig.limits["max_spread"]
-        rig.write_settings()
-    assert run.rc == 1 and "the site allows 10%" in run.out, run.out
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--system", "elsewhere"], "no record has the system 'elsewhere'"),
-        (["--runs", "5"], "--runs 5: expected 20 or more"),
-        (["--since", "yesterday"], "expected 2027-03-31"),
-        (["--coverage", "1.5"], "--coverage"),
-        (["--lower", " "], "expected the reason"),
-    ],
-)
-def test_bad_input_is_said(rig: Rig, real: dict[str, Any], options: list[str], words: str) -> None:
-    remember(rig, real, CALM[:2])
-    run = calibrate(rig, *options)
-    assert run.rc == 2, run.out
-    assert words in run.out
-
-
-def test_a_broken_reference_file_is_bad_input_and_stays(rig: Rig, real: dict[str, Any]) -> None:
-    rig.write_references("FioRandomRead: 5\n")
-    remember(rig, real, CALM)
-    run = calibrate(rig, "--write")
-    assert run.rc == 2 and "FioRandomRead: found 5" in run.out, run.out
-    assert (rig.site / "references.yaml").read_text() == "FioRandomRead: 5\n"
-
-
 def with_expected_failure(rig: Rig, reason: str) -> None:
     xfail = ["$xfail", reason, [1e9, -0.1, None, "ops/s"]]
     rig.write_references({"FioRandomRead": {**GENEROUS["FioRandomRead"], "read_iops": xfail}})
@@ -166,12 +104,3 @@ def test_an_expected_failure_that_has_ended_fails_the_run(rig: Rig) -> None:
     assert (run.record["verdict"], run.record["expected"]) == ("FAIL", False)
     assert "the expected failure expired after 2020-01-01" in run.record["reason"]
     assert [case["result"] for case in run.cases] == ["fail"]
-
-
-def test_an_expected_failure_without_an_end_is_a_mistake(rig: Rig) -> None:
-    with_expected_failure(rig, "ticket 42")
-    run = rig.iogauge("validate")
-    assert run.rc == 1
-    said = " ".join(run.out.split())
-    assert "FioRandomRead.rig:default.read_iops (reason): found 'ticket 42'" in said
-    assert "until 2027-03-31" in said

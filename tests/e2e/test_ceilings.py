@@ -178,12 +178,6 @@ def test_the_limits_of_the_devices_are_found(
     assert f"slowest is {list(disks)[1]}" in slowest["reason"]
 
 
-def test_the_slow_link_is_named(measured: Run) -> None:
-    slowest = metrics(measured, "NetworkCeiling")["pair_slowest"]
-    assert slowest["verdict"] == "FAIL"
-    assert "slowest is n3 to" in slowest["reason"]
-
-
 def test_declared_and_measured_stand_side_by_side(table: Run) -> None:
     assert table.rc == 0, table.out
     (network, *_) = (line for line in table.out.splitlines() if "client network" in line)
@@ -213,30 +207,6 @@ def test_more_bytes_than_the_kernel_counted_are_no_ceiling(
     rig.program("fio", 'exec "$real" "$@"')
     run = rig.run("-n", "DeviceCeiling")
     assert "block devices: " in "".join(f["saw"] for f in run.record["findings"]), run.out
-
-
-@pytest.mark.parametrize("required", [False, True])
-def test_a_figure_that_nobody_confirms_says_so(
-    make_rig: Callable[..., Rig], required: bool
-) -> None:
-    """The kernel counts no copy in memory: a remark in the table and in the last line, or INVALID if the site requires it."""
-    limits = {"phase_seconds": "1 s", **({"witness": "required"} if required else {})}
-    rig = make_rig(limits=limits)
-    data = rig.settings()
-    data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"memory": True}
-    rig.write_settings(data)
-    rig.write_references({"MemoryCeiling": {"memory_bw": [1, -0.5, None, "MiB/s"]}})
-    run = rig.iogauge("run", "-n", "MemoryCeiling%copied_by=one-task")
-    text = " ".join(run.out.split())
-    if required:
-        run.never_passed("G8: no second witness")
-        assert run.record["verdict"] == "INVALID"
-        return
-    assert "ok: 1 passed, 1 of them without a second witness" in text, run.out
-    assert "G8, a remark, no fault: no second witness" in text, run.out
-    page = rig.iogauge("report", run.record["session"], "--html", str(rig.base / "page.html"))
-    assert page.rc == 0, page.out
-    assert "no second witness" in (rig.base / "page.html").read_text()
 
 
 def of_device(make_rig: Callable[..., Rig], device: str) -> Run:

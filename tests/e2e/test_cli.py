@@ -44,12 +44,6 @@ class TestDoctor:
 
 
 class TestPlan:
-    def test_refuses_what_has_no_room(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(limits={"case_bytes": "4 PiB"})
-        run = rig.iogauge("plan", *RANDOM_READ)
-        assert run.rc == 1, run.out
-        assert "refused" in run.out and "G13" in run.out
-
     def test_a_case_that_cannot_run_hides_no_other(self, make_rig: Callable[..., Rig]) -> None:
         rig = make_rig(tools=("ior", "fio"), limits={"case_bytes": "32 MiB"})
         run = rig.iogauge("plan", "-n", "^Burst|^FioRandomRead")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -133,28 +132,10 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(
     assert f"-> Write into the partition's extras: node: {{cores: {cores}}}" in text
 
 
-def test_cores_that_no_task_needs_are_remarked_on(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(tools=("ior",), tasks=1)
-    declares(rig, node={"cores": 64})
-    run = rig.run(*DIRECT)
-    assert run.record["metrics"], run.out
-    (node,) = [found for found in findings(run, "G15") if "node.cores" in found["demands"]]
-    assert node["outcome"] == "warn"
-    assert f"a node has {usable_cores()} physical core(s), node.cores is 64" in node["saw"]
-
-
 # --- references -----------------------------------------------------------------------------------
 
 #: A device that the disk below the tests does not reach.
 FAST = {"source": "a test", "devices": {"read": "20 GB/s", "write": "20 GB/s"}}
-
-
-def test_a_bound_that_every_number_meets_is_refused(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(tools=("ior",))
-    rig.write_references({"IorPosix": bounds(500, -0.99, None)})
-    rig.run(*DIRECT).never_passed("a number 10 times worse than the value does not meet")
-    valid = rig.iogauge("validate")
-    assert valid.rc == 1 and "IorPosix.rig:default.write_bw (lower bound): found -0.99" in valid.out
 
 
 def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Rig]) -> None:
@@ -168,39 +149,6 @@ def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Ri
     assert valid.rc == 1, valid.out
     assert "IorPosix" in valid.out and "read_bw: 0.09000 MiB/s pass" in valid.out
     assert "rig: 2 mistake(s)" in valid.out
-
-
-def test_a_reference_below_a_fifth_of_its_ceiling_is_doubtful(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(
-        tools=("ior",), topology={**FAST, "devices": {"read": "5 GB/s", "write": "5 GB/s"}}
-    )
-    rig.write_references({"IorPosix": bounds(100, -0.5, None)})
-    run = rig.run(*DIRECT)
-    said = {(found["metric"], found["saw"][:22]) for found in findings(run, "reference")}
-    assert said == {
-        (metric, saw)
-        for metric in ("write_bw", "read_bw")
-        for saw in ("50.00 MiB/s pass, 0.01", "a number 2.000 times w")
-    }
-    assert all(found["outcome"] == "warn" for found in findings(run, "reference"))
-    valid = rig.iogauge("validate")
-    assert valid.rc == 0, valid.out
-    assert "rig: ok, 7 doubt(s)" in valid.out
-    assert "partition default: G15: " in valid.out, valid.out
-    assert "limits.max_spread: found 100%; allowed: at most 50%" in valid.out
-
-
-@pytest.mark.needs_ior
-def test_the_size_that_a_scenario_needs_is_named_and_is_enough(
-    make_rig: Callable[..., Rig],
-) -> None:
-    """Two transfers of 32 MiB by each of two tasks."""
-    too_small = make_rig(tools=("ior",), tasks=2, limits={"case_bytes": "64 MiB"})
-    done = too_small.run("-n", "^Burst")
-    said = re.search(r"raise limits.case_bytes to (\d+ MiB) or lower", done.record["reason"])
-    assert done.record["verdict"] == "ERROR" and said, done.record["reason"]
-    enough = make_rig(tools=("ior",), tasks=2, limits={"case_bytes": said[1]})
-    assert enough.run("-n", "^Burst").record["verdict"] != "ERROR"
 
 
 def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(

@@ -70,14 +70,3 @@ def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], place: Place) 
     assert found["write_worst_minute"] <= slowest * 1.001
     assert found["write_best_minute"] >= fastest * 0.999
     rig.assert_clean()
-
-
-def test_hours_beyond_the_time_limit_are_refused_before_they_are_lost(
-    make_rig: Callable[..., Rig],
-) -> None:
-    rig = make_rig(tools=("fio",), limits={"phase_seconds": "1 h", "repetitions": 2})
-    done = rig.run("-n", "^Endurance$")
-    done.never_passed(
-        r"2 repetition\(s\) of limits.phase_seconds take 2.0 h, but the partition's time_limit is \d+ "
-    )
-    assert done.record["verdict"] == "ERROR"

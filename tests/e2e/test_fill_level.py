@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from e2e.rig import MIB, Rig, wait_for
-from e2e.test_derived import derive, keep, record
 from e2e.test_witness import Place
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.needs_loop]
@@ -67,21 +66,6 @@ def test_the_target_is_as_full_as_declared_while_it_is_measured(rig: Rig) -> Non
     assert full and all(LEVEL - 1 <= share <= LEVEL + 5 for share in full), full
     (said,) = {f["saw"] for f in done.record["findings"] if "full, within" in f["demands"]}
     assert re.match(r"80\.\d% full, \d+ MiB of it in files of this case", said), said
-
-
-def test_the_curve_says_what_a_full_target_keeps(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(tools=("fio",), tasks=1)
-    fillable(rig)
-    keep(
-        rig,
-        *(
-            record("FillLevel", {"fill": fill}, {"write_bw": write, "read_bw": 500.0})
-            for fill, write in ((0, 400.0), (LEVEL, 100.0))
-        ),
-    )
-    found = derive(rig, "-n", "^FillLevelCurve").record
-    values = {metric["name"]: metric["median"] for metric in found["metrics"]}
-    assert values == {"write_kept": 0.25, "read_kept": 1.0}
 
 
 @pytest.mark.parametrize(

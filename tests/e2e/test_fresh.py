@@ -80,21 +80,6 @@ class TestIor:
             r"G22: ior 4.0.0, write, repetition 1: it says '\S+/data' instead of '\S+/data'"
         )
 
-    @pytest.mark.parametrize(
-        "repetition",
-        [
-            0,
-        ],
-    )
-    def test_output_of_one_repetition_for_another(self, ior_rig: Rig, repetition: int) -> None:
-        """The warm-up counts as well, which comes first: what it shows is known only later."""
-        words = '"$out" ior-write.0.json' if repetition == 0 else 'ior-write.0.json "$out"'
-        ior_rig.damage("ior", "ior-write.1.json", f"cp {words}")
-        ior_rig.run(*IOR).never_passed(
-            "G22: ior 4.0.0, write, (repetition 1|before the repetitions): it says "
-            r"'\S+=ior-write.[01].ranks.csv' instead of '\S+=ior-write.[01].ranks.csv'"
-        )
-
     @pytest.mark.parametrize("key", ["Finished"])
     def test_date_of_another_year(self, ior_rig: Rig, key: str) -> None:
         edit = f's/("{key}": "[^"]*) 20[0-9]+"/\\1 2019"/'
@@ -106,11 +91,6 @@ class TestIor:
 
 @pytest.mark.needs_fio
 class TestFio:
-    def test_passes_with_its_token(self, fio_rig: Rig) -> None:
-        run = believed(fio_rig.run(*FIO, "--keep-stage-files"))
-        tokens = [line.split("\t")[5] for line in run.file("phases.tsv").read_text().splitlines()]
-        assert f'"{tokens[-2]}"' in run.file("fio-randread.2.json").read_text()
-
     def test_output_of_one_repetition_for_another(self, fio_rig: Rig) -> None:
         fio_rig.damage("fio", "fio-randread.2.json", 'cp fio-randread.1.json "$out"')
         fio_rig.run(*FIO).never_passed(
@@ -135,16 +115,6 @@ class TestEnvironment:
         fio_rig.program("fio", f'"$real" "$@"; rc=$?\necho "{line}" >&2; exit $rc')
         run = fio_rig.run(*FIO)
         run.never_passed(r"G22: .*which left 2 count\(s\) of the kernel for 1 task\(s\)")
-
-    def test_what_a_user_has_in_the_environment_changes_nothing(
-        self, fio_rig: Rig, tmp_path: Path
-    ) -> None:
-        """The session is started by the fourth task of an outer job, by a shell with words of its own."""
-        (tmp_path / "bashrc").write_text("set -u\nIFS=:\nCDPATH=/tmp\n")
-        numbers = dict.fromkeys(("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), "3")
-        more = {"POSIXLY_CORRECT": "1", "BASH_ENV": str(tmp_path / "bashrc"), "LC_ALL": "C"}
-        run = fio_rig.run(*FIO, **numbers, **more)
-        assert run.record["verdict"] in ("PASS", "UNSTABLE"), run.out
 
 
 @pytest.mark.parametrize(

@@ -91,16 +91,6 @@ def test_a_case_that_cannot_be_recorded_does_not_pass(rig: Rig, place: Path) -> 
     assert whole(rig) == ["FAIL", "PASS"]
 
 
-@pytest.mark.parametrize("place", [("reframe", "")], indirect=True)
-def test_a_stage_directory_that_fills_up_is_an_error(rig: Rig, place: Path) -> None:
-    earlier(rig)
-    rig.program("fio", FILL.format(place=place))
-    found = run(rig)
-    found.never_passed("ERROR")
-    assert whole(rig) == ["FAIL", "ERROR"]
-    rig.assert_clean()
-
-
 @pytest.mark.parametrize("place", [(".", ",mode=755")], indirect=True)
 def test_a_state_directory_that_is_read_only(rig: Rig, place: Path) -> None:
     earlier(rig)

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, Rig, Run
+from e2e.rig import Rig, Run
 from e2e.test_hosts import open_mpi
 from e2e.test_several_hosts import run_on
 from e2e.test_witness import REFERENCES
-from iogauge.evidence.witness import parse
 from support import gluster
 from support import hosts as support
 from support.depth import FULL
@@ -151,20 +150,3 @@ def test_a_restart_reads_what_the_other_host_saved(run: Run, files: str) -> None
     assert values["restart_time"] * values["read_bw"] == pytest.approx(72, rel=0.01)
     said = {(f["metric"], f["guard"], f["saw"]) for f in record["findings"]}
     assert ("restart_time", "G1", "readers shifted by 1 of 2 nodes") in said
-
-
-def test_clients_of_two_hosts_share_no_page_cache(run: Run) -> None:
-    findings = record_of(run, "IorPosix", cache="buffered")["findings"]
-    (saw,) = (f["saw"] for f in findings if f["guard"] == "G1")
-    assert saw == "readers shifted by 1 of 2 nodes"
-
-
-@pytest.mark.parametrize("way", ["write", "read"])
-def test_the_kernel_counts_what_tasks_ask_a_client_for(run: Run, way: str) -> None:
-    """A task that did nothing is found, though nothing counts what the client moved."""
-    files = sorted(run.stage.rglob(f"IorPosix*/{way}.1.err"))
-    assert len(files) == 2, "one of a buffered case, one of a direct one"
-    for file in files:
-        seen, _ = parse(file.read_text())
-        assert {witness.host for witness in seen} == {"n1", "n2"}
-        assert all(64 * MIB <= witness.asked.way(way) < 66 * MIB for witness in seen), seen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,6 @@ import pytest
 from e2e.rig import Rig
 from e2e.test_cli import flat
 from e2e.test_values import GENEROUS, RANDOM_READ
-from iogauge.records import query
-from iogauge.records.record import Record
 from support.records import append
 
 
@@ -40,17 +37,6 @@ class TestMeasured:
         medians = [m["median"] for m in measured.records()[-1]["metrics"]]
         assert len(medians) == 2 and run.out.count("ops/s") >= 2
 
-    def test_records_come_back_as_they_are(self, measured: Rig) -> None:
-        run = measured.iogauge("history", "--json")
-        found = [json.loads(line) for line in run.out.splitlines()]
-        assert found == sorted(measured.records(), key=lambda r: str(r["time"]), reverse=True)
-
-    def test_lines_are_written_back_as_they_were(self, measured: Rig) -> None:
-        files = (measured.home / "history" / "rig").glob("*.jsonl")
-        lines = [line for file in files for line in file.read_bytes().splitlines()]
-        assert len(lines) == 2
-        assert [Record.from_line(line).to_line() for line in lines] == lines
-
     @pytest.mark.parametrize(
         ("options", "count"),
         [
@@ -73,21 +59,6 @@ class TestMeasured:
     def test_filters(self, measured: Rig, options: list[str], count: int) -> None:
         run = measured.iogauge("history", "--json", *options)
         assert (run.rc, len(run.out.splitlines())) == (0, count), run.out
-
-    def test_only_the_metric_that_was_asked_for(self, measured: Rig) -> None:
-        run = measured.iogauge("history", "--metric", "read_bw")
-        assert "read_bw" in run.out and "read_iops" not in run.out
-
-    def test_every_case_measured_is_in_the_table_for_statistics(self, measured: Rig) -> None:
-        frame = query.load(measured.home / "history")
-        told = [
-            (r["session"], m["name"], m["median"], len(m["samples"]))
-            for r in measured.records()
-            for m in r["metrics"]
-        ]
-        columns = frame.select("session", "metric", "median", "samples")
-        assert sorted(columns.iter_rows()) == sorted(told)
-        assert frame["line"].n_unique() == 1
 
 
 def stored(rig: Rig, name: str, **change: Any) -> Path:
@@ -112,42 +83,6 @@ def stored(rig: Rig, name: str, **change: Any) -> Path:
 @pytest.fixture
 def rig(make_rig: Callable[..., Rig]) -> Rig:
     return make_rig()
-
-
-def test_nothing_recorded(rig: Rig) -> None:
-    run = rig.iogauge("history")
-    assert run.rc == 0
-    assert "0 of 0 record(s)" in flat(run.out)
-    assert rig.iogauge("history", "--json").out == rig.iogauge("history", "--damaged").out == ""
-
-
-def test_a_case_without_metrics_shows_its_reason(rig: Rig) -> None:
-    stored(rig, "s", reason="the tool failed [bold] \x1b[31m")
-    run = rig.iogauge("history")
-    assert "IorPosix shared" in run.out and "ERROR" in run.out
-    assert r"the tool failed [bold] \x1b[31m" in run.out
-
-
-def test_a_case_that_is_worse_than_its_metrics_is_found_by_its_verdict(rig: Rig) -> None:
-    metric = {"name": "write_bw", "unit": "MiB/s", "median": 5.0, "verdict": "PASS"}
-    stored(rig, "s", verdict="INVALID", metrics=[metric])
-    stored(rig, "t", verdict="FAIL", metrics=[metric, metric | {"name": "x", "verdict": "FAIL"}])
-    run = rig.iogauge("history", "--verdict", "INVALID")
-    assert "1 of 1 record(s)" in flat(run.out) and "write_bw" in run.out
-    run = rig.iogauge("history", "--verdict", "FAIL")
-    assert "1 of 1 record(s)" in flat(run.out) and "write_bw" not in run.out
-
-
-def test_days(rig: Rig) -> None:
-    for day in (4, 5, 6):
-        stored(rig, f"s{day}", time=f"2026-01-0{day}T23:59:59Z")
-    run = rig.iogauge(
-        "history", "--json", "--since", "2026-01-05", "--until", "2026-01-05T23:59:58Z"
-    )
-    assert run.out == ""
-    run = rig.iogauge("history", "--json", "--since", "2026-01-05", "--until", "2026-01-05")
-    (found,) = map(json.loads, run.out.splitlines())
-    assert found["session"] == "s5"
 
 
 def test_damaged_lines(rig: Rig) -> None:
@@ -175,19 +110,3 @@ def test_a_line_that_is_no_record_may_have_been_a_failure(rig: Rig) -> None:
     # A long path is broken at the end of a line.
     assert f"{file}:1:skipped" in "".join(report.out.split())
     assert "line 1 is no record" in flat(alarm.out)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["-n", "["], "'[' is no regular expression"),
-        (["--since", "yesterday"], "'yesterday' is no time: expected 2027-03-31"),
-        (["--until", "2026-13-01"], "'2026-13-01' is no time"),
-        (["--verdict", "GREAT"], "GREAT"),
-        (["--limit", "-1"], "--limit"),
-    ],
-)
-def test_bad_input(rig: Rig, options: list[str], message: str) -> None:
-    run = rig.iogauge("history", *options)
-    assert run.rc == 2, run.out
-    assert message in flat(run.out)

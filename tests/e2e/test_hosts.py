@@ -216,20 +216,6 @@ def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
     wait_for(job.all_gone, 30, "the end of all processes")
 
 
-def test_a_server_listens_on_the_declared_interface_alone(job: Job) -> None:
-    status, printed = job.run(
-        "iog_phase sockets mpirun -np 3 --hostfile hosts.txt --map-by ppr:1:node "
-        "sh -c 'ss -H -ltn \"src 10.78.0.0/24 or src 0.0.0.0\"'"
-    )
-    assert status == 0, printed + job.text("servers.err")
-    sockets = [line.split()[3] for line in job.text("sockets.1.out").splitlines()]
-    for line in job.text("servers.txt").splitlines():
-        address, _, port = line.split()[1].partition(",")
-        assert f"{address}:{port}" in sockets
-        assert f"0.0.0.0:{port}" not in sockets
-    wait_for(job.all_gone, 30, "the end of all processes")
-
-
 def kill_all(job: Job, words: tuple[str, ...]) -> None:
     for word in words:
         for found in job.running(word).values():
@@ -277,18 +263,3 @@ def test_a_host_that_cannot_be_reached(job: Job) -> None:
     assert "fio servers failed: 2 of 3 nodes answered within 15 s (n1 n2)" in printed
     wait_for(job.all_gone, 30, "the end of all processes")
     assert not job.directory.exists()
-
-
-def test_a_host_without_fio(job: Job) -> None:
-    own = job.stage / "bin"
-    own.mkdir()
-    (own / "fio").write_text(
-        f'#!/bin/sh\n[ "$(uname -n)" != n2 ] || exit 127\nexec {shutil.which("fio")} "$@"\n'
-    )
-    (own / "fio").chmod(0o755)
-    status, printed = job.run("true", before=f"PATH={own}:$PATH")
-    assert status == 1
-    assert f"fio server failed on n2: {own}/fio does not listen on {support.NETWORK}.2" in printed
-    assert "of 3 nodes answered and what started them has ended" in printed
-    assert "cannot be reached" not in printed
-    wait_for(job.all_gone, 30, "the end of all processes")

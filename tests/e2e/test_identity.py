@@ -126,18 +126,6 @@ def test_a_declared_uuid_is_demanded_before_a_byte(
     assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
 
 
-def test_a_declared_uuid_is_missed_where_the_target_is_not_mounted(
-    make_rig: Callable[..., Rig], disks: Disks
-) -> None:
-    a = disks.insert("a")
-    rig = make_rig(target=disks.target, declared={"uuid": a, "source": None})
-    disks.remove()
-    disks.target.mkdir()
-    if look(str(disks.target)).mount.type != "ext4":  # type: ignore[union-attr]
-        pytest.skip("needs a target on ext4, as the file system that is missing")
-    refused_before_a_byte(rig.run(*CASE), disks.target, f"sees UUID {disks.uuid}", f"with UUID {a}")
-
-
 @pytest.mark.parametrize(
     "way",
     [

@@ -140,13 +140,3 @@ def test_a_reader_between_eviction_and_read_is_found(client: tuple[Rig, dict[str
     done = rig.run("-n", PER_PROCESS.format("buffered"), **knobs)
     assert done.record["verdict"] == "INVALID", done.out
     assert "bytes were fetched from storage" in done.record["reason"], done.record["reason"]
-
-
-def test_before_2_17_networks_and_disks_are_a_users_witness(
-    client: tuple[Rig, dict[str, str]],
-) -> None:
-    rig, knobs = client
-    done = rig.run("-n", PER_PROCESS.format("direct"), **{**knobs, "LFS_VERSION": "2.15.4"})
-    assert done.record["verdict"] == "PASS", done.record["reason"]
-    said = [f["saw"] for f in findings(done, "G8") if f["metric"] in ("write_bw", "read_bw")]
-    assert sum(saw.startswith("the networks and disks of the nodes: ") for saw in said) == 2, said

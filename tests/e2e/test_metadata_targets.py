@@ -13,7 +13,6 @@ import yaml
 
 from e2e.rig import Rig, Run
 from e2e.test_scenarios import run, striped
-from support.depth import FULL
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.slow]
 
@@ -81,22 +80,3 @@ def test_what_lustre_did_not_give_is_not_believed(
     done = measured(names, **knobs)
     done.never_passed(cause)
     assert done.record["verdict"] == "INVALID"
-
-
-def test_data_lie_with_their_metadata(measured: Callable[..., Run]) -> None:
-    # The stand-in tells the layout of a file slowly, so there are few, and their phases may be too short (G4).
-    sizes = [0, 3901, 65536] if FULL else [3901]
-    done = measured(f"^MdtestDom.*size=({'|'.join(map(str, sizes))})$", files=400)
-    by_size = {one["parameters"]["size"]: one for one in done.records}
-    assert sorted(by_size) == sizes, done.out
-    for size, record in by_size.items():
-        lines = said(record)
-        wrong = {f["guard"] for f in record["findings"] if f["outcome"] == "invalid"}
-        assert wrong <= {"G4"}, record["reason"]
-        assert any("as asked (lfs setstripe -E 64k -L mdt -E -1 -c 1)" in line for line in lines), (
-            lines
-        )
-        inside = [line for line in lines if "(all bytes with the metadata)" in line]
-        assert len(inside) == (1 if size else 0)
-        assert all(line.startswith("G10 ok: 100% of ") for line in inside)
-        assert not any(line.startswith("G11") for line in lines)

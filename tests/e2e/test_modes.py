@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -103,31 +102,4 @@ class TestAcceptance:
         ]
         # Three sets of files, of what the limits allow together.
         assert " -b 32m " in direct["commands"][0]
-        rig.assert_clean()
-
-
-@pytest.mark.needs_fio
-class TestDistribute:
-    """A case for each node. The local scheduler has one node, this host; Slurm's are pinned in the same way."""
-
-    ONE = ("-n", "FioRandomRead%block=4KiB")
-
-    def test_a_line_for_each_node_and_the_same_one_next_time(
-        self, make_rig: Callable[..., Rig]
-    ) -> None:
-        rig = make_rig()
-        bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
-        rig.write_references({"FioRandomRead": bands})
-        plain = rig.run(*self.ONE).record
-        first, second = (rig.run(*self.ONE, "--distribute=all") for _ in range(2))
-        for run in (first, second):
-            assert run.rc == 0, run.out
-            # The reference is found by the name of the check.
-            assert run.record["verdict"] == "PASS", run.record["reason"]
-            assert run.record["pinned"] == os.uname().nodename
-            assert run.record["check"] == "FioRandomRead"
-            assert run.record["parameters"] == plain["parameters"] == {"block": "4KiB"}
-            assert run.record["overridden"] == {}
-        assert first.record["line"] == second.record["line"] != plain["line"]
-        assert first.record["series"] == second.record["series"]
         rig.assert_clean()

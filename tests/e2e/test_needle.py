@@ -44,8 +44,6 @@ exec "$real" "$@"
 """
 HEALTHY = "slow=" + PACED
 SLOW_TARGET = r"slow='s/(\[ost0002\]\nrate=)80m/\18m/'" + PACED
-#: $round is the number of the round: after the third, suspects are measured again.
-ROUND = "rest=${IOG_TOKEN%.*} round=${rest##*.}\n"
 OF_TARGET = r"slow='s/(\[ost0002\]\nrate=)80m/\1RATE/'"
 
 

@@ -22,7 +22,6 @@ from e2e.rig import (
 )
 from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
 
-
 QUICK = pytest.mark.quick
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
@@ -106,48 +105,6 @@ class TestFioOutput:
 RESULT = "j['tests'][0]['Results'][0]"
 
 
-@pytest.mark.needs_ior
-class TestIorOutput:
-    """The real IOR and mdtest, whose results are damaged in the first judged repetition; see TestFioOutput."""
-
-    @pytest.mark.parametrize(
-        ("script", "causes"),
-        [
-            (edit_json(f"{RESULT}['bwMB'] = {RESULT}.pop('bwMiB')"), ["bwMiB"]),
-            pytest.param(edit_json(f"{RESULT}['bwMiB'] *= 1.048576"), ["damaged|G7"], marks=QUICK),
-            ("rc=255", ["exit status 255"]),
-        ],
-        ids=["missing", "other-unit", "exit-255"],
-    )
-    def test_damaged(self, ior_rig: Rig, script: str, causes: list[str]) -> None:
-        ior_rig.damage("ior", "ior-write.1.json", script)
-        run = ior_rig.run(*IOR, "-S", "total_bytes=8388608")
-        run.never_passed("write", *causes)
-        assert run.record["verdict"] == "ERROR"
-        ior_rig.assert_clean()
-
-
-class TestReferenceFile:
-    """Mistakes in references.yaml are found before anything runs."""
-
-    @pytest.mark.parametrize(
-        ("metrics", "causes"),
-        [
-            pytest.param(
-                {"create_rat": [1, -0.1, None, "ops/s"]},
-                ["create_rat", "did you mean create_rate"],
-                marks=QUICK,
-            ),
-        ],
-        ids=["misspelt", "other-dimension", "unknown-unit", "no-unit"],
-    )
-    def test_mistake(self, fio_rig: Rig, metrics: dict[str, object], causes: list[str]) -> None:
-        fio_rig.write_references({"FioMetadata": metrics})
-        run = fio_rig.run(*METADATA)
-        run.never_passed("references.yaml", "FioMetadata", *causes)
-        fio_rig.assert_clean()
-
-
 class TestOverrides:
     """What a run sets otherwise than the site declares is compared with nothing."""
 
@@ -205,10 +162,6 @@ class TestTarget:
     ) -> None:
         rig = make_rig(declared=declared)
         self.check(rig, rig.run(*METADATA), *causes)
-
-    def test_too_little_space(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(limits={"case_bytes": "4 PiB"})
-        self.check(rig, rig.run(*RANDOM_READ), "G13", "1 PiB", "free")
 
     @pytest.mark.needs_fio
     def test_memory(self, make_rig: Callable[..., Rig]) -> None:

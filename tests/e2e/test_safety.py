@@ -79,17 +79,6 @@ def test_a_path_through_a_link(rig: Rig) -> None:
     assert list(real.iterdir()) == []
 
 
-@pytest.mark.needs_fio
-def test_a_home_directory(rig: Rig) -> None:
-    run = rig.run(*RANDOM_READ, HOME=str(rig.target))
-    run.never_passed("is your home directory")
-    done = rig.iogauge("bench", IOGAUGE_TARGET=str(rig.target), HOME=str(rig.target))
-    assert done.rc == 1 and "is your home directory" in flat(done.out), done.out
-    assert rig.iogauge("allow", str(rig.target), HOME=str(rig.target)).rc == 1
-    # ReFrame keeps a folder of its own in every home.
-    assert {path.name for path in rig.target.iterdir()} <= {".reframe"}
-
-
 # --- the janitor ------------------------------------------------------------------------------------
 
 
@@ -108,19 +97,6 @@ def test_an_expired_session_of_another_host_is_removed_and_a_fresh_one_kept(rig:
     assert done.rc == 0 and f"removed: {old}" in flat(done.out), done.out
     assert "kept: " in done.out
     assert not old.exists() and (fresh / "case" / "data").exists()
-
-
-@pytest.mark.slow
-def test_a_long_removal_says_how_far_it_is(rig: Rig) -> None:
-    session = left(rig, "slow-1", host="elsewhere", expires="2026-01-01T00:00:00Z")
-    marker = session / directory.MARKER
-    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"removals_per_second": 100}))
-    for number in range(900):
-        (session / "case" / f"{number}").touch()
-    done = rig.iogauge("clean", "--target", str(rig.target))
-    assert done.rc == 0, done.out
-    assert f"removing {session}: " in flat(done.out) and " names in " in done.out, done.out
-    rig.assert_clean()
 
 
 # --- names that lead elsewhere ----------------------------------------------------------------------
@@ -194,34 +170,6 @@ def test_site_data_that_leads_elsewhere(rig: Rig, where: str, name: str) -> None
     assert run.rc != 0, run.out
     run.shows_no_pass()
     assert not list(rig.target.iterdir())
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        "../FioMetadata",
-    ],
-)
-def test_cases_of_a_site_that_lead_elsewhere(rig: Rig, check: str) -> None:
-    data = rig.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    partition["extras"]["cases"] = {check: {"case_files": 5}}
-    rig.write_settings(data)
-    run = rig.run(*RANDOM_READ)
-    assert run.rc != 0 and f"found check {check!r}" in run.out, run.out
-
-
-@pytest.mark.needs_fio
-def test_a_job_whose_environment_names_another_user_writes_in_the_same_place(rig: Rig) -> None:
-    data = rig.settings()
-    data["systems"][0]["partitions"][0]["env_vars"] = [
-        ["LOGNAME", "../../../etc"],
-        ["USER", "../x"],
-    ]
-    rig.write_settings(data)
-    run = rig.run(*RANDOM_READ)
-    assert run.record["verdict"] == "UNREFERENCED", run.out
-    rig.assert_clean()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run, verbose_ior_breaks_its_json
+from e2e.rig import ROOT, Rig, Run
 from support.depth import FULL
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
@@ -125,13 +125,6 @@ def test_every_layout_was_read_back(everything: Run, check: str) -> None:
         assert said["G10"] == said["G11"] == said["G12"] == "ok", record["findings"]
 
 
-def test_an_output_has_the_seconds_of_its_size(everything: Run) -> None:
-    for record in of(everything, "OutputFile"):
-        values = {metric["name"]: metric["median"] for metric in record["metrics"]}
-        assert values["write_time"] * values["write_bw"] == pytest.approx(128, rel=0.01)
-        assert record["parameters"]["size"] == 128 << 20
-
-
 def test_one_server_means_its_targets(everything: Run) -> None:
     by_servers = {
         record["parameters"]["servers"]: record for record in of(everything, "ServerScaling")
@@ -204,24 +197,6 @@ def test_the_published_burst_is_refused_for_reading_its_own_cache(
     done.never_passed(r"G1: buffered read", r"published form: readers are not shifted")
     assert done.record["verdict"] == "INVALID"
     assert [len(metric["samples"]) for metric in done.record["metrics"]] == [2, 2]
-
-
-def test_the_published_steady_write_is_no_pass(make_rig: Callable[..., Rig]) -> None:
-    """It leaves JSON that nothing can read. Where IOR is mended, the figure is of another variant."""
-    rig = striped(make_rig)
-    done = run(rig, "-n", "Steady", "-S", "Steady.variant=published")
-    if verbose_ior_breaks_its_json():
-        done.never_passed(r"published form: -v with summaryFormat=JSON")
-        assert done.record["verdict"] == "ERROR"
-    else:
-        done.shows_no_pass()
-        assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
-    rig.assert_clean()  # for all that -k says
-
-
-def test_a_variant_that_a_scenario_does_not_have_is_an_error(make_rig: Callable[..., Rig]) -> None:
-    done = run(striped(make_rig), "-n", "ServerScaling.*servers=1", "-S", "variant=published")
-    done.never_passed(r"variant is 'published': expected sound")
 
 
 def counting(rig: Rig) -> Callable[[], list[str]]:
@@ -302,16 +277,3 @@ def test_stripes_that_are_too_large_are_refused_before_the_first_byte(
     done.never_passed(r"G23: 32 MiB in stripes of 4 MiB over 4 storage target\(s\)", "to 128 MiB")
     assert not [line for line in started() if "setstripe" in line]
     assert not list(done.stage.rglob("write.*.out"))
-
-
-def test_programs_that_a_case_with_a_layout_starts(make_rig: Callable[..., Rig]) -> None:
-    """One lfs a repetition asks for the layout, none reads it, however many files there are."""
-    rig = striped(make_rig)
-    started = counting(rig)
-    path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
-    knobs = {"LFS_STATE": str(rig.base), "LFS_SERVERS": "2", "PATH": path}
-    done = rig.run("-n", "^StripeCount.*stripe_count=4", timeout=300, **knobs)
-    assert done.record["verdict"] in VALID, done.record["reason"]
-    of_layouts = [line.split()[1] for line in started() if "stripe" in line]
-    executions = 1 + done.record["repetitions"]
-    assert sorted(of_layouts) == ["getdirstripe", *["setstripe"] * executions]

@@ -8,7 +8,6 @@ see that.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -147,51 +146,6 @@ def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig
     run = run_on(cluster, rig, "-n", "IorPosix%files=per-process%order=sequential%cache=direct")
     assert cluster.run("n2", ["umount", str(own)]).returncode == 0
     run.never_passed(rf"G22: ior {version} on n1; {version[:-1]}9 on n2")
-
-
-@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
-def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> None:
-    """Each host reads what the next one wrote, and no server takes work from others, or is left."""
-    rig = make_module_rig(
-        # With IOR among them, mpirun has its variables.
-        tools=("elbencho", "ior"),
-        limits={"case_bytes": "192 MiB", "witness": "required"},
-    )
-    settings = rig.settings()
-    settings["systems"][0]["partitions"][0]["extras"] |= {
-        "scale": {"nodes": 3, "tasks_per_node": 2},
-        "hosts": cluster.names,
-        "interface": "eth0",
-    }
-    rig.write_settings(settings)
-    names = "^Elbencho(%block=1MiB$|Files.*shape=shared-3901)"
-    done = run_on(cluster, rig, "-n", names, "--keep-stage-files")
-    found = {record["check"]: record for record in done.records}
-    files = found["ElbenchoFiles"]
-    rates = {metric["name"]: metric["verdict"] for metric in files["metrics"]}
-    assert list(rates) == ["create_rate", "stat_rate", "read_rate", "remove_rate"], files["reason"]
-    # One kernel keeps what another "host" has made.
-    assert (rates["stat_rate"], rates["read_rate"]) == ("INVALID", "INVALID"), files["reason"]
-    for name in ("create_rate", "remove_rate"):
-        assert rates[name] in ("UNREFERENCED", "UNSTABLE"), files["reason"]
-    assert "3 nodes share 1 page cache(s)" in files["reason"]
-    assert all("servers.next" in command for command in files["commands"][1:])
-    record = found["Elbencho"]
-    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-    assert record["nodes"] == 3
-    said = "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"])
-    assert "G8 ok elbencho checked its data in the warm-up" in said
-    assert re.search(r"G8 ok [1-9]\d* block\(s\) of 1 repetition\(s\) read again", said)
-    counted = re.findall(r"G8 ok .*MiB or more in each execution", said)
-    assert len(counted) == 2, said
-    (stage,) = {path.parent for path in done.stage.rglob("elbencho-write.1.json")}
-    order = [(stage / name).read_text().split() for name in ("servers.hosts", "servers.next")]
-    assert order[1] == order[0][1:] + order[0][:1]
-    assert [line.split(":")[0] for line in order[0]] == [cluster.address(h) for h in cluster.names]
-    assert not list(done.stage.rglob("servers.secret"))
-    for host in cluster.names:
-        assert [one for one in cluster.processes(host).values() if "elbencho" in one] == []
-    rig.assert_clean()
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 
 import pytest
@@ -50,27 +49,3 @@ def test_mistakes_that_only_the_cases_show(make_rig: Callable[..., Rig]) -> None
         (14, "FioSequential.$index: found 'blocksize' (did you mean block?)"),
     ):
         assert f"references.yaml:{line}: {said}" in valid.out, f"{said}\n{valid.out}"
-
-
-def test_a_site_that_this_host_is_not_of(make_rig: Callable[..., Rig]) -> None:
-    """Without --system, another site would be used without a word."""
-    rig = make_rig(tools=("fio",))
-    (rig.site / "references.yaml").unlink(missing_ok=True)
-    here = rig.iogauge("validate", "rig")
-    assert here.rc == 0 and "hostnames" not in here.out, here.out
-    data = rig.settings()
-    data["systems"][0]["hostnames"] = ["^login[0-9]+$"]
-    rig.write_settings(data)
-    elsewhere = rig.iogauge("validate", "rig")
-    assert elsewhere.rc == 0, elsewhere.out
-    said = (
-        f"hostnames: no pattern matches this host ({socket.gethostname()}). Use --system=rig here"
-    )
-    assert said in elsewhere.out
-    rig.target.rename(rig.target.with_name("moved"))
-    assert (
-        f"target.path: this host has no directory {rig.target}."
-        in rig.iogauge("validate", "rig").out
-    )
-    rig.target.with_name("moved").rename(rig.target)
-    assert "hostnames" not in rig.iogauge("validate").out

@@ -5,19 +5,14 @@ So are the cases of a check if no other check is loaded.
 
 from __future__ import annotations
 
-import functools
 import json
-import os
-import signal
-import subprocess
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from e2e import warm
-from e2e.rig import Rig, checks_of, processes, wait_for
+from e2e.rig import Rig, checks_of
 
 #: Site settings that write what the process sees of itself, and what is seen of it and of its children.
 PROBE = """
@@ -84,83 +79,6 @@ def test_a_fork_sees_what_a_cold_start_sees(make_rig: Callable[..., Rig]) -> Non
         assert cold[name] == fork[name], name
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="makes namespaces, which root may")
-def test_a_fork_joins_the_namespaces_that_its_command_is_given(
-    make_rig: Callable[..., Rig],
-) -> None:
-    names = "unshare", "--net", "--uts", "--mount"
-    with subprocess.Popen([*names, "cat"], stdin=subprocess.PIPE) as holder:
-        inside = ("nsenter", f"--target={holder.pid}", "--net", "--uts", "--mount", "--wd=.")
-        here = seen_by(probed(make_rig()))
-        cold, fork = (seen_by(probed(make_rig(cold=cold, inside=inside))) for cold in (True, False))
-    assert cold == fork
-    assert [a == b for a, b in zip(cold["spaces"], here["spaces"], strict=True)] == [
-        *(False, False, False),
-        *(True, True, True),
-    ]
-
-
-def test_threads_share_one_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two servers at once would leave one whose end closes the pipes of a command that runs."""
-    monkeypatch.setattr(warm, "_server", functools.cache(warm.Server))
-    with ThreadPoolExecutor(4) as pool:
-        servers = list(pool.map(lambda _: warm.server(), range(4)))
-    assert len(set(map(id, servers))) == 1
-
-
-def test_a_namespace_that_cannot_be_had_is_reported_by_the_command(
-    make_rig: Callable[..., Rig],
-) -> None:
-    rig = make_rig(inside=("unshare", "--mount", "sh", "-c", "echo no mount; exit 7", "sh"))
-    done = rig.reframe("-l")
-    assert (done.rc, done.out) == (7, "no mount\n")
-
-
-@pytest.mark.parametrize(
-    ("how", "status"),
-    [
-        ("sys.exit(7)", 7),
-        ("os._exit(3)", 3),
-        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
-        ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
-        ("import atexit; atexit.register(lambda: os._exit(5)); sys.exit(0)", 5),
-    ],
-)
-def test_both_end_alike(rig: Rig, how: str, status: int) -> None:
-    done = rig.reframe("-l", IOGAUGE_PROBE=str(rig.base / "probe.json"), IOGAUGE_END=how)
-    assert done.rc == status, done.out
-
-
-def test_both_are_found_and_killed_alike(rig: Rig) -> None:
-    file = rig.base / "probe.json"
-    words = {"IOGAUGE_PROBE": str(file), "IOGAUGE_END": "import time; time.sleep(100)"}
-    process = rig.start(["reframe", "-l"], **words)
-    assert isinstance(process, warm.Process) is not rig.cold
-    wait_for(lambda: file.exists() and file.read_text(), 60, "the command")
-    assert process.poll() is None
-    assert process.pid in processes(str(rig.base))
-    os.killpg(process.pid, signal.SIGTERM)
-    assert process.wait(60) == -signal.SIGTERM
-    assert process.poll() == -signal.SIGTERM
-
-
-def test_a_warning_of_reframe_names_the_same_line(rig: Rig) -> None:
-    """ReFrame looks for the first caller that is not its own."""
-    file = rig.base / "old.py"
-    file.write_text(
-        "import reframe as rfm\n\n\n@rfm.simple_test\nclass Old(rfm.RunOnlyRegressionTest):\n"
-        "    valid_systems = ['*']\n    valid_prog_environs = ['*']\n"
-        "    @run_after('init')\n    def old(self):\n        self.variables = {'A': '1'}\n"
-    )
-    told = rig.reframe("-c", str(file), "-l").out
-    assert f"{file}:10: WARNING: the use of 'variables' is deprecated" in told, told
-
-
-def test_iogauge_answers_alike(rig: Rig) -> None:
-    assert "Usage: iogauge" in " ".join(rig.iogauge("--help").out.split())
-    assert rig.iogauge("nothing-of-the-kind").rc == 2
-
-
 def test_what_an_import_may_read_needs_a_cold_start(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig()
     own = rig.environment()
@@ -183,10 +101,3 @@ def test_a_check_is_the_same_without_the_others(make_rig: Callable[..., Rig]) ->
         listed.append(done.out.partition("[List of matched checks]")[2].partition("Log file")[0])
         assert done.rc == 0 and "Found 8 check(s)" in listed[-1], done.out
     assert listed[0] == listed[1]
-
-
-@pytest.mark.parametrize(
-    "names", [(), ("-t", "quick"), ("-n", "(?=Fio)"), ("-n", "FioMetadata|/a1")]
-)
-def test_all_checks_are_loaded_if_names_do_not_tell(names: tuple[str, ...]) -> None:
-    assert checks_of(names) == ["checks/"]

@@ -187,12 +187,6 @@ def test_data_that_are_stored_twice_pass(
     assert [record["verdict"] for record in run.records] == ["PASS"] * 2
 
 
-@pytest.mark.needs_fio
-def test_direct_reads_from_the_page_cache(make_rig: Make, place: Place) -> None:
-    """ext4 takes O_DIRECT with data=journal, and reads through the page cache."""
-    target = place.formatted("ext4", mount="data=journal")
-    run = judged(make_rig, target, *DIRECT, tools=("fio",))
-    run.never_passed("G8|G1")
 
 
 @pytest.mark.needs_fio
@@ -301,16 +295,6 @@ def test_half_of_the_ranks_write_nothing(make_rig: Make, place: Place) -> None:
     half_into_memory(make_rig, place.formatted("ext4"))
 
 
-@pytest.mark.needs_ior
-def test_files_that_are_read_before_they_are_read(make_rig: Make, place: Place) -> None:
-    """The devices move all bytes while the tool's processes run, but before the tool starts its clock."""
-    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
-    rig.write_references(REFERENCES)
-    before = 'cat "$IOG_DIR"/data.*"$rank" >/dev/null'
-    rig.program("ior", f'case "$*" in *" -r "*) {before} ;; esac\nexec "$real" "$@"')
-    run = rig.run(*IOR)
-    # Its tasks asked for 256 MiB. If a disk moved less than 128 MiB, as some were still in the cache, that is said.
-    run.never_passed("G8: the tool read 128 MiB, as it says; ")
 
 
 @pytest.mark.needs_ior
@@ -338,41 +322,8 @@ def test_small_files_that_come_from_a_cache(
     run.never_passed("G8: the tool read .*, as it says; the kernel moved for its tasks")
 
 
-LARGE_READS = """
-import json, sys
-file, factor = sys.argv[1], 256
-text = open(file).read()
-head, brace, body = text.partition("{")
-document = json.loads(brace + body)
-for options in (document.get("global options", {}), *(job["job options"] for job in document["jobs"])):
-    options.update({name: value for name, value in (("bs", "4096"),) if name in options})
-for job in document["jobs"]:
-    way = job["read"]
-    for name in way:
-        if name == "total_ios" or name.startswith("iops"):
-            way[name] *= factor
-    for times in (way["slat_ns"], way["clat_ns"], way["lat_ns"]):
-        for name in times:
-            if name == "percentile":
-                times[name] = {share: value // factor for share, value in times[name].items()}
-            else:
-                times[name] *= factor if name == "N" else 1 / factor
-open(file, "w").write(head + json.dumps(document))
-"""
 
 
-@pytest.mark.needs_fio
-def test_large_transfers_that_are_said_to_be_small(make_rig: Make, place: Place) -> None:
-    """As with a library that gathers them (IOBUF): all bytes travel, and operations and latencies fit each other."""
-    rig = make_rig(target=place.formatted("ext4") / "t", tools=("fio",))
-    rig.write_references(REFERENCES)
-    script = place.base / "large.py"
-    script.write_text(LARGE_READS)
-    large = "sed 's/^bs=.*/bs=1m/' randread.fio >large.fio"
-    measured = f'{large}\n"$real" "${{@/randread.fio/large.fio}}" && python3 {script} "$out"'
-    rig.program("fio", f'case "$out" in *randread*) {measured}; exit ;; esac\nexec "$real" "$@"')
-    run = rig.run("-n", "FioRandomRead%block=4KiB")
-    run.never_passed(r"G8: the tool read \d+ times, as it says; its tasks called the kernel \d+")
 
 
 CASES = {
