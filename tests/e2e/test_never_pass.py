@@ -1,4 +1,4 @@
-"""Everything that must not end in PASS, each on the literal command, each with its cause named."""
+"""What must not end in PASS, each on the literal command, each with its cause named."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ import pytest
 from e2e.rig import (
     ROOT,
     Rig,
-    Run,
     processes,
     wait_for,
 )
 from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
 
-QUICK = pytest.mark.quick
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
 IOR_GENEROUS = {
@@ -70,110 +68,70 @@ def edit_json(edit: str) -> str:
 
 
 @pytest.mark.needs_fio
-class TestFioOutput:
-    """The real fio, whose result is damaged in the first judged repetition.
+@pytest.mark.quick
+def test_a_result_that_is_no_number(fio_rig: Rig) -> None:
+    script = edit_json("f['write']['iops'] = float('nan')")
+    fio_rig.limits = {"case_files": 200}
+    fio_rig.write_settings()
+    fio_rig.damage("fio", "fio-create.1.json", script)
+    run = fio_rig.run(*METADATA)
+    run.never_passed("create", "(?i)nan")
+    assert run.record["verdict"] == "ERROR"
+    fio_rig.assert_clean()
 
-    A session for each way to refuse; every damage meets the judge in tests/unit/test_tool_damage.py.
-    """
 
-    @pytest.mark.parametrize(
-        ("script", "causes"),
-        [
-            pytest.param(edit_json("f['write']['iops'] = float('nan')"), ["(?i)nan"], marks=QUICK),
-            ('rm "$out"', ["no output"]),
-            ("rc=1", ["exit status 1"]),
-        ],
-        ids=["nan", "no-file", "exit-1"],
+@pytest.mark.needs_fio
+def test_other_unit(fio_rig: Rig) -> None:
+    # KiB/s where bytes/s belong: a figure 1024 times too small.
+    script = edit_json("f['read']['bw_bytes'] //= 1024")
+    fio_rig.damage("fio", "fio-randread.1.json", script)
+    run = fio_rig.run(*RANDOM_READ)
+    run.never_passed("bw_bytes|G7", "bandwidth|bw")
+
+
+@pytest.mark.needs_fio
+def test_what_a_run_sets_otherwise_is_compared_with_nothing(fio_rig: Rig) -> None:
+    run = fio_rig.run(*RANDOM_READ, "-S", "tasks_per_node=1", gate=True)
+    run.never_passed("UNREFERENCED.*measured with tasks_per_node=1")
+
+
+@pytest.mark.needs_fio
+def test_a_gate_does_not_try_until_it_passes(fio_rig: Rig) -> None:
+    fio_rig.damage(
+        "fio", "fio-randread.1.json", "[ -e ../../failed ] || { touch ../../failed; rc=1; }"
     )
-    def test_damaged(self, fio_rig: Rig, script: str, causes: list[str]) -> None:
-        fio_rig.limits = {"case_files": 200}
-        fio_rig.write_settings()
-        fio_rig.damage("fio", "fio-create.1.json", script)
-        run = fio_rig.run(*METADATA)
-        run.never_passed("create", *causes)
-        assert run.record["verdict"] == "ERROR"
-        fio_rig.assert_clean()
-
-    def test_other_unit(self, fio_rig: Rig) -> None:
-        # KiB/s where bytes/s belong: a figure 1024 times too small.
-        script = edit_json("f['read']['bw_bytes'] //= 1024")
-        fio_rig.damage("fio", "fio-randread.1.json", script)
-        run = fio_rig.run(*RANDOM_READ)
-        run.never_passed("bw_bytes|G7", "bandwidth|bw")
+    run = fio_rig.run(*RANDOM_READ, "--max-retries=3", gate=True)
+    assert run.rc == 1
+    verdicts = [r["verdict"] for r in run.records]
+    assert verdicts[0] == "ERROR" and len(verdicts) > 1, run.out
+    assert "1 case(s) did not pass at first" in run.out
 
 
-RESULT = "j['tests'][0]['Results'][0]"
+def test_a_gate_that_is_neither_open_nor_shut(fio_rig: Rig) -> None:
+    fio_rig.run(*METADATA, IOGAUGE_GATE="y").never_passed("IOGAUGE_GATE is")
 
 
-class TestOverrides:
-    """What a run sets otherwise than the site declares is compared with nothing."""
+@pytest.mark.quick
+def test_another_file_system_than_declared(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(declared={"type": "lustre"})
+    run = rig.run(*METADATA)
+    run.never_passed("G9", "lustre")
+    assert (run.record["verdict"], run.record["metrics"]) == ("INVALID", [])
+    assert not list(run.stage.rglob("fio-*.json")), "the tool ran"
+    rig.assert_clean()
 
-    @pytest.mark.parametrize(
-        "setting",
-        [
-            "tasks_per_node=1",
-        ],
-    )
-    def test_a_reference_holds_for_what_the_site_declares(
-        self, make_rig: Callable[..., Rig], setting: str
-    ) -> None:
-        rig = make_rig(limits={"tier": "daily"} if "tier" in setting else {})
+
+@pytest.mark.needs_fio
+def test_memory(make_rig: Callable[..., Rig]) -> None:
+    """Metadata operations in memory measure no storage, references or not."""
+    target = Path("/dev/shm", f"iogauge-test-{os.getpid()}")
+    rig = make_rig(target=target)
+    try:
         rig.write_references(GENEROUS)
-        run = rig.run(*RANDOM_READ, "-S", setting, gate=True)
-        run.never_passed(f"UNREFERENCED.*measured with {setting}")
-
-
-class TestRetries:
-    def test_a_gate_does_not_try_until_it_passes(self, fio_rig: Rig) -> None:
-        fio_rig.damage(
-            "fio", "fio-randread.1.json", "[ -e ../../failed ] || { touch ../../failed; rc=1; }"
-        )
-        run = fio_rig.run(*RANDOM_READ, "--max-retries=3", gate=True)
-        assert run.rc == 1
-        verdicts = [r["verdict"] for r in run.records]
-        assert verdicts[0] == "ERROR" and len(verdicts) > 1, run.out
-        assert "1 case(s) did not pass at first" in run.out
-
-    @pytest.mark.parametrize("value", ["y", "gate"])
-    def test_a_gate_that_is_neither_open_nor_shut(self, fio_rig: Rig, value: str) -> None:
-        run = fio_rig.run(*METADATA, IOGAUGE_GATE=value)
-        run.never_passed("IOGAUGE_GATE is")
-
-
-class TestTarget:
-    """The target is looked at before the first byte."""
-
-    def check(self, rig: Rig, run: Run, *causes: str) -> None:
-        run.never_passed(*causes)
-        assert run.record["verdict"] == "INVALID"
-        assert run.record["metrics"] == []
-        assert not list(run.stage.rglob("fio-*.json")), "the tool ran"
+        rig.run(*METADATA).never_passed("memory, not storage")
         rig.assert_clean()
-
-    @pytest.mark.parametrize(
-        ("declared", "causes"),
-        [
-            pytest.param({"type": "lustre"}, ["G9", "lustre"], marks=QUICK),
-        ],
-        ids=["type", "source"],
-    )
-    def test_other_file_system(
-        self, make_rig: Callable[..., Rig], declared: dict[str, str], causes: list[str]
-    ) -> None:
-        rig = make_rig(declared=declared)
-        self.check(rig, rig.run(*METADATA), *causes)
-
-    @pytest.mark.needs_fio
-    def test_memory(self, make_rig: Callable[..., Rig]) -> None:
-        """Metadata operations in memory measure no storage, references or not."""
-        target = Path("/dev/shm", f"iogauge-test-{os.getpid()}")
-        rig = make_rig(target=target)
-        try:
-            rig.write_references(GENEROUS)
-            rig.run(*METADATA).never_passed("memory, not storage")
-            rig.assert_clean()
-        finally:
-            shutil.rmtree(target)
+    finally:
+        shutil.rmtree(target)
 
 
 @pytest.mark.needs_ior
@@ -224,154 +182,156 @@ def test_time_limit(make_rig: Callable[..., Rig]) -> None:
     rig.assert_clean()
 
 
-class TestNothingRan:
-    """A gate that measured nothing is no pass."""
-
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("-r", "-n", "NoSuchCheck"),
-            ("-vr", "-n", "NoSuchCheck"),
-            ("-r", "-p", "no-such-environment"),
-        ],
-        ids=lambda words: "_".join(words),
-    )
-    def test_nothing_selected(self, fio_rig: Rig, arguments: tuple[str, ...]) -> None:
-        run = fio_rig.reframe("-c", "checks/", *arguments, IOGAUGE_GATE="1")
+@pytest.mark.quick
+def test_nothing_selected_is_no_pass_of_a_gate(fio_rig: Rig) -> None:
+    for words in (("-vr", "-n", "NoSuchCheck"), ("-r", "-p", "no-such-environment")):
+        run = fio_rig.reframe("-c", "checks/", *words, IOGAUGE_GATE="1")
         assert run.rc != 0, run.out
         assert run.records == []
-
-    @pytest.mark.needs_fio
-    @pytest.mark.parametrize(
-        "content",
-        [
-            "import no_such_module\n",
-        ],
-        ids=["import", "raises", "syntax"],
-    )
-    def test_check_that_cannot_be_loaded(self, fio_rig: Rig, content: str) -> None:
-        """One check passes, another never loads: as a gate that is no pass."""
-        checks = fio_rig.base / "checks"
-        checks.mkdir()
-        for name in ("__init__.py", "fio_metadata.py"):
-            shutil.copy(ROOT / "checks" / name, checks)
-        (checks / "lost.py").write_text(
-            "import reframe as rfm\n" + content + "@rfm.simple_test\nclass Lost: pass\n"
-        )
-        run = fio_rig.reframe("-c", str(checks), "-r", IOGAUGE_GATE="1")
-        assert run.rc != 0, run.out
-        assert "lost.py" in run.out
-
-
-class TestSite:
-    """Without a usable site nothing runs, and it is said what to do."""
-
-    def test_no_configuration(self, fio_rig: Rig) -> None:
-        env = {k: v for k, v in fio_rig.environment().items() if k != "RFM_CONFIG_PATH"}
-        done = subprocess.run(
-            ["reframe", "-c", "checks/", "-r"],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        text = done.stdout + done.stderr
-        assert done.returncode != 0, text
-        assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text
-        assert "PASSED" not in text
-
-    @pytest.mark.parametrize(
-        ("change", "causes"),
-        [
-            (
-                lambda p: p["extras"]["limits"].update(case_byte="1 MiB"),
-                ["case_byte", "case_bytes"],
-            ),
-            (lambda p: p.update(max_jobs=4), ["max_jobs"]),
-        ],
-        ids=[
-            *("unknown-key", "no-unit", "impossible", "no-time-limit", "max-jobs", "feature"),
-        ],
-    )
-    def test_mistake(self, fio_rig: Rig, change: Callable[..., object], causes: list[str]) -> None:
-        data = fio_rig.settings()
-        change(data["systems"][0]["partitions"][0])
-        fio_rig.write_settings(data)
-        run = fio_rig.run(*METADATA)
-        run.never_passed("settings.yaml", "nothing was measured", *causes)
-        assert run.records == []
-        fio_rig.assert_clean()
-
-    @pytest.mark.needs_fio
-    @pytest.mark.quick
-    def test_another_site_may_be_broken(self, fio_rig: Rig) -> None:
-        broken = fio_rig.sites / "broken"
-        broken.mkdir()
-        (broken / "settings.yaml").write_text("systems: 7")
-        run = fio_rig.run(*RANDOM_READ, "--system=rig")
-        assert run.rc == 0 and run.record["verdict"] == "PASS", run.out
-        assert "site broken is disabled" in run.out
+    assert fio_rig.reframe("-c", "checks/", "-l", "-nIor", IOGAUGE_GATE="1").rc == 0
 
 
 @pytest.mark.needs_fio
-class TestReframesOwnDoors:
-    """Options of ReFrame that leave out what decides."""
+def test_a_check_that_cannot_be_loaded(fio_rig: Rig) -> None:
+    """One check passes, another never loads: as a gate that is no pass."""
+    checks = fio_rig.base / "checks"
+    checks.mkdir()
+    for name in ("__init__.py", "fio_metadata.py"):
+        shutil.copy(ROOT / "checks" / name, checks)
+    (checks / "lost.py").write_text("import no_such_module\n")
+    run = fio_rig.reframe("-c", str(checks), "-r", IOGAUGE_GATE="1")
+    assert run.rc != 0, run.out
+    assert "lost.py" in run.out
 
-    @pytest.fixture
-    def failing(self, fio_rig: Rig) -> Rig:
-        """Would FAIL: no machine reads a million million times a second."""
-        metrics = {**GENEROUS["FioRandomRead"], "read_iops": [1e12, -0.1, None, "ops/s"]}
-        fio_rig.write_references({"FioRandomRead": metrics})
-        return fio_rig
 
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("--skip-performance-check", "--keep-stage-files"),
-            ("-S", "strict_check=0"),
-        ],
-        ids=lambda words: " ".join(words),
+def test_without_a_usable_site_nothing_runs(fio_rig: Rig) -> None:
+    env = {k: v for k, v in fio_rig.environment().items() if k != "RFM_CONFIG_PATH"}
+    words = ["reframe", "-c", "checks/", "-r"]
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    text = done.stdout + done.stderr
+    assert done.returncode != 0, text
+    assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text
+    data = fio_rig.settings()
+    data["systems"][0]["partitions"][0]["extras"]["limits"]["case_byte"] = "1 MiB"
+    fio_rig.write_settings(data)
+    run = fio_rig.run(*METADATA)
+    run.never_passed("settings.yaml", "nothing was measured", "case_byte", "case_bytes")
+    assert run.records == []
+    fio_rig.assert_clean()
+
+
+@pytest.mark.needs_fio
+@pytest.mark.quick
+def test_another_site_may_be_broken(fio_rig: Rig) -> None:
+    broken = fio_rig.sites / "broken"
+    broken.mkdir()
+    (broken / "settings.yaml").write_text("systems: 7")
+    run = fio_rig.run(*RANDOM_READ, "--system=rig")
+    assert run.rc == 0 and run.record["verdict"] == "PASS", run.out
+    assert "site broken is disabled" in run.out
+
+
+# --- options of ReFrame that leave out what decides -------------------------------------------------
+
+
+@pytest.fixture
+def failing(fio_rig: Rig) -> Rig:
+    """Would FAIL: no machine reads a million million times a second."""
+    metrics = {**GENEROUS["FioRandomRead"], "read_iops": [1e12, -0.1, None, "ops/s"]}
+    fio_rig.write_references({"FioRandomRead": metrics})
+    return fio_rig
+
+
+@pytest.mark.needs_fio
+def test_a_failing_value_whose_performance_is_not_checked(failing: Rig) -> None:
+    run = failing.run(*RANDOM_READ, "--skip-performance-check", "--keep-stage-files")
+    assert run.rc != 0, run.out
+    assert [r["verdict"] for r in run.records] == ["FAIL"]
+    failing.assert_clean()
+
+
+@pytest.mark.needs_fio
+def test_nothing_judged(fio_rig: Rig) -> None:
+    words = ("--skip-sanity-check", "--skip-performance-check", "--keep-stage-files")
+    run = fio_rig.run(*RANDOM_READ, *words)
+    assert run.rc != 0, run.out
+    assert all(r["verdict"] != "PASS" for r in run.records)
+    fio_rig.assert_clean()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "hook", ["_hand_over", "_show_what_is_no_pass", "_nothing_passes_unproven"]
+)
+def test_hook_left_out(failing: Rig, hook: str) -> None:
+    run = failing.run(*RANDOM_READ, f"--disable-hook={hook}", "--skip-performance-check")
+    run.never_passed(hook, "not allowed")
+
+
+@pytest.mark.needs_fio
+def test_figures_of_an_earlier_run(failing: Rig) -> None:
+    """A tool that does nothing and says that all is well, over what an earlier run left."""
+    first = failing.run(*RANDOM_READ)
+    assert first.record["verdict"] == "FAIL", first.out
+    failing.write_references(GENEROUS)
+    failing.program("fio", "exit 0")
+    words = ["reframe", "-c", "checks/", "-r", *RANDOM_READ, "--dont-restage"]
+    second = failing.finish(failing.start(words))
+    assert second.rc != 0, second.out
+    assert all(r["verdict"] != "PASS" for r in second.records)
+
+
+# --- outputs of other executions, and environments that lie -----------------------------------------
+
+
+@pytest.mark.needs_ior
+def test_output_of_an_earlier_run(ior_rig: Rig) -> None:
+    kept = ior_rig.base / "kept"
+    ior_rig.damage("ior", "*", f'mkdir -p {kept}; cp "$out" {kept}/$(basename "$out")')
+    ior_rig.run(*IOR)
+    ior_rig.damage("ior", "*.json", f'cp {kept}/$(basename "$out") "$out"')
+    ior_rig.run(*IOR).never_passed(
+        r"G22: ior 4.0.0, write, repetition 1: it says '\S+/data' instead of '\S+/data'"
     )
-    def test_failing_value(self, failing: Rig, arguments: tuple[str, ...]) -> None:
-        run = failing.run(*RANDOM_READ, *arguments)
-        assert run.rc != 0, run.out
-        assert [r["verdict"] for r in run.records] == ["FAIL"]
-        failing.assert_clean()
 
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("--skip-sanity-check",),
-            ("--skip-sanity-check", "--skip-performance-check", "--keep-stage-files"),
-        ],
-        ids=lambda words: " ".join(words),
+
+@pytest.mark.needs_ior
+def test_date_of_another_year(ior_rig: Rig) -> None:
+    edit = 's/("Finished": "[^"]*) 20[0-9]+"/\\1 2019"/'
+    ior_rig.damage("ior", "ior-read.1.json", f"sed -i -E '{edit}' \"$out\"")
+    ior_rig.run(*IOR).never_passed(
+        "G22: ior 4.0.0, read, repetition 1: 'Finished' is 2019-.* and the execution lasted from 20[2-9]"
     )
-    def test_nothing_judged(self, fio_rig: Rig, arguments: tuple[str, ...]) -> None:
-        run = fio_rig.run(*RANDOM_READ, *arguments)
-        assert run.rc != 0, run.out
-        assert all(r["verdict"] != "PASS" for r in run.records)
-        fio_rig.assert_clean()
 
-    @pytest.mark.parametrize(
-        "hook",
-        [
-            "_hand_over",
-            "_show_what_is_no_pass",
-            pytest.param("_nothing_passes_unproven", marks=QUICK),
-        ],
+
+@pytest.mark.needs_fio
+def test_output_of_one_repetition_for_another(fio_rig: Rig) -> None:
+    fio_rig.damage("fio", "fio-randread.2.json", 'cp fio-randread.1.json "$out"')
+    fio_rig.run(*RANDOM_READ, "-S", "repetitions=2").never_passed(
+        "repetition 2: it says description=randread.1.* instead of description=randread.2."
     )
-    def test_hook_left_out(self, failing: Rig, hook: str) -> None:
-        run = failing.run(*RANDOM_READ, f"--disable-hook={hook}", "--skip-performance-check")
-        run.never_passed(hook, "not allowed")
 
-    def test_figures_of_an_earlier_run(self, failing: Rig) -> None:
-        """A tool that does nothing and says that all is well, over what an earlier run left."""
-        first = failing.run(*RANDOM_READ)
-        assert first.record["verdict"] == "FAIL", first.out
-        failing.write_references(GENEROUS)
-        failing.program("fio", "exit 0")
-        words = ["reframe", "-c", "checks/", "-r", *RANDOM_READ, "--dont-restage"]
-        second = failing.finish(failing.start(words))
-        assert second.rc != 0, second.out
-        assert all(r["verdict"] != "PASS" for r in second.records)
+
+@pytest.mark.needs_fio
+def test_a_library_that_lies(fio_rig: Rig) -> None:
+    library = next(Path("/usr/lib").glob("*/libeatmydata.so"), None)
+    if library is None:
+        pytest.skip("no libeatmydata")
+    run = fio_rig.run(*RANDOM_READ, LD_PRELOAD=str(library))
+    run.never_passed("G22: libeatmydata.so .LD_PRELOAD., which makes fsync, sync and O_SYNC do")
+
+
+@pytest.mark.needs_fio
+def test_a_forged_count_of_the_kernel(fio_rig: Rig) -> None:
+    """A count too many would make the true one incomplete, and so no witness."""
+    line = "iogauge-witness $(hostname) 1.0 2.0 - 1 1 1 1 1 1 0 end"
+    fio_rig.program("fio", f'"$real" "$@"; rc=$?\necho "{line}" >&2; exit $rc')
+    run = fio_rig.run(*RANDOM_READ)
+    run.never_passed(r"G22: .*which left 2 count\(s\) of the kernel for 1 task\(s\)")
+
+
+def test_a_tool_that_is_too_old_is_named(ior_rig: Rig) -> None:
+    """The file holds its version, as IOR's does; IOR 3.3.0 ends with 255."""
+    ior_rig.program("ior", "echo Unrecognized parameter; exit 255\n\0" + "3.3.0\0")
+    run = ior_rig.run(*IOR_BUFFERED)
+    run.never_passed("ERROR: ior: version 3.3.0, and 4.0.0 or newer is needed: .*ci/build-stack")

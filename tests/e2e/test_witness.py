@@ -187,8 +187,6 @@ def test_data_that_are_stored_twice_pass(
     assert [record["verdict"] for record in run.records] == ["PASS"] * 2
 
 
-
-
 @pytest.mark.needs_fio
 def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, place: Place) -> None:
     """A file system that is a program. What was written reached a disk; what is read comes from the page cache behind it."""
@@ -295,8 +293,6 @@ def test_half_of_the_ranks_write_nothing(make_rig: Make, place: Place) -> None:
     half_into_memory(make_rig, place.formatted("ext4"))
 
 
-
-
 @pytest.mark.needs_ior
 @pytest.mark.parametrize(
     ("fstype", "mount"),
@@ -320,10 +316,6 @@ def test_small_files_that_come_from_a_cache(
         rig.program("mdtest", f'case " $* " in *" -E "*) {before} ;; esac\nexec "$real" "$@"')
     run = rig.run("-n", "MdtestHard")
     run.never_passed("G8: the tool read .*, as it says; the kernel moved for its tasks")
-
-
-
-
 
 
 CASES = {
