@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import Rig, Run
+from e2e.rig import Rig
 from iogauge.workspace import permission
 
 pytestmark = [pytest.mark.needs_loop, pytest.mark.slow]
@@ -23,7 +23,6 @@ FIO = ("-n", "FioRandomRead%block=4KiB")
 _MAKE = {
     # Else a new ext4 goes on writing its tables for minutes.
     "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-    "xfs": ["mkfs.xfs", "-q"],
     "btrfs": ["mkfs.btrfs", "-q"],
 }
 #: In the wrapper of a tool: the files of the case.
@@ -51,23 +50,16 @@ def _device(place: Path, leaving: ExitStack) -> str:
 
 @pytest.fixture
 def target(storage: Path) -> Iterator[Callable[..., Path]]:
-    """Makes a file system of a type, on a loop device; ``overlay`` is over ext4."""
+    """Makes a file system of a type, on a loop device."""
     place = Path(tempfile.mkdtemp(dir=storage))
     with ExitStack() as leaving:
 
         def mount(kind: str, options: str = "defaults") -> Path:
             device, point = _device(place, leaving), place / "point"
-            call(*_MAKE["ext4" if kind == "overlay" else kind], device)
+            call(*_MAKE[kind], device)
             point.mkdir()
             call("mount", "-o", options, device, str(point))
             leaving.callback(call, "umount", str(point))
-            if kind == "overlay":
-                below, point = point, place / "over"
-                for folder in (point, *(below / name for name in ("lower", "upper", "work"))):
-                    folder.mkdir()
-                parts = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work"
-                call("mount", "-t", "overlay", "overlay", "-o", parts, str(point))
-                leaving.callback(call, "umount", str(point))
             (point / permission.MARKER).touch()
             return point
 
@@ -96,23 +88,12 @@ def rig(make_rig: Callable[..., Rig], target: Callable[..., Path]) -> Callable[.
     return make
 
 
-def said(run: Run, guard: str = "G8") -> str:
-    """What the findings of a guard saw, about the case and its metrics."""
-    return "\n".join(f["saw"] for f in run.record["findings"] if f["guard"] == guard)
-
-
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "ext4",
-    ],
-)
-def test_healthy(rig: Callable[..., Rig], kind: str) -> None:
+def test_healthy(rig: Callable[..., Rig]) -> None:
     """What test_witness.py makes untrue passes here as it is: buffered, direct, and random reads."""
     # The device is the test's own: what others move there is a fault of the suite.
-    healthy = rig(kind, "ior", "fio", limits={"max_foreign": "10 %"})
+    healthy = rig("ext4", "ior", "fio", limits={"max_foreign": "10 %"})
     run = healthy.run(*IOR, *IOR_BUFFERED, *FIO)
     assert [record["verdict"] for record in run.records] == ["PASS"] * 3, run.out
     assert run.rc == 0
@@ -127,101 +108,60 @@ def test_healthy(rig: Callable[..., Rig], kind: str) -> None:
 
 
 @pytest.mark.needs_ior
-class TestIor:
-    @pytest.mark.parametrize(
-        "words",
-        [
-            IOR,
-        ],
-        ids=["direct", "buffered"],
+def test_zeros_between_write_and_read(rig: Callable[..., Rig]) -> None:
+    damaged = rig("ext4")
+    damaged.program(
+        "ior",
+        f"case $rank$out in 0*read.1.json) {_FILES}"
+        '    dd if=/dev/zero of="$file" bs=$size count=1 conv=notrunc,fsync status=none\ndone ;; esac\n'
+        'exec "$real" "$@"',
     )
-    def test_zeros_between_write_and_read(
-        self, rig: Callable[..., Rig], words: tuple[str, ...]
-    ) -> None:
-        damaged = rig("ext4")
-        damaged.program(
-            "ior",
-            f"case $rank$out in 0*read.1.json) {_FILES}"
-            '    dd if=/dev/zero of="$file" bs=$size count=1 conv=notrunc,fsync status=none\ndone ;; esac\n'
-            'exec "$real" "$@"',
-        )
-        run = damaged.run(*words)
-        run.never_passed(
-            "G8: contents changed between write and read, repetition 1: data", "block is another"
-        )
-        assert run.record["verdict"] == "INVALID"
+    run = damaged.run(*IOR)
+    run.never_passed(
+        "G8: contents changed between write and read, repetition 1: data", "block is another"
+    )
+    assert run.record["verdict"] == "INVALID"
 
-    @pytest.mark.parametrize(
-        ("kind", "damage", "cause"),
-        [
-            ("ext4", 'truncate -s 0 "$file"; truncate -s "$size" "$file"', "hole"),
-            ("btrfs", 'fallocate -p -o 65536 -l "$size" "$file"', "hole"),
-        ],
-        ids=["sparse", "preallocated", "punched", "overlay", "zeros"],
-    )
-    def test_files_without_data(
-        self, rig: Callable[..., Rig], kind: str, damage: str, cause: str
-    ) -> None:
-        damaged = rig(kind)
-        damaged.damage("ior", "*write.1.json", f"{_FILES}    {damage}\ndone")
-        run = damaged.run(*IOR)
-        run.never_passed(f"G8: .*{cause}")
-        assert run.record["verdict"] == "INVALID"
 
-    @pytest.mark.needs_fio
-    @pytest.mark.parametrize(
-        "declared",
-        [
-            False,
-        ],
+@pytest.mark.needs_ior
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        ("ext4", 'truncate -s 0 "$file"; truncate -s "$size" "$file"'),
+        ("btrfs", 'fallocate -p -o 65536 -l "$size" "$file"'),
+    ],
+    ids=["sparse", "punched"],
+)
+def test_files_without_data(rig: Callable[..., Rig], kind: str, damage: str) -> None:
+    damaged = rig(kind)
+    damaged.damage("ior", "*write.1.json", f"{_FILES}    {damage}\ndone")
+    run = damaged.run(*IOR)
+    run.never_passed("G8: .*hole")
+    assert run.record["verdict"] == "INVALID"
+
+
+@pytest.mark.needs_ior
+def test_a_mount_that_compresses_is_declared_so_or_refused(rig: Callable[..., Rig]) -> None:
+    compressed = rig("btrfs", "ior", declared={"compresses": False})
+    call("mount", "-o", "remount,compress=zstd", str(compressed.target))
+    compressed.run(*IOR).never_passed(
+        "G18: data timestamp on .*, though the site declares target.compresses: false"
     )
-    def test_a_mount_that_compresses_is_declared_so_or_refused(
-        self, rig: Callable[..., Rig], declared: bool
-    ) -> None:
-        compressed = rig(
-            "btrfs",
-            "ior",
-            "fio",
-            declared={"compresses": declared},
-            limits={"max_foreign": "10 %"},
-        )
-        mount = Path(compressed.target)
-        call("mount", "-o", "remount,compress=zstd", str(mount))
-        if declared:
-            run = compressed.run(*IOR, *FIO)
-            assert [r["verdict"] for r in run.records] == ["PASS"] * 2, run.out
-            return
-        compressed.run(*IOR).never_passed(
-            "G18: data timestamp on .*, though the site declares target.compresses: false"
-        )
-        doctor = compressed.iogauge("doctor")
-        assert "G18: data may be compressed" in " ".join(doctor.out.split()), doctor.out
+    doctor = compressed.iogauge("doctor")
+    assert "G18: data may be compressed" in " ".join(doctor.out.split()), doctor.out
 
 
 @pytest.mark.needs_fio
-class TestFio:
-    def test_wrong_data_in_the_warm_up(self, rig: Callable[..., Rig]) -> None:
-        damaged = rig("ext4", "fio", tasks=1)
-        damaged.damage(
-            "fio",
-            "fio-layout.0.json",
-            f'{_FILES}    truncate -s 1M "$file"; truncate -s "$size" "$file"\ndone',
-        )
-        run = damaged.run(*FIO)
-        run.never_passed(
-            r"G8: fio checked its data in the warm-up: randread: verify: .* at file .* offset [0-9]+"
-        )
-        assert run.record["verdict"] == "INVALID"
-        damaged.assert_clean()
-
-    def test_zeros_between_layout_and_last_read(self, rig: Callable[..., Rig]) -> None:
-        damaged = rig("ext4", "fio")
-        damaged.program(
-            "fio",
-            f"case $out in *randread.1.json) {_FILES}"
-            '    dd if=/dev/zero of="$file" bs=1M count=$((size >> 20)) conv=notrunc status=none\ndone ;; esac\n'
-            'exec "$real" "$@"',
-        )
-        run = damaged.run(*FIO)
-        run.never_passed("G8: contents changed between write and read, repetition 1")
-        assert run.record["verdict"] == "INVALID"
+def test_wrong_data_in_the_warm_up(rig: Callable[..., Rig]) -> None:
+    damaged = rig("ext4", "fio", tasks=1)
+    damaged.damage(
+        "fio",
+        "fio-layout.0.json",
+        f'{_FILES}    truncate -s 1M "$file"; truncate -s "$size" "$file"\ndone',
+    )
+    run = damaged.run(*FIO)
+    run.never_passed(
+        r"G8: fio checked its data in the warm-up: randread: verify: .* at file .* offset [0-9]+"
+    )
+    assert run.record["verdict"] == "INVALID"
+    damaged.assert_clean()

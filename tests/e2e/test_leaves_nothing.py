@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from e2e.rig import Rig, processes, program_of, wait_for
-from e2e.test_never_pass import IOR
 from e2e.test_values import METADATA
+
+pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
 #: Tools and launchers; ReFrame, the job script and the agent are Python and bash.
 PROGRAMS = ("fio", "ior", "mdtest", "mpirun", "orted", "prterun")
@@ -24,27 +23,11 @@ def tools_of(rig: Rig) -> list[int]:
     return [pid for pid in processes(str(rig.base)) if program_of(pid) in PROGRAMS]
 
 
-#: Tools of a running case: what a signal to the session ends, and what a signal to its job ends.
-_OF_SESSION = [
-    "fio",
-]
-_OF_JOB = [
-    "ior",
-]
-
-
 @pytest.fixture
-def running(request: pytest.FixtureRequest, make_rig: Callable[..., Rig]) -> tuple[Rig, list[str]]:
+def running(make_rig: Callable[..., Rig]) -> tuple[Rig, list[str]]:
     """A rig, and the command of a case whose first phase takes many seconds."""
-    if request.param == "fio":
-        if shutil.which("fio") is None:
-            pytest.skip("not on PATH: fio")
-        rig = make_rig(limits={"phase_seconds": "60 s", "case_bytes": "64 MiB"})
-        return rig, ["-n", "FioRandomRead%block=4"]
-    if shutil.which("ior") is None or shutil.which("mpirun") is None:
-        pytest.skip("not on PATH: ior, mpirun")
-    rig = make_rig(tools=("ior",), limits={"case_bytes": "4 GiB"})
-    return rig, [*IOR, "-S", "transfer_bytes=4096"]
+    rig = make_rig(limits={"phase_seconds": "60 s", "case_bytes": "64 MiB"})
+    return rig, ["-n", "FioRandomRead%block=4"]
 
 
 def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
@@ -63,15 +46,8 @@ def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("running", _OF_SESSION, indirect=True)
-@pytest.mark.parametrize(
-    "number",
-    [
-        signal.SIGTERM,
-        pytest.param(signal.SIGINT, marks=pytest.mark.quick),
-    ],
-)
+@pytest.mark.quick
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:
     rig, arguments = running
     process = start_and_wait(rig, arguments)
@@ -86,8 +62,6 @@ def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:
     rig.assert_clean()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("running", _OF_SESSION, indirect=True)
 def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
     rig, arguments = running
     process = start_and_wait(rig, arguments)
@@ -108,8 +82,6 @@ def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
     assert second.rc == 0 and "nothing to remove" in second.out
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("running", _OF_JOB, indirect=True)
 def test_job_alone_stops_its_tool_and_tidies_up(running: tuple[Rig, list[str]]) -> None:
     """As under a batch system: the session is gone, and only the job script is told to end."""
     rig, arguments = running
@@ -125,7 +97,6 @@ def test_job_alone_stops_its_tool_and_tidies_up(running: tuple[Rig, list[str]]) 
     rig.assert_clean()
 
 
-@pytest.mark.needs_fio
 def test_a_living_session_is_kept(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(limits={"phase_seconds": "60 s"})
     process = start_and_wait(rig, ["-n", "FioRandomRead%block=4"])
@@ -139,46 +110,26 @@ def test_a_living_session_is_kept(make_rig: Callable[..., Rig]) -> None:
     rig.assert_clean()
 
 
-class TestCleanRefuses:
-    """What is not provably ours is not touched."""
-
-    @pytest.fixture
-    def rig(self, make_rig: Callable[..., Rig]) -> Rig:
-        return make_rig()
-
-    def refused(self, rig: Rig, path: Path, *why: str) -> None:
-        run = rig.iogauge("clean", str(path), "--target", str(rig.target))
-        assert run.rc == 1, run.out
-        assert "refused" in run.out
-        for word in why:
-            assert word in run.out.replace("\n", " "), run.out
-
-    def session(self, rig: Rig, marker: bool = True) -> Path:
-        session = rig.target / "iogauge" / "somebody" / "20260101T000000-host-1"
-        session.mkdir(parents=True)
-        (session / "data").write_text("precious")
-        if marker:
-            (session / ".iogauge-session").write_text("{}")
-        return session
-
-    def test_no_marker(self, rig: Rig) -> None:
-        session = self.session(rig, marker=False)
-        self.refused(rig, session, "no marker")
-        assert (session / "data").read_text() == "precious"
-
-    def test_links_below_are_not_followed(self, rig: Rig) -> None:
-        session = self.session(rig)
-        outside = rig.target / "outside"
-        outside.mkdir()
-        (outside / "data").write_text("precious")
-        (session / "link").symlink_to(outside)
-        run = rig.iogauge("clean", str(session), "--target", str(rig.target))
-        assert run.rc == 0 and "removed: " in run.out, run.out
-        assert not session.exists()
-        assert (outside / "data").read_text() == "precious"
+def test_what_is_not_provably_ours_is_not_touched(make_rig: Callable[..., Rig]) -> None:
+    """No marker: refused. Links below a session are removed, and not followed."""
+    rig = make_rig()
+    session = rig.target / "iogauge" / "somebody" / "20260101T000000-host-1"
+    outside = rig.target / "outside"
+    for folder in (session, outside):
+        folder.mkdir(parents=True)
+        (folder / "data").write_text("precious")
+    (session / "link").symlink_to(outside)
+    words = ("clean", str(session), "--target", str(rig.target))
+    refused = rig.iogauge(*words)
+    assert refused.rc == 1 and "no marker" in " ".join(refused.out.split()), refused.out
+    assert (session / "data").read_text() == "precious"
+    (session / ".iogauge-session").write_text("{}")
+    done = rig.iogauge(*words)
+    assert done.rc == 0 and "removed: " in done.out, done.out
+    assert not session.exists()
+    assert (outside / "data").read_text() == "precious"
 
 
-@pytest.mark.needs_fio
 def test_what_lay_there_before_stays(make_rig: Callable[..., Rig]) -> None:
     """A target with files of its own, and another user's session, is as it was."""
     rig = make_rig(limits={"case_files": 100})
