@@ -3,75 +3,34 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from e2e.rig import Rig
-from iogauge.workspace import permission
+from support.devices import Devices
+from support.devices import run as system
 
 pytestmark = [pytest.mark.needs_loop, pytest.mark.slow]
 
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=per-process%order=sequential%cache=buffered")
 FIO = ("-n", "FioRandomRead%block=4KiB")
-_MAKE = {
-    # Else a new ext4 goes on writing its tables for minutes.
-    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-    "btrfs": ["mkfs.btrfs", "-q"],
-}
 #: In the wrapper of a tool: the files of the case.
 _FILES = 'shopt -s dotglob; for file in "$IOG_DIR"/*; do\n    size=$(stat -c %s "$file")\n'
 
 
-def call(*words: str) -> str:
-    return subprocess.run(
-        words, check=True, capture_output=True, text=True, timeout=60
-    ).stdout.strip()
-
-
-def _device(place: Path, leaving: ExitStack) -> str:
-    """A loop device whose file is not in the page cache."""
-    image = place / "image"
-    with image.open("wb") as file:
-        file.truncate(700 << 20)
-    try:
-        device = call("losetup", "--find", "--show", "--direct-io=on", str(image))
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no loop device with direct I/O here: {error}")
-    leaving.callback(call, "losetup", "--detach", device)
-    return device
-
-
 @pytest.fixture
-def target(storage: Path) -> Iterator[Callable[..., Path]]:
-    """Makes a file system of a type, on a loop device."""
-    place = Path(tempfile.mkdtemp(dir=storage))
-    with ExitStack() as leaving:
-
-        def mount(kind: str, options: str = "defaults") -> Path:
-            device, point = _device(place, leaving), place / "point"
-            call(*_MAKE[kind], device)
-            point.mkdir()
-            call("mount", "-o", options, device, str(point))
-            leaving.callback(call, "umount", str(point))
-            (point / permission.MARKER).touch()
-            return point
-
-        yield mount
-
-
-@pytest.fixture
-def rig(make_rig: Callable[..., Rig], target: Callable[..., Path]) -> Callable[..., Rig]:
+def rig(make_rig: Callable[..., Rig], devices: Devices) -> Callable[..., Rig]:
     """Makes a rig on a file system of its own, with references that everything meets."""
 
     def make(kind: str, *tools: str, **fields: Any) -> Rig:
-        made = make_rig(target=target(kind), tools=tools or ("ior", "ior-mpiio"), **fields)
+        made = make_rig(
+            target=devices.formatted(kind, mib=700) / "t",
+            tools=tools or ("ior", "ior-mpiio"),
+            **fields,
+        )
         low = {
             name: [0.001, -0.5, None, unit]
             for name, unit in (
@@ -143,7 +102,7 @@ def test_files_without_data(rig: Callable[..., Rig], kind: str, damage: str) -> 
 @pytest.mark.needs_ior
 def test_a_mount_that_compresses_is_declared_so_or_refused(rig: Callable[..., Rig]) -> None:
     compressed = rig("btrfs", "ior", declared={"compresses": False})
-    call("mount", "-o", "remount,compress=zstd", str(compressed.target))
+    system("mount", "-o", "remount,compress=zstd", compressed.target.parent)
     compressed.run(*IOR).never_passed(
         "G18: data timestamp on .*, though the site declares target.compresses: false"
     )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from e2e.rig import Rig, Run
 from iogauge.node.host import usable_cores
+from support.devices import Devices
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.skipif(os.getuid() != 0, reason="needs root")]
 
@@ -26,36 +24,6 @@ Burst:
     published: {write_bw: [1, -0.4, null, MiB/s], read_bw: [1, -0.4, null, MiB/s]}
 """
 DIRECT = ("-n", r"IorPosix%files=per-process%order=sequential%cache=direct$")
-CGROUPS = Path("/sys/fs/cgroup/memory")
-MIB = 1 << 20
-
-
-def system(*words: str) -> str:
-    """Run a program as root; returns what it printed."""
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
-    return done.stdout.strip()
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """An ext4 on a loop device with direct I/O."""
-    image, point = tmp_path / "image", tmp_path / "mnt"
-    point.mkdir()
-    with open(image, "wb") as file:
-        file.truncate(3 << 30)
-    try:
-        device = system("losetup", "--find", "--show", "--direct-io=on", str(image))
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no loop device with direct I/O: {error}")
-    try:
-        system("mkfs.ext4", "-q", "-m", "0", device)
-        system("mount", device, str(point))
-        try:
-            yield point
-        finally:
-            system("umount", str(point))
-    finally:
-        system("losetup", "--detach", device)
 
 
 def declares(rig: Rig, **parts: dict[str, Any]) -> None:
@@ -72,19 +40,15 @@ def findings(run: Run, guard: str) -> list[dict[str, Any]]:
     return [finding for finding in run.record["findings"] if finding["guard"] == guard]
 
 
-def bounds(*leaf: Any) -> dict[str, Any]:
-    return {"write_bw": [*leaf, "MiB/s"], "read_bw": [*leaf, "MiB/s"]}
-
-
 # --- memory ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.needs_loop
 def test_memory_that_is_declared_too_small_proves_nothing(
-    make_rig: Callable[..., Rig], disk: Path
+    make_rig: Callable[..., Rig], devices: Devices
 ) -> None:
     """Two tasks write and read 128 MiB through a page cache of gigabytes, declared as 12 MiB."""
-    rig = make_rig(tools=("ior",), target=disk / "own")
+    rig = make_rig(tools=("ior",), target=devices.formatted("ext4") / "own")
     declares(rig, node={"memory": "12 MiB"})
     rig.write_references(OF_BURST)
     run = rig.run(*BURST)
@@ -92,21 +56,6 @@ def test_memory_that_is_declared_too_small_proves_nothing(
     (node,) = [found for found in findings(run, "G15") if "node.memory" in found["demands"]]
     assert node["outcome"] == "warn" and "node.memory is 12 MiB" in node["saw"]
     assert "node: {memory: " in node["remedy"]
-
-
-@contextmanager
-def limited(name: str, size: int) -> Iterator[Path]:
-    """A control group of so many bytes of memory."""
-    group = CGROUPS / name
-    try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(size))
-    except OSError as error:
-        pytest.skip(f"no control group of memory, version 1: {error}")
-    try:
-        yield group
-    finally:
-        group.rmdir()
 
 
 # --- cores ----------------------------------------------------------------------------------------
@@ -134,14 +83,14 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(
 
 # --- references -----------------------------------------------------------------------------------
 
-#: A device that the disk below the tests does not reach.
-FAST = {"source": "a test", "devices": {"read": "20 GB/s", "write": "20 GB/s"}}
-
 
 def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Rig]) -> None:
     """A tenth of a MiB/s beside 20 GB/s: nothing is run."""
-    rig = make_rig(tools=("ior",), topology=FAST)
-    rig.write_references({"IorPosix": bounds(0.1, -0.1, None)})
+    # A device that the disk below the tests does not reach.
+    fast = {"source": "a test", "devices": {"read": "20 GB/s", "write": "20 GB/s"}}
+    rig = make_rig(tools=("ior",), topology=fast)
+    low = [0.1, -0.1, None, "MiB/s"]
+    rig.write_references({"IorPosix": {"write_bw": low, "read_bw": low}})
     run = rig.run(*DIRECT)
     assert (run.record["verdict"], run.record["metrics"]) == ("ERROR", []), run.out
     run.never_passed("nothing could fail: write_bw: 0.09000 MiB/s pass, 4.7e-06 of the ceiling")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from e2e.rig import MIB, Rig
-from e2e.test_witness import THROTTLE, Place, capped
+from support.devices import THROTTLE, Devices, capped
 
 SECONDS = 16
 BURST, REST = 40, 10
@@ -20,18 +18,10 @@ _FIGURES = ("write_bw", "write_best_minute", "write_worst_minute", "write_longes
 pytestmark = pytest.mark.needs_fio
 
 
-@pytest.fixture
-def place(storage: Path) -> Iterator[Place]:
-    base = storage / "endurance"
-    base.mkdir()
-    with ExitStack() as leaving:
-        yield Place(base, leaving)
-
-
 @pytest.mark.needs_loop
-def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], place: Place) -> None:
-    target = place.formatted("ext4")
-    node = os.stat(place.last).st_rdev
+def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], devices: Devices) -> None:
+    target = devices.formatted("ext4")
+    node = os.stat(devices.last).st_rdev
     slower = f"{os.major(node)}:{os.minor(node)} {REST * MIB}"
     rig = make_rig(
         tools=("fio",),
@@ -46,7 +36,7 @@ def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], place: Place) 
         f"{THROTTLE}/blkio.throttle.write_bps_device) & ;; esac\n"
         'exec "$real" "$@"',
     )
-    with capped(place.last, written=BURST * MIB):
+    with capped(devices.last, written=BURST * MIB):
         done = rig.run("-n", "^Endurance$")
     record = done.record
     assert record["verdict"] in ("UNREFERENCED", "CONTAMINATED"), record["reason"]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from e2e.rig import MIB, Rig, wait_for
-from e2e.test_witness import Place
+from support.devices import Devices
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.needs_loop]
 
@@ -30,16 +28,10 @@ def fillable(rig: Rig, fill_bytes: str | None = "900 MiB") -> None:
 
 
 @pytest.fixture(scope="module")
-def rig(make_module_rig: Callable[..., Rig], storage: Path) -> Iterator[Rig]:
+def rig(make_module_rig: Callable[..., Rig], module_devices: Devices) -> Rig:
     """A site on a file system of 1 GiB of its own."""
-    base = storage / "filled"
-    base.mkdir()
-    with ExitStack() as leaving:
-        target = Place(base, leaving).formatted("ext4")
-        yield make_module_rig(
-            tools=("fio",), tasks=1, target=target / "target", limits={"case_bytes": "32 MiB"}
-        )
-    shutil.rmtree(base)
+    target = module_devices.formatted("ext4") / "target"
+    return make_module_rig(tools=("fio",), tasks=1, target=target, limits={"case_bytes": "32 MiB"})
 
 
 def fill_of(path: Path) -> float:

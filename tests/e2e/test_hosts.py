@@ -21,7 +21,6 @@ import pytest
 from e2e.rig import processes, wait_for
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.paths import JOB_FILES, LIBRARY
-from iogauge.node.host import usable_cores
 from iogauge.plan import script, stage
 from iogauge.tools.fio import options, output
 from support import hosts as support
@@ -193,50 +192,16 @@ def test_all_hosts(job: Job) -> None:
     assert not job.directory.exists()
 
 
-@pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
-def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
-    """In blocks or round the hosts; where there are cores enough, each rank has one of its own."""
-    cores = usable_cores()
-    words = ["mpirun", "-np", "6", *script.host_options("mpirun", job.cluster.names)]
-    words += script.placing_options("mpirun", 2, cyclic)
-    words += script.binding_options("mpirun", 2, cores)
-    told = "echo $OMPI_COMM_WORLD_RANK $(uname -n) $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)"
-    command = f"iog_phase told {' '.join(words)} sh {job.stage}/told.sh"
-    (job.stage / "told.sh").write_text(told)
-    status, printed = job.run(command)
-    assert status == 0, printed
-    lines = sorted(line.split() for line in job.text("told.1.out").splitlines())
-    hosts = job.cluster.names
-    expected = hosts * 2 if cyclic else [host for host in hosts for _ in range(2)]
-    assert [host for _, host, _ in lines] == expected
-    for host in hosts if cores >= 2 else ():
-        first, second = (bound for _, name, bound in lines if name == host)
-        assert first != second
-        assert not {*first.split(",")} & {*second.split(",")}, "threads of one core"
-    wait_for(job.all_gone, 30, "the end of all processes")
-
-
-def kill_all(job: Job, words: tuple[str, ...]) -> None:
-    for word in words:
+def test_a_job_that_is_killed_leaves_nothing(job: Job) -> None:
+    """Job, launcher, and what shows of the servers."""
+    process = job.start("iog_client long long.fio long.json")
+    wait_for(job.busy, 60, "fio's processes on all hosts")
+    for word in ("server.sh /", "bash job", "mpirun"):
         for found in job.running(word).values():
             for pid in found:
                 # The death of one may have ended another.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("bash job", "mpirun"),
-        ("server.sh /", "bash job", "mpirun"),
-    ],
-    ids=["job and launcher", "and daemons", "and what shows of the servers"],
-)
-def test_a_job_that_is_killed_leaves_nothing(job: Job, words: tuple[str, ...]) -> None:
-    process = job.start("iog_client long long.fio long.json")
-    wait_for(job.busy, 60, "fio's processes on all hosts")
-    kill_all(job, words)
     process.wait(60)
     wait_for(job.all_gone, 60, "the end of all processes")
 

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from e2e.rig import Rig
-from e2e.test_witness import Place
+from support.devices import Devices
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.needs_loop]
 
-SECONDS = 2
 
-
-@pytest.fixture(scope="module")
-def rig(make_module_rig: Callable[..., Rig], storage: Path) -> Iterator[Rig]:
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig], devices: Devices) -> Rig:
     """A site whose target nobody else uses: bytes of others on it are an objection."""
-    base = storage / "interference"
-    base.mkdir()
-    with ExitStack() as leaving:
-        target = Place(base, leaving).formatted("ext4")
-        yield make_module_rig(
-            tools=("fio",),
-            tasks=2,
-            target=target / "target",
-            limits={
-                "phase_seconds": f"{SECONDS} s",
-                "max_foreign": "10 %",
-                "witness": "required",
-            },
-        )
-    shutil.rmtree(base)
+    limits = {"phase_seconds": "2 s", "max_foreign": "10 %", "witness": "required"}
+    return make_rig(target=devices.formatted("ext4") / "target", limits=limits)
 
 
 def medians(record: dict[str, Any]) -> dict[str, float]:

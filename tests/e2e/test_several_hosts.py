@@ -19,7 +19,6 @@ from e2e.test_hosts import open_mpi
 from e2e.test_scenarios import STAND_INS, of, striped
 from iogauge.node import probes
 from support import hosts as support
-from support.depth import FULL
 from support.hosts import Hosts
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
@@ -57,18 +56,15 @@ def run_on(cluster: Hosts, rig: Rig, *words: str, timeout: float = 300) -> Run:
 
 @pytest.fixture(scope="module")
 def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
-    """IOR, mdtest and fio on three hosts of two tasks each."""
+    """IOR and fio on three hosts of two tasks each."""
     rig = striped(
         make_module_rig,
         scale={"nodes": 3, "tasks_per_node": 2},
         hosts=cluster.names,
         interface="eth0",
-        sweeps={"tasks_per_client": [2], "tasks_per_node": [2]},
+        sweeps={"tasks_per_client": [2]},
     )
-    names = (
-        "^(IorPosix%files=per-process%order=sequential|RandomRead%.*4KiB"
-        f"{'|MdtestHard|TrainingSamples%sample=32KiB|TaskScaling%' if FULL else '%span=one-server'})"
-    )
+    names = "^(IorPosix%files=per-process%order=sequential|RandomRead%.*4KiB%span=one-server)"
     done = run_on(cluster, rig, "-n", names)
     rig.assert_clean()
     for host in cluster.names:
@@ -78,50 +74,29 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
 
 
 def test_fio_serves_on_all_hosts(everything: Run) -> None:
-    """One client, one server's targets, all: 2 processes on each of 1, 3 and 3 hosts.
-
-    By day one server's: a client alone is measured in test_scenarios.py, and all targets in test_slurm.py.
-    """
-    by_span = {r["parameters"]["span"]: r for r in of(everything, "RandomRead")}
-    spans = ["all", "one-client", "one-server"] if FULL else ["one-server"]
-    assert sorted(by_span) == spans, everything.out
-    for span, record in by_span.items():
-        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-        assert record["nodes"] == (1 if span == "one-client" else 3)
-        (integrity, *_) = (f for f in record["findings"] if f["guard"] == "G22")
-        assert integrity["outcome"] == "ok"
-        said = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
-        assert said["G9"] == said["G10"] == said["G11"] == "ok"
-
-
-def test_files_of_one_server_lie_on_its_targets(everything: Run) -> None:
-    by_span = {r["parameters"]["span"]: r for r in of(everything, "RandomRead")}
-    coverage = {
-        span: next(f["saw"] for f in record["findings"] if f["guard"] == "G11")
-        for span, record in by_span.items()
-    }
-    # Two processes of each host, a target each.
-    for span in by_span.keys() - {"one-client"}:
-        assert "6 file(s) on 2 of 2 storage targets" in coverage[span], span
-
-
-def test_readers_on_the_next_host_are_believed_with_o_direct(everything: Run) -> None:
-    (record,) = (r for r in of(everything, "IorPosix") if r["parameters"]["cache"] == "direct")
+    """Files of one server's targets, by two processes of each host, a target each."""
+    (record,) = of(everything, "RandomRead")
     assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
     assert record["nodes"] == 3
-    (read,) = (command for command in record["commands"] if " -r " in command)
-    assert " -C " in read
-    assert " -Q 1 " in read
+    (integrity, *_) = (f for f in record["findings"] if f["guard"] == "G22")
+    assert integrity["outcome"] == "ok"
+    said = {f["guard"]: f for f in record["findings"] if f["metric"] is None}
+    assert {said[guard]["outcome"] for guard in ("G9", "G10", "G11")} == {"ok"}
+    assert "6 file(s) on 2 of 2 storage targets" in said["G11"]["saw"]
 
 
-def test_hosts_of_one_kernel_share_a_cache_and_are_not_believed(everything: Run) -> None:
-    # IorPosix keeps it every day; TaskScaling, which asks for a layout besides, by night.
-    buffered = [r for r in of(everything, "IorPosix") if r["parameters"]["cache"] == "buffered"]
-    for record in (*buffered, *of(everything, "TaskScaling")):
-        assert record["verdict"] == "INVALID"
-        assert "3 nodes share 1 page cache(s): same kernel, same mount" in record["reason"]
-        verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
-        assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
+def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything: Run) -> None:
+    """Hosts of one kernel share a cache, and the suite sees it."""
+    found = {r["parameters"]["cache"]: r for r in of(everything, "IorPosix")}
+    direct, buffered = found["direct"], found["buffered"]
+    assert direct["verdict"] in ("UNREFERENCED", "UNSTABLE"), direct["reason"]
+    assert direct["nodes"] == 3
+    (read,) = (command for command in direct["commands"] if " -r " in command)
+    assert " -C " in read and " -Q 1 " in read
+    assert buffered["verdict"] == "INVALID"
+    assert "3 nodes share 1 page cache(s): same kernel, same mount" in buffered["reason"]
+    verdicts = {metric["name"]: metric["verdict"] for metric in buffered["metrics"]}
+    assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
 
 
 def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig]) -> None:
@@ -146,27 +121,3 @@ def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig
     run = run_on(cluster, rig, "-n", "IorPosix%files=per-process%order=sequential%cache=direct")
     assert cluster.run("n2", ["umount", str(own)]).returncode == 0
     run.never_passed(rf"G22: ior {version} on n1; {version[:-1]}9 on n2")
-
-
-@pytest.fixture(scope="module")
-def apart(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
-    """A stream on two hosts beside a storm on the third, and creates on one host beside a stream on two."""
-    rig = make_module_rig(
-        tools=("fio", "ior"),
-        limits={"case_bytes": "192 MiB", "case_files": 600, "phase_seconds": "2 s"},
-    )
-    settings = rig.settings()
-    settings["systems"][0]["partitions"][0]["extras"] |= {
-        "scale": {"nodes": 3, "tasks_per_node": 2},
-        "hosts": cluster.names,
-        "interface": "eth0",
-        "topology": {"source": "made up by a test", "clients": {"nic": "100 GiB/s"}},
-    }
-    rig.write_settings(settings)
-    done = run_on(
-        cluster, rig, "-n", "^InterferenceApart", "--keep-stage-files", "--exec-policy=serial"
-    )
-    rig.assert_clean()
-    for host in cluster.names:
-        assert [one for one in cluster.processes(host).values() if "fio" in one] == []
-    return done

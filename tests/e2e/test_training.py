@@ -153,19 +153,3 @@ def test_each_small_file_is_read_once_from_storage(trained: Run) -> None:
     (read,) = (command for command in record["commands"] if " -E " in command)
     assert " -X " in read
     assert " -R " in read
-
-
-def test_reads_that_are_easier_than_planned_are_refused(trainer: Rig) -> None:
-    """One large file instead of all of them; small files in the order in which they were made."""
-    trainer.program(
-        "fio",
-        'case $out in *randread*) sed -i "s/^filename=.*/filename=common.0/; s/^nrfiles=.*/nrfiles=1/" randread.fio ;; '
-        'esac\nexec "$real" "$@"',
-    )
-    trainer.program(
-        "mdtest",
-        'for word in "$@"; do case $word in -R | --random-seed=*) ;; *) words+=("$word") ;; esac; done\n'
-        'exec "$real" "${words[@]}"',
-    )
-    done = trainer.run("-n", "^Training(Files|Samples%sample=32KiB)$", "--exec-policy=serial")
-    done.never_passed("read_iops: G22", "read_rate: G22")

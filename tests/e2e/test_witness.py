@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pytest
 
 from e2e.rig import MIB, ROOT, Rig, Run
 from support import hanging
+from support.devices import Devices, capped, overlay, uncounted
 
 pytestmark = [
     pytest.mark.slow,
@@ -53,104 +54,6 @@ def shell(*words: str, skips: bool = False) -> str:
     return done.stdout.strip()
 
 
-@contextmanager
-def loop(image: Path, mebibytes: int = 1024) -> Iterator[str]:
-    """A block device over a file, past the page cache."""
-    with image.open("wb") as file:
-        file.truncate(mebibytes << 20)
-    device = shell("losetup", "--find", "--show", "--direct-io=on", str(image), skips=True)
-    try:
-        yield device
-    finally:
-        shell("losetup", "--detach", device)
-        image.unlink()
-
-
-@contextmanager
-def mounted(point: Path, *words: str) -> Iterator[Path]:
-    """A mounted file system."""
-    point.mkdir(parents=True, exist_ok=True)
-    shell("mount", *words, str(point), skips=True)
-    try:
-        yield point
-    finally:
-        shell("umount", "--lazy", str(point))
-
-
-THROTTLE = Path("/sys/fs/cgroup/blkio")
-
-
-@contextmanager
-def capped(device: str, **most: int) -> Iterator[None]:
-    """A device takes at most so many bytes a second (``read``, ``written``), or ``reads``, from all of this machine."""
-    files = {
-        "read": "blkio.throttle.read_bps_device",
-        "written": "blkio.throttle.write_bps_device",
-        "reads": "blkio.throttle.read_iops_device",
-    }
-    if not (THROTTLE / files["read"]).exists():
-        pytest.skip("needs the controller blkio of cgroup v1")
-    node = os.stat(device).st_rdev
-    number = f"{os.major(node)}:{os.minor(node)}"
-    try:
-        for way, limit in most.items():
-            (THROTTLE / files[way]).write_text(f"{number} {limit}")
-        yield
-    finally:
-        for way in most:
-            (THROTTLE / files[way]).write_text(f"{number} 0")
-
-
-@contextmanager
-def uncounted(device: str) -> Iterator[None]:
-    """The kernel does not count what a device moves. A loop device keeps the setting for whoever has it next."""
-    setting = Path(f"/sys/block/{Path(device).name}/queue/iostats")
-    setting.write_text("0")
-    try:
-        yield
-    finally:
-        setting.write_text("1")
-
-
-class Place:
-    """A directory to make file systems in; all are taken away after the test."""
-
-    def __init__(self, base: Path, leaving: ExitStack) -> None:
-        self.base, self._leaving, self._number = base, leaving, 0
-        #: The newest device.
-        self.last = ""
-
-    def device(self, mebibytes: int = 1024) -> str:
-        self._number += 1
-        self.last = self._leaving.enter_context(loop(self.base / f"image{self._number}", mebibytes))
-        return self.last
-
-    def mount(self, name: str, *words: str) -> Path:
-        return self._leaving.enter_context(mounted(self.base / name, *words))
-
-    def formatted(
-        self, fstype: str, *options: str, mount: str = "defaults", devices: int = 1
-    ) -> Path:
-        """A mounted file system of a type, on devices of its own."""
-        if shutil.which(f"mkfs.{fstype}") is None:
-            pytest.skip(f"mkfs.{fstype} is not on PATH")
-        nodes = [self.device() for _ in range(devices)]
-        shell(f"mkfs.{fstype}", "-q", *options, *nodes)
-        return self.mount(f"{fstype}{self._number}", "-o", mount, nodes[0])
-
-
-@pytest.fixture
-def place(storage: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
-    base = (
-        storage
-        / f"place-{os.getpid()}-{request.node.name[:20].replace('[', '-').replace('/', '-')}"
-    )
-    base.mkdir()
-    with ExitStack() as leaving:
-        yield Place(base, leaving)
-    shutil.rmtree(base)
-
-
 def judged(
     make_rig: Make, target: Path, *words: str, tools: tuple[str, ...] = ("ior",), **fields: Any
 ) -> Run:
@@ -162,8 +65,6 @@ def judged(
 
 #: The device is the test's own: what others move there is a fault of the suite.
 ALONE = {"max_foreign": "10 %"}
-#: A new ext4 goes on writing its tables for minutes.
-NO_LATE_TABLES = ("-E", "lazy_itable_init=0,lazy_journal_init=0")
 IOR = ("-n", "IorPosix%files=per-process%order=sequential%cache=buffered")
 DIRECT = ("-n", "FioRandomRead%block=4")
 IOR_DIRECT = ("-n", "IorPosix%files=per-process%order=sequential%cache=direct")
@@ -171,23 +72,21 @@ IOR_DIRECT = ("-n", "IorPosix%files=per-process%order=sequential%cache=direct")
 
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_data_that_are_stored_twice_pass(make_rig: Make, place: Place) -> None:
+def test_data_that_are_stored_twice_pass(make_rig: Make, devices: Devices) -> None:
     """Data that are stored once, on ext4, XFS, btrfs and an overlay: test_contents.py."""
-    target = place.formatted("btrfs", "--data", "dup")
+    target = devices.formatted("btrfs", "--data", "dup")
     run = judged(make_rig, target, *IOR, *DIRECT, tools=("ior", "fio"), limits=ALONE)
     assert run.rc == 0, run.out
     assert [record["verdict"] for record in run.records] == ["PASS"] * 2
 
 
 @pytest.mark.needs_fio
-def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, place: Place) -> None:
+def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, devices: Devices) -> None:
     """A file system that is a program. What was written reached a disk; what is read comes from the page cache behind it."""
     # Its disk is a device of its own down to the bottom: other tests use the machine's disk at the same time.
-    memory = place.mount("memory", "-t", "tmpfs", "none")
-    with (memory / "image").open("wb") as file:
-        file.truncate(256 << 20)
-    shell("mkfs.ext4", "-q", "-F", *NO_LATE_TABLES, str(memory / "image"))
-    folder = place.mount("disk", "-o", "loop", str(memory / "image"))
+    memory = devices.mount("none", "memory", "tmpfs")
+    below = Devices(memory, devices.leaving)
+    folder = below.made("ext4", below.loop(below.image("image", 256), direct=False))
     try:
         with hanging.mounted(folder, keeps=True) as mount:
             (mount.point / "t").mkdir()
@@ -207,13 +106,13 @@ def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, place: Place) 
 @pytest.mark.skipif(shutil.which("bindfs") is None, reason="bindfs is not on PATH")
 @pytest.mark.parametrize("memory", [True, False])
 def test_a_directory_that_a_program_shows_elsewhere(
-    make_rig: Make, place: Place, memory: bool
+    make_rig: Make, devices: Devices, memory: bool
 ) -> None:
     """bindfs names the directory as its source: on memory nothing passes, on storage it may."""
-    folder = place.formatted("ext4")
+    folder = devices.formatted("ext4")
     if memory:
-        place.mount(str((folder / "t").relative_to(place.base)), "-t", "tmpfs", "none")
-    point = place.base / "shown"
+        devices.mount("none", str((folder / "t").relative_to(devices.folder)), "tmpfs")
+    point = devices.folder / "shown"
     point.mkdir()
     shell("bindfs", str(folder), str(point), skips=True)
     try:
@@ -229,12 +128,8 @@ def test_a_directory_that_a_program_shows_elsewhere(
 
 
 @pytest.mark.needs_ior
-def test_an_overlay_that_swallows_fsync(make_rig: Make, place: Place) -> None:
-    below = place.formatted("ext4")
-    for name in ("lower", "upper", "work"):
-        (below / name).mkdir()
-    options = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work,volatile"
-    target = place.mount("overlay", "-t", "overlay", "-o", options, "overlay")
+def test_an_overlay_that_swallows_fsync(make_rig: Make, devices: Devices) -> None:
+    target = overlay(devices, devices.formatted("ext4"), "volatile")
     run = judged(make_rig, target, *IOR)
     run.never_passed("G8|G2")
 
@@ -252,22 +147,22 @@ int main(int count, char **words)
 
 @pytest.mark.needs_ior
 @pytest.mark.skipif(shutil.which("eatmydata") is None, reason="eatmydata is not on PATH")
-def test_a_library_that_only_the_tasks_know_of(make_rig: Make, place: Place) -> None:
+def test_a_library_that_only_the_tasks_know_of(make_rig: Make, devices: Devices) -> None:
     """A program under the tool's name preloads it: neither the job's environment nor a script tells."""
-    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
+    rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior",))
     rig.write_references(REFERENCES)
     said = shell("eatmydata", "sh", "-c", "echo $LD_PRELOAD").split()[0]
     library = said if said.startswith("/") else shell("sh", "-c", f"ls /usr/lib/*/{said}")
-    source = place.base / "wrapper.c"
+    source = devices.folder / "wrapper.c"
     source.write_text(WRAPPER % {"library": library, "real": shutil.which("ior")})
     shell("gcc", "-o", str(rig.bin / "ior"), str(source))
     rig.run(*IOR_DIRECT).never_passed(r"G22: libeatmydata.so\S* \(loaded by a task\)")
 
 
 @pytest.mark.needs_ior
-def test_half_of_the_ranks_write_nothing(make_rig: Make, place: Place) -> None:
+def test_half_of_the_ranks_write_nothing(make_rig: Make, devices: Devices) -> None:
     """A task's file is a link into memory, and the tool says that all is well."""
-    rig = make_rig(target=place.formatted("ext4") / "t", tools=("ior",))
+    rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior",))
     rig.write_references(REFERENCES)
     memory = Path(f"/dev/shm/iogauge-half-{os.getpid()}")
     link = f'rm -f {memory}; ln -s {memory} "$IOG_DIR/data.00000001"'
@@ -288,10 +183,10 @@ def test_half_of_the_ranks_write_nothing(make_rig: Make, place: Place) -> None:
     ],
 )
 def test_small_files_that_come_from_a_cache(
-    make_rig: Make, place: Place, fstype: str, mount: str
+    make_rig: Make, devices: Devices, fstype: str, mount: str
 ) -> None:
     """btrfs keeps what is so small in its trees, whose cache nobody can empty. Or somebody reads the files before."""
-    target = place.formatted(fstype, mount=mount) / "t"
+    target = devices.formatted(fstype, options=mount) / "t"
     rig = make_rig(target=target, tools=("mdtest",), limits={"case_files": 2_000})
     names = ("create_rate", "read_rate", "remove_rate")
     rig.write_references({"MdtestHard": {name: [*ANYTHING, "ops/s"] for name in names}})
@@ -314,33 +209,33 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.needs_ior
 def test_a_slow_clock_and_files_that_nobody_counts(
-    make_rig: Make, place: Place, clock: Path
+    make_rig: Make, devices: Devices, clock: Path
 ) -> None:
     """btrfs tells no inodes, as no network does. The lines of mdtest tell the time."""
-    target = place.formatted("btrfs")
+    target = devices.formatted("btrfs")
     # mdtest syncs what it has made: so few files take it some seconds on a slow disk.
     rig = make_rig(target=target / "t", tools=("mdtest",), limits={"case_files": 30_000})
     rig.write_references(REFERENCES)
     rig.program("mdtest", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
-    with capped(place.last, written=4 * MIB):
+    with capped(devices.last, written=4 * MIB):
         run = rig.run("-n", "MdtestEasy")
     run.never_passed("G4: the tool reports .*; it worked for")
 
 
 @pytest.mark.needs_ior
 def test_a_slow_clock_and_a_disk_that_does_not_count(
-    make_rig: Make, place: Place, clock: Path
+    make_rig: Make, devices: Devices, clock: Path
 ) -> None:
     """No counter says when bytes move, as on many networks: what the task asked for does.
 
     A phase lasts for more than two seconds. From then on the agent looks five times a second, and seldom between the end
     of a task and the next task.
     """
-    target = place.formatted("btrfs")
+    target = devices.formatted("btrfs")
     rig = make_rig(target=target / "t", tools=("ior",), limits={"case_bytes": "64 MiB"})
     rig.write_references(REFERENCES)
     rig.program("ior", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
-    with uncounted(place.last), capped(place.last, read=20 * MIB, written=20 * MIB):
+    with uncounted(devices.last), capped(devices.last, read=20 * MIB, written=20 * MIB):
         run = rig.run(*IOR_DIRECT)
     run.never_passed(
         "G4: the tool reports .*; its bytes moved for .* .asked for by its first task."
@@ -349,14 +244,14 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(
 
 
 @pytest.mark.needs_fio
-def test_files_that_are_hidden_from_the_target(make_rig: Make, place: Place) -> None:
+def test_files_that_are_hidden_from_the_target(make_rig: Make, devices: Devices) -> None:
     """btrfs counts no inodes. But the agent sees what is mounted over the case's directory in a tool's own namespace."""
-    target = place.formatted("btrfs")
+    target = devices.formatted("btrfs")
     rig = make_rig(target=target / "t", tools=("fio",), limits={"case_files": 4000})
     rig.write_references(REFERENCES)
-    memory = place.mount("memory", "-t", "tmpfs", "iogauge-test")
+    memory = devices.mount("iogauge-test", "memory", "tmpfs")
     few = 'for n in $(seq 100); do head -c 10240 /dev/urandom >"$IOG_DIR/few.$n"; done'
-    own = place.base / "own.sh"
+    own = devices.folder / "own.sh"
     own.write_text(f'mount --bind {memory} "$IOG_DIR" && exec "$@"\n')
     rig.program("fio", f'unshare --mount sh {own} "$real" "$@"; rc=$?\n{few}\nexit $rc')
     rig.run("-n", "FioMetadata").never_passed(
@@ -379,37 +274,37 @@ def writer(target: Path) -> Iterator[None]:
 
 
 @pytest.mark.needs_ior
-def test_a_writer_beside_a_case(make_rig: Make, place: Place) -> None:
+def test_a_writer_beside_a_case(make_rig: Make, devices: Devices) -> None:
     """Others write to the disk meanwhile: half of its bandwidth is theirs."""
-    target = place.formatted("ext4", *NO_LATE_TABLES)
+    target = devices.formatted("ext4")
     limits = {"case_bytes": "256 MiB", **ALONE}
-    with capped(place.last, written=40 * MIB), writer(target):
+    with capped(devices.last, written=40 * MIB), writer(target):
         run = judged(make_rig, target, *IOR_DIRECT, limits=limits)
     assert run.record["verdict"] == "CONTAMINATED", run.out
     assert "G19: others on 1 node(s) moved" in run.out, run.out
 
 
 @pytest.mark.needs_fio
-def test_metadata_reaches_the_disk(make_rig: Make, place: Place) -> None:
+def test_metadata_reaches_the_disk(make_rig: Make, devices: Devices) -> None:
     """A disk that takes 0.3 MB a second cannot take the metadata of files at the speed of memory."""
-    target = place.formatted("ext4")
+    target = devices.formatted("ext4")
     case: dict[str, Any] = {"tools": ("fio",), "limits": {"case_files": 4000}}
     free = judged(make_rig, target, "-n", "FioMetadata", **case)
-    with capped(place.last, written=300_000):
+    with capped(devices.last, written=300_000):
         run = judged(make_rig, target, "-n", "FioMetadata", **case)
     fast, slow = ({m["name"]: m["median"] for m in one.record["metrics"]} for one in (free, run))
     assert slow["create_rate"] < 0.2 * fast["create_rate"], (slow, fast)
 
 
 @pytest.mark.needs_fio
-def test_files_of_which_a_few_are_on_the_target(make_rig: Make, place: Place) -> None:
+def test_files_of_which_a_few_are_on_the_target(make_rig: Make, devices: Devices) -> None:
     """As above, but the directory holds a hundred files after each phase, and its disk wrote a MiB."""
-    disk = place.formatted("ext4")
+    disk = devices.formatted("ext4")
     rig = make_rig(
         target=disk / "t", tools=("fio",), limits={"case_files": 4000, "max_foreign": "10 %"}
     )
     rig.write_references(REFERENCES)
-    memory = place.mount("memory", "-t", "tmpfs", "iogauge-test")
+    memory = devices.mount("iogauge-test", "memory", "tmpfs")
     few = 'for n in $(seq 100); do head -c 10240 /dev/zero >"$IOG_DIR/few.$n"; done'
     rig.program(
         "fio",
@@ -422,11 +317,11 @@ def test_files_of_which_a_few_are_on_the_target(make_rig: Make, place: Place) ->
 
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_a_slow_disk_is_healthy(make_rig: Make, place: Place) -> None:
+def test_a_slow_disk_is_healthy(make_rig: Make, devices: Devices) -> None:
     """Bytes take most of the time, so that both words about the seconds are exact."""
-    target = place.formatted("xfs")
+    target = devices.formatted("xfs")
     limits = {"phase_seconds": "3 s", "case_bytes": "64 MiB"}
-    with capped(place.last, read=20 * MIB, written=20 * MIB):
+    with capped(devices.last, read=20 * MIB, written=20 * MIB):
         run = judged(
             make_rig, target, *IOR, *DIRECT, *IOR_DIRECT, tools=("ior", "fio"), limits=limits
         )
@@ -436,16 +331,16 @@ def test_a_slow_disk_is_healthy(make_rig: Make, place: Place) -> None:
 
 
 @pytest.mark.needs_fio
-def test_a_disk_that_others_share_request_by_request(make_rig: Make, place: Place) -> None:
+def test_a_disk_that_others_share_request_by_request(make_rig: Make, devices: Devices) -> None:
     """A disk of 400 reads a second, half of them for another program: some MiB, which are few bytes and half of the work."""
-    target = place.formatted("ext4")
+    target = devices.formatted("ext4")
     limits = {"phase_seconds": "6 s", "case_bytes": "32 MiB", "max_foreign": "10 %"}
     other = ["fio", "--name=other", "--size=64m", "--bs=4k", "--direct=1", "--numjobs=2"]
     shell(*other, "--rw=write", f"--directory={target}", "--end_fsync=1")
     reads = ["--rw=randread", f"--directory={target}", "--time_based", "--runtime=600"]
     reading = subprocess.Popen([*other, *reads], stdout=subprocess.DEVNULL)
     try:
-        with capped(place.last, reads=400):
+        with capped(devices.last, reads=400):
             run = judged(make_rig, target, *DIRECT, tools=("fio",), limits=limits)
     finally:
         reading.terminate()

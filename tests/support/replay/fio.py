@@ -20,7 +20,35 @@ if TYPE_CHECKING:
 
 #: Options of a job file that are replayed.
 _KNOWN = frozenset(
-    ["description", "directory", "filename_format", "unique_filename", "ioengine", "rw", "bs", "filesize", "nrfiles", "numjobs", "group_reporting", "fallocate", "disk_util", "iodepth", "direct", "refill_buffers", "randrepeat", "create_on_open", "time_based", "runtime", "verify", "verify_interval", "do_verify", "verify_state_save", "sync", "end_fsync", "norandommap"]
+    [
+        "description",
+        "directory",
+        "filename_format",
+        "unique_filename",
+        "ioengine",
+        "rw",
+        "bs",
+        "filesize",
+        "nrfiles",
+        "numjobs",
+        "group_reporting",
+        "fallocate",
+        "disk_util",
+        "iodepth",
+        "direct",
+        "refill_buffers",
+        "randrepeat",
+        "create_on_open",
+        "time_based",
+        "runtime",
+        "verify",
+        "verify_interval",
+        "do_verify",
+        "verify_state_save",
+        "sync",
+        "end_fsync",
+        "norandommap",
+    ]
 )
 #: Bytes a second that the processes of one node lay files out with.
 _LAYOUT_BYTES_S = 1 << 30
