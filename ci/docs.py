@@ -24,12 +24,19 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def guards() -> str:
-    """The table of all guards in order of their numbers."""
-    rows = ["| guard | what must hold | otherwise | limit |", "|---|---|---|---|"]
+    """The table of all guards in order of their numbers, a line each: the first sentence of the rule's docstring."""
+    rows = ["| guard | what must hold | otherwise | limit | seen on |", "|---|---|---|---|---|"]
     for entry in sorted(catalogue.ALL, key=lambda entry: int(entry.number[1:])):
         paragraph = " ".join((inspect.getdoc(entry.rule) or "").split("\n\n")[0].split())
-        demands = paragraph.removeprefix(f"{entry.number}: ").removesuffix(".").replace("``", "`")
-        cells = (f"{entry.number} {entry.name}", demands, entry.otherwise, entry.limits)
+        sentence = re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
+        demands = sentence.removeprefix(f"{entry.number}: ").removesuffix(".").replace("``", "`")
+        cells = (
+            f"{entry.number} {entry.name}",
+            demands,
+            entry.otherwise,
+            entry.limits,
+            entry.seen_on,
+        )
         rows.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
     return "\n".join(rows)
 
@@ -68,7 +75,7 @@ def verdicts() -> str:
 #: Page, name of the part, what makes it.
 PARTS = (
     ("docs/guards.md", "guards", guards),
-    ("CONTRIBUTING.md", "rooms", rooms),
+    ("docs/design.md", "rooms", rooms),
     ("README.md", "verdicts", verdicts),
 )
 

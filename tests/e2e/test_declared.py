@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,3 +124,44 @@ def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written
     assert "kernel is" not in run.record["reason"]
     run = expecting(lustre__servers=8)
     run.never_passed(r"G25: .*lustre\.servers is not known")
+
+
+# --- what ReFrame or a launcher would pass over ---------------------------------------------------
+
+FIO = ("-n", "^FioRandomRead%block=128KiB$")
+
+
+def test_a_prepare_command_that_fails_ends_the_job(make_rig: Callable[..., Rig]) -> None:
+    """The job of ReFrame would go on, and measure with other software than is declared."""
+    rig = make_rig()
+    data = rig.settings()
+    data["environments"][0]["prepare_cmds"] = ["true", ". '/none/it is.sh'"]
+    rig.write_settings(data)
+    run = rig.run(*FIO)
+    run.never_passed("ERROR: .*the prepare command of tools failed: [.] '/none/it is[.]sh'")
+    data["environments"][0]["prepare_cmds"] = ["true", ". '/none/it is.sh' || true"]
+    rig.write_settings(data)
+    assert rig.run(*FIO).records[-1]["verdict"] == "UNREFERENCED"
+
+
+@pytest.mark.skipif(shutil.which("modulecmd") is None, reason="no Environment Modules on PATH")
+def test_a_module_that_the_job_has_not_loaded(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
+    """A node may lack what the node of ReFrame has: there the shell's function "module" loads nothing."""
+    files = tmp_path / "modules"
+    (files / "storage").mkdir(parents=True)
+    (files / "storage" / "1.0").write_text("#%Module\nsetenv STORAGE 1\n")
+    (files / "storage" / ".version").write_text('#%Module\nset ModulesVersion "1.0"\n')
+    rig = make_rig()
+    data = rig.settings()
+    (system,) = data["systems"]
+    system["modules_system"] = "envmod"
+    found = f'module() {{ eval "$(modulecmd bash "$@")"; }}; export MODULEPATH={files}'
+    data["environments"][0] |= {"modules": ["storage"]}
+    system["partitions"][0]["prepare_cmds"] = [found]
+    rig.write_settings(data)
+    assert rig.run(*FIO, MODULEPATH=str(files)).record["verdict"] == "UNREFERENCED"
+    system["partitions"][0]["prepare_cmds"] = ['module() { [ "$1" = load ]; }']
+    rig.write_settings(data)
+    run = rig.run(*FIO, MODULEPATH=str(files))
+    run.shows_no_pass()
+    assert "has not loaded the module storage" in run.records[-1]["reason"]

@@ -55,8 +55,8 @@ def running(make_rig: Callable[..., Rig]) -> tuple[Rig, list[str]]:
     return rig, ["-n", "FioRandomRead%block=4"]
 
 
-def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
-    process = rig.start(["reframe", "-c", "checks/", "-r", *arguments])
+def start_and_wait(rig: Rig, arguments: list[str], *program: str) -> subprocess.Popen[str]:
+    process = rig.start([*(program or ("reframe", "-c", "checks/", "-r")), *arguments])
     # In the middle of a phase: the tool runs, and data is on the target.
     wait_for(lambda: tools_of(rig), 40, "the tool")
     wait_for(
@@ -74,10 +74,18 @@ def start_and_wait(rig: Rig, arguments: list[str]) -> subprocess.Popen[str]:
 @pytest.mark.needs_fio
 @pytest.mark.slow
 @pytest.mark.quick
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal(running: tuple[Rig, list[str]], number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "program"),
+    [
+        (signal.SIGINT, ()),
+        (signal.SIGTERM, ("iogauge", "run")),  # to the command alone, and not to ReFrame below it
+    ],
+)
+def test_signal(
+    running: tuple[Rig, list[str]], number: signal.Signals, program: tuple[str, ...]
+) -> None:
     rig, arguments = running
-    process = start_and_wait(rig, arguments)
+    process = start_and_wait(rig, arguments, *program)
     os.kill(process.pid, number)
     run = rig.finish(process, timeout=60)
     assert run.rc != 0, run.out

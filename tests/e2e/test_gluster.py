@@ -94,12 +94,12 @@ def test_no_check_at_all_is_refused(site: tuple[Hosts, Rig]) -> None:
 
 
 @pytest.mark.parametrize("cache", ["buffered", "direct"])
-def test_what_nothing_counts_under_the_mount_the_networks_do(run: Run, cache: str) -> None:
+def test_what_nothing_counts_under_the_mount_has_no_second_witness(run: Run, cache: str) -> None:
     findings = record_of(run, "IorPosix", cache=cache)["findings"]
     for metric in ("write_bw", "read_bw"):
         said = [f for f in findings if f["guard"] == "G8" and f["metric"] == metric]
-        assert {f["outcome"] for f in said} == {"ok"}, said
-        assert any(f["saw"].startswith("the networks and disks of the nodes: ") for f in said)
+        assert any(f["saw"].startswith("no second witness: ") for f in said), said
+        assert {f["outcome"] for f in said} == {"ok", "warn"}, said
     whole = {f["saw"] for f in findings if f["guard"] == "G8" and f["metric"] is None}
     # A busy machine reads fewer than 32 in the time that it has. If it reads none of them, that is said.
     some = r"^[1-9][0-9]* block\(s\) of 1 repetition\(s\) read again with O_DIRECT$"

@@ -321,15 +321,6 @@ def test_a_library_that_lies(fio_rig: Rig) -> None:
     run.never_passed("G22: libeatmydata.so .LD_PRELOAD., which makes fsync, sync and O_SYNC do")
 
 
-@pytest.mark.needs_fio
-def test_a_forged_count_of_the_kernel(fio_rig: Rig) -> None:
-    """A count too many would make the true one incomplete, and so no witness."""
-    line = "iogauge-witness $(hostname) 1.0 2.0 - 1 1 1 1 1 1 0 end"
-    fio_rig.program("fio", f'"$real" "$@"; rc=$?\necho "{line}" >&2; exit $rc')
-    run = fio_rig.run(*RANDOM_READ)
-    run.never_passed(r"G22: .*which left 2 count\(s\) of the kernel for 1 task\(s\)")
-
-
 def test_a_tool_that_is_too_old_is_named(ior_rig: Rig) -> None:
     """The file holds its version, as IOR's does; IOR 3.3.0 ends with 255."""
     ior_rig.program("ior", "echo Unrecognized parameter; exit 255\n\0" + "3.3.0\0")

@@ -36,21 +36,24 @@ def cluster(storage: Path) -> Iterator[Hosts]:
         yield made
 
 
-def run_on(cluster: Hosts, rig: Rig, *words: str, timeout: float = 300) -> Run:
+def run_on(cluster: Hosts, rig: Rig, *words: str, timeout: float = 300, **environment: str) -> Run:
     """Run ReFrame on n1, where mpirun reaches the other hosts through the rig's agent."""
     state = rig.base / "lfs"
     state.mkdir(exist_ok=True)
     path = os.pathsep.join([str(STAND_INS), rig.environment()["PATH"]])
+    own = {
+        "LFS_STATE": str(state),
+        "LFS_SERVERS": "2",
+        "PATH": path,
+        "OMPI_MCA_plm_rsh_agent": str(cluster.agent),
+        "OMPI_MCA_btl_tcp_if_include": "eth0",
+        "OMPI_MCA_oob_tcp_if_include": "eth0",
+        # Ranks of several hosts share a core of this machine, and wait for each other.
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+    }
     process = rig.start(
         cluster.command("n1", ["reframe", "-c", "checks/", "-r", "--exec-policy=serial", *words]),
-        LFS_STATE=str(state),
-        LFS_SERVERS="2",
-        PATH=path,
-        OMPI_MCA_plm_rsh_agent=str(cluster.agent),
-        OMPI_MCA_btl_tcp_if_include="eth0",
-        OMPI_MCA_oob_tcp_if_include="eth0",
-        # Ranks of several hosts share a core of this machine, and wait for each other.
-        OMPI_MCA_mpi_yield_when_idle="1",
+        **own | environment,
     )
     return rig.finish(process, timeout)
 
@@ -131,6 +134,33 @@ def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig
     run = run_on(cluster, rig, "-n", "IorPosix%files=per-process%order=sequential%cache=direct")
     assert cluster.run("n2", ["umount", str(own)]).returncode == 0
     run.never_passed(rf"G22: ior {version} on n1; {version[:-1]}9 on n2")
+
+
+@pytest.mark.needs_ior
+@pytest.mark.slow
+def test_what_a_site_declares_reaches_the_tasks_on_all_hosts(
+    cluster: Hosts, make_rig: Callable[..., Rig]
+) -> None:
+    """ssh starts a daemon of mpirun with an environment of its own."""
+    rig = make_rig(tools=("ior",))
+    settings = rig.settings()
+    (partition,) = settings["systems"][0]["partitions"]
+    partition["env_vars"].append(["STORAGE_TUNED", "'by site'"])
+    settings["environments"][0]["env_vars"] = [["STORAGE_NET", "tcp"]]
+    partition["extras"] |= {
+        "scale": {"nodes": 2, "tasks_per_node": 1},
+        "hosts": cluster.names[:2],
+        "interface": "eth0",
+    }
+    rig.write_settings(settings)
+    ssh = rig.base / "ssh"
+    ssh.write_text(f'#!/bin/sh\nexec env -i PATH=/usr/bin:/bin {cluster.agent} "$@"\n')
+    ssh.chmod(0o755)
+    told = rig.base / "told"
+    rig.program("ior", f'echo "$(hostname) $STORAGE_TUNED $STORAGE_NET" >>{told}; exec $real "$@"')
+    words = ("-n", "IorPosix%files=per-process%order=sequential%cache=direct")
+    run = run_on(cluster, rig, *words, OMPI_MCA_plm_rsh_agent=str(ssh))
+    assert set(told.read_text().splitlines()) == {"n1 by site tcp", "n2 by site tcp"}, run.out
 
 
 # --- IO500 from two hosts -------------------------------------------------------------------------

@@ -55,11 +55,13 @@ def _mean(table: str, row: str) -> float:
 
 
 def with_sync(value: float, seconds: float, file: Path) -> float:
-    """A rate over the seconds of a phase and those of the sync after it, from what a task's witness printed."""
+    """A rate over the seconds of an execution and those of the sync after it, from what is noted of its first task."""
+    execution = file.name.removesuffix(".err")
     (words,) = [
         line.split()
-        for line in file.read_text().splitlines()
-        if line.startswith("iogauge-witness") and line.split()[4] != "-"
+        for noted in file.parent.glob("witness.*.0")
+        for line in noted.read_text().splitlines()
+        if line.startswith(f"{execution} ")
     ]
     return value * seconds / (seconds + float(words[4]) - float(words[3]))
 

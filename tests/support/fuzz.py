@@ -404,7 +404,7 @@ def _machine(data: bytes) -> object:
     """What the kernel says of devices, routes and itself, and an MPI of its version."""
     text = text_of(data)
     probes.route_interface(text, "10.0.0.1")
-    found, _ = witness.parse(text)
+    found = [one for witnesses in witness.parse(text).values() for one in witnesses]
     seen = witness.Testimony(witnesses=tuple(found), expected=1)
     for names in (["8:0"], ["/nfs"], ["rig"]):
         counted = seen.counted({"n1": names})

@@ -10,21 +10,26 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import importlib
 import json
 import lzma
+import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import iogauge
+import iogauge_extras
+from iogauge.guards.seen import CaseSeen
 from iogauge.judge import case
 
 FILE = Path(__file__).parents[1] / "data" / "oracle.jsonl.xz"
-ASKED = ("findings_of", "judge")
 #: Cases of one outcome that are kept, and cases in all.
-ALIKE, MOST = 4, 330
+ALIKE, MOST = 12, 400
 
 
 class Heard:
@@ -66,7 +71,11 @@ def encode(value: Any) -> Any:
 
 @functools.cache
 def _classes() -> dict[str, type]:
-    rooms = [module for name, module in list(sys.modules.items()) if name.startswith("iogauge")]
+    rooms = [
+        importlib.import_module(room.name)
+        for package in (iogauge, iogauge_extras)
+        for room in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
     found = [one for room in rooms for one in vars(room).values() if isinstance(one, type)]
     return {kind.__name__: kind for kind in found}
 
@@ -113,41 +122,35 @@ def write(chosen: list[dict[str, Any]]) -> None:
 
 
 def record(folder: str) -> None:
-    """Let every later call of the judge and the guards write itself into a folder; not what the judge asks the guards."""
-    inside = []
-    for name in ASKED:
-        function = getattr(case, name)
-        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    """Let each later call of the judge, and each case that is made beside it, write itself into a folder."""
+    judge, init = case.judge, CaseSeen.__init__
+    names = judge.__code__.co_varnames[: judge.__code__.co_argcount]
+    inside: list[bool] = []
 
-        def heard(plan: Any) -> Any:
-            computed = {
-                n: dataclasses.replace(one, compute=Heard(one.compute))
-                for n, one in plan.computed.items()
-            }
-            return dataclasses.replace(plan, computed=computed) if computed else plan
+    def keep(ask: str, given: Mapping[str, Any]) -> None:
+        text = json.dumps({"ask": ask, "of": encode(given)}, default=repr)
+        Path(folder, hashlib.sha256(text.encode()).hexdigest()).write_text(text)
 
-        @functools.wraps(function)
-        def asked(
-            *words: Any, _name: str = name, _names: Any = names, _ask: Any = function, **more: Any
-        ) -> Any:
-            if inside:
-                return _ask(*words, **more)
-            given = dict(zip(_names, words, strict=False)) | more
-            if "plan" in given:
-                given["plan"] = heard(given["plan"])
-            inside.append(_name)
-            try:
-                return _ask(**given)
-            finally:
-                inside.clear()
-                text = json.dumps({"ask": _name, "of": encode(given)}, default=repr)
-                file = Path(folder, hashlib.sha256(text.encode()).hexdigest())
-                if not file.exists():
-                    file.write_text(text)
+    @functools.wraps(judge)
+    def judged(*words: Any, **options: Any) -> Any:
+        given = dict(zip(names, words, strict=False)) | options
+        plan, inside[:] = given["plan"], [True]
+        computed = {n: replace(o, compute=Heard(o.compute)) for n, o in plan.computed.items()}
+        given["plan"] = replace(plan, computed=computed) if computed else plan
+        try:
+            return judge(**given)
+        finally:
+            inside.clear()
+            keep("judge", given)
 
-        setattr(case, name, asked)
+    def made(seen: CaseSeen, *words: Any, **options: Any) -> None:
+        init(seen, *words, **options)
+        if not inside:
+            keep("findings_of", {"case": seen})
+
+    case.judge, CaseSeen.__init__ = judged, made  # type: ignore[method-assign]
     if storage := sys.modules.get("iogauge.check.storage"):
-        storage.judge = case.judge  # type: ignore[attr-defined]
+        storage.judge = judged  # type: ignore[attr-defined]
 
 
 def chosen(folder: Path) -> Iterator[dict[str, Any]]:
@@ -158,7 +161,7 @@ def chosen(folder: Path) -> Iterator[dict[str, Any]]:
         one = json.loads(file.read_text())
         try:
             one["said"] = said(one["ask"], one["of"])
-        except (KeyError, TypeError, AttributeError) as error:
+        except (LookupError, TypeError, AttributeError) as error:
             print(file.name, repr(error)[:200])
             continue
         outcome = _outcome(one)
@@ -176,8 +179,6 @@ def _outcome(one: Mapping[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    import iogauge.check  # noqa: F401  all classes
-
     if sys.argv[1:]:
         write(list(chosen(Path(sys.argv[1])))[:MOST])
     else:

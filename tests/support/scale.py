@@ -48,24 +48,20 @@ def fio_clients(number: int) -> str:
 
 
 def witnesses(tasks: int) -> str:
-    """What the tasks of an execution say through the launcher; the first of each node speaks for its client of Lustre.
+    """What is noted of the tasks of an execution; the first of each node speaks for its client of Lustre.
 
     Each task reads 16 MiB, and each node's client as much from 8 of its 100 storage targets.
     """
     lines = []
     for task in range(tasks):
         node, number = divmod(task, TASKS)
-        told = f"iogauge-witness n{node + 1} 5.25 {9 + number / 100:.2f} - 16800000 4096 20 1 16777216 0 0"
+        told = f"write.1 n{node + 1} 5.25 {9 + number / 100:.2f} - 16800000 4096 20 1 16777216 0 0"
         if number == 0:
             each = TASKS * 2**24 // 8
             osts = [f"fs-OST{index:04x}-osc-ffff={each * (index < 8)},0" for index in range(100)]
-            lines += [
-                f"iogauge-more n{node + 1} 5.25 {' '.join(osts[at : at + 50])} end"
-                for at in (0, 50)
-            ]
-            told += " more=2,0 lustre=100,100"
-        lines.append(f"{told} end")
-    return "\n".join(["Tool: 1.2", *lines, ""])
+            told += f" {' '.join(osts)} lustre=100,100"
+        lines.append(f"{told} end\n")
+    return "".join(lines)
 
 
 def build(stage: Path, nodes: int) -> Path:

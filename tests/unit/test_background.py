@@ -33,13 +33,13 @@ ioengine=psync
 #: Writes for a minute.
 NEXT = "print('1 write --section=write')"
 SWEEP = ["sh", str(LIBRARY / "rounds.sh"), "write.fio", "9", "--", sys.executable, "-c", NEXT]
-WITNESS = ["sh", str(LIBRARY / "witness.sh"), "fio", "write.fio"]
+WITNESS = ["sh", str(LIBRARY / "witness.sh"), "witness", "write.1", "fio", "write.fio"]
 #: Lets a case begin, and ends with the job script.
 AGENT = '[ "$1" = open ] || exit 0\nmkdir -p "$IOG_DIR"\necho opened\nread -r _\n'
 JOB = f"""
 . {LIBRARY}/job.sh
 . {LIBRARY}/servers.sh
-iog_case() {{ iog_phase work sh {LIBRARY}/witness.sh sleep 60; }}
+iog_case() {{ iog_phase work sh {LIBRARY}/witness.sh witness work.1 sleep 60; }}
 iog_open sh ./agent open case.json
 $PREPARE
 iog_repeat 1 1 iog_case
@@ -134,7 +134,7 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
     words = ["gcc", "-O2", "-o", str(program), str(SUPPORT / "hangs.c")]
     subprocess.run(words, check=True, timeout=60)
     (scripts.base / "job").write_text(JOB.replace("sleep 60", str(program)))
-    process = scripts.start(["bash", "job"] if how == "job" else [*WITNESS[:2], str(program)])
+    process = scripts.start(["bash", "job"] if how == "job" else [*WITNESS[:4], str(program)])
     wait_for(lambda: scripts.left().count("hangs") == 2, 30, "the program and its child")
     time.sleep(0.2)
     process.terminate()
@@ -202,7 +202,7 @@ def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(
 
 @pytest.mark.parametrize("status", [0, 3])
 def test_a_witness_keeps_the_status(scripts: Scripts, status: int) -> None:
-    assert scripts.start([*WITNESS[:2], "sh", "-c", f"exit {status}"]).wait(60) == status
+    assert scripts.start([*WITNESS[:4], "sh", "-c", f"exit {status}"]).wait(60) == status
 
 
 def test_no_other_file_starts_a_program_in_the_background() -> None:

@@ -250,7 +250,7 @@ def test_less_is_better_has_its_bound_above() -> None:
     ("values", "words"),
     [
         (noisy(1), ["1 valid run(s), 20 are needed: 19 more"]),
-        (noisy(19), ["19 valid run(s), 20 are needed: 1 more", "a loss of 10%", "with power 95%"]),
+        (noisy(19), ["19 valid run(s), 20 are needed: 1 more", "a loss of 10%", "95% sure"]),
         (noisy(12, spread=0.2), ["8 more", "cannot be shown", "runs or more are needed"]),
         (noisy(30, spread=0.13), ["noise is too large", "the site allows 10%", "max_spread", "30"]),
         (
@@ -282,7 +282,7 @@ def test_a_few_outliers_do_not_hinder() -> None:
 
 
 def test_the_outlook_says_when_no_number_of_runs_is_enough() -> None:
-    assert outlook(30, 0.05) == "a loss of 10% shows in 3 further run(s) with power 95%"
+    assert outlook(30, 0.05) == "a loss of 10% will show within 3 run(s) (95% sure)"
     assert "39 runs or more are needed" in outlook(20, math.sqrt(math.log(1 + 0.2**2)))
 
 

@@ -362,7 +362,7 @@ def test_a_record_is_found(home: Path, text: str, name: str) -> None:
         ("s1#0", "no records of '#0'"),
         ("s1:#x", "no records of '#x'"),
         ("s3", r"s3: neither a file nor a session in .*newest: s1, s2"),
-        ("mysite", r"compare sites, stacks or days, write system=NAME, .*\(docs/compare.md\)"),
+        ("mysite", r"compare sites, stacks or days, write system=NAME, .*\(docs/results.md\)"),
         ("s*", "neither a file nor a session"),
         ("x" * 300, "neither a file nor a session"),
         ("", "neither a file nor a session"),

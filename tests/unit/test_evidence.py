@@ -419,18 +419,18 @@ def test_neighbours_are_told_once_each(stage: Path) -> None:
     assert collect(stage).neighbours == ("/s/a", "/s/b")
 
 
-LINE = "iogauge-witness n1 10.00 12.50 - 5 0 1 0 4 0 0 8:1=2,0 end\n"
+LINE = "read.1 n1 10.00 12.50 - 5 0 1 0 4 0 0 8:1=2,0 end\n"
 
 
 @pytest.mark.parametrize(
     ("lines", "complete"),
     [([], False), ([LINE], True), ([LINE[:-8]], False), ([LINE, LINE], False)],
 )
-def test_what_the_kernel_says_stands_beside_what_the_tool_complains_of(
+def test_what_the_kernel_says_of_each_execution(
     stage: Path, lines: list[str], complete: bool
 ) -> None:
     """A line that is cut, or one too many, is no error: there is no witness then."""
-    (stage / "read.1.err").write_text("a remark of the launcher\n" + "".join(lines))
+    (stage / "witness.n1.0").write_text("".join(lines))
     first, second = collect(stage).testimony["read"]
     assert (first.complete, second.complete) == (complete, False)
     if complete:

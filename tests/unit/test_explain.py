@@ -85,7 +85,7 @@ def test_a_check_says_what_it_measures_and_its_cases() -> None:
 
 
 def test_a_word_of_the_glossary() -> None:
-    text = (project_root() / "docs" / "glossary.md").read_text()
+    text = (project_root() / "docs" / "keys.md").read_text()
     terms = re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)
     assert len(terms) > 20 and terms == sorted(terms, key=str.casefold)
     for term in terms:

@@ -424,9 +424,14 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
     calls = ("phase", "servers", "client", "at_close", "reset", "verify", "sample")
     script = "".join(STUBS.format(name) for name in calls)
     script += f"export IOG_DIR={_directory_word(directory)}\nIOG_REP=1\nIOG_VERIFY=(-v)\n"
+    script += f"IOG_STAGE={_directory_word(directory)}\n"
     script += "\n".join([*job_functions(plan, launch), "iog_prepare", "iog_case"]) + "\n"
 
     tool = ["tool", argument, f"{directory}/data"]
+
+    def look(when: str) -> list[str]:
+        place = f"{directory}/witness"
+        return ["sh", launch.witness, place, f"look-{when}-two.1", "--look", when]
 
     def facts(out: str) -> list[str]:
         return ["phase", out, *each, *agent, "facts", directory, out]
@@ -441,12 +446,12 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         ["verify", argument, "-R"],
         [
             *["phase", "one", *launch.run_tasks.split()],
-            *["sh", launch.witness, *tool, "-v"],
+            *["sh", launch.witness, f"{directory}/witness", "one.1", *tool, "-v"],
         ],
         ["sample", "write", directory],
-        ["phase", "look-before-two", *each, "sh", launch.witness, "--look"],
+        ["phase", "look-before-two", *each, *look("before")],
         ["client", "two", "job.fio", argument],
-        ["phase", "look-after-two", *each, "sh", launch.witness, "--look"],
+        ["phase", "look-after-two", *each, *look("after")],
         ["sample", "read", directory],
         ["phase", "three", *agent, "checksums", "on", directory, state],
         facts("facts-after"),

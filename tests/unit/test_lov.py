@@ -404,3 +404,25 @@ def test_a_refused_file_is_not_left(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=os.strerror(errno.EOPNOTSUPP)):
         lov.create(str(tmp_path / "f"), 3, None)
     assert not (tmp_path / "f").exists()
+
+
+@pytest.mark.parametrize("own", [None, b"old"])
+@pytest.mark.parametrize("wanted", [None, b"new", b"old"])
+def test_a_directory_adopts_the_default_of_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: bytes | None, wanted: bytes | None
+) -> None:
+    """As Lustre 2.17 does with extended attributes of directories, plain and progressive alike."""
+    known = {str(tmp_path / "model"): wanted, str(tmp_path / "case"): own}
+    for place in known:
+        Path(place).mkdir()
+
+    def get(path: str, name: str) -> bytes:
+        if (value := known[path]) is None:
+            raise OSError(errno.ENODATA, "No data available")
+        return value
+
+    monkeypatch.setattr(os, "getxattr", get)
+    monkeypatch.setattr(os, "setxattr", lambda path, name, value: known.update({path: value}))
+    monkeypatch.setattr(os, "removexattr", lambda path, name: known.update({path: None}))
+    lov.adopt_default(str(tmp_path / "case"), str(tmp_path / "model"))
+    assert known[str(tmp_path / "case")] == wanted

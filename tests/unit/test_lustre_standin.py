@@ -602,3 +602,10 @@ def test_a_directory_lies_where_that_above_it_lies(place: Place) -> None:
     theirs = answer("directories.txt", "lfs getdirstripe -y m1")
     alike(place.run("lfs getdirstripe -y m1"), theirs)
     alike(place.run("lfs getdirstripe -y m1/below"), theirs)
+
+
+def test_directories_of_the_first_levels_go_round_the_metadata_targets(place: Place) -> None:
+    """As on a new file system: a session's directory lies on another target than that before it, its case beside it."""
+    command = "for n in 1 2 3; do for d in me/top/s$n me/top/s$n/case; do mkdir -p $d; lfs getdirstripe -y $d; done; done"
+    found = re.findall(r"offset: (\d)", place.run(command, LFS_ROUND="1").stdout)
+    assert found == ["0", "0", "1", "1", "0", "0"]

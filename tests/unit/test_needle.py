@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import itertools
 import json
 import math
@@ -26,6 +25,7 @@ from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge_extras.needle import judge as needle
 from iogauge_extras.needle.judge import Needle, Rounds, decide, parse_rounds
 from iogauge_extras.needle.rounds import Again, again, most_turns, orders, shares, turns_again
+from support import programs
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = json.loads((ROOT / "tests" / "data" / "samples" / "fio_file.json").read_text())
@@ -380,24 +380,13 @@ def test_a_real_throttled_target_is_named() -> None:
     assert found.slowest.share == pytest.approx(1.7 / math.sqrt(77.7 * 64), rel=0.02)
 
 
-def simulated() -> Any:
-    spec = importlib.util.spec_from_file_location(
-        "benchmarks_needle", ROOT / "benchmarks/needle.py"
-    )
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("probes", [3, 4, 16, 64])
 @pytest.mark.parametrize(
     "noise", ["turns 15 %", "turns 48 %", "15 %, shared drift 35 %", "all of it"]
 )
 def test_a_healthy_set_names_none(probes: int, noise: str) -> None:
     """0.5 % of passes at most, by the limit; 3 of 100 would be an accident of 1 in 70."""
-    simulation = simulated()
+    simulation = programs.load("needle")
     found = simulation.passes(probes, simulation.NOISES[noise], "unit test")
     assert sum(bool(one.slow) for one in itertools.islice(found, 100)) <= 2
 
@@ -414,7 +403,7 @@ def test_a_healthy_set_names_none(probes: int, noise: str) -> None:
 )
 @pytest.mark.parametrize("probes", [4, 16, 64])
 def test_one_that_is_slow_is_named(probes: int, noise: str, share: float, least: float) -> None:
-    simulation = simulated()
+    simulation = programs.load("needle")
     found = simulation.passes(probes, simulation.NOISES[noise], "unit test", share)
     hits = sum("p001" in slow(one) for one in itertools.islice(found, 60))
     assert hits >= least * 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import iogauge.check  # noqa: F401  all classes that evidence may hold
 from support import oracle
 
 

@@ -485,8 +485,8 @@ UNKNOWN = {"suite", "overridden", "price", "stack", "line", "series", "fingerpri
 
 
 def documented() -> set[str]:
-    """Keys of a record in docs/history.md."""
-    text = (Path(__file__).parents[2] / "docs" / "history.md").read_text()
+    """Keys of a record in docs/results.md."""
+    text = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
     text = text.partition("## Form of a record")[2].partition("Of a metric:")[0]
     cells = re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE)
     return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}

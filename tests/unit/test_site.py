@@ -237,6 +237,26 @@ def test_a_mistake_under_extras(path: str, value: Any, said: str, allowed: str) 
             f"{NAMED}.environs: found 'env'",
             "a list: [..., ...]",
         ),
+        (
+            f"{PARTITION}.modules",
+            ["openmpi/9.9"],
+            f"{NAMED}.modules: found ['openmpi/9.9']",
+            "systems.good.modules_system, one of tmod4, envmod, lmod, spack: without it no module",
+        ),
+        (
+            "environments.0.modules",
+            [{"name": "lustre"}],
+            "environments.env.modules: found [",
+            "systems.good.modules_system",
+        ),
+        ("systems.0.modules", ["a"], "systems.good.modules: found ['a']", "modules_system, one of"),
+        (f"{PARTITION}.access", ["-A x"], f"{NAMED}.access: found ['-A x']", "takes no options"),
+        (
+            f"{PARTITION}.resources",
+            [{"name": "disk", "options": ["--disk=1"]}],
+            f"{NAMED}.resources: found [",
+            "nothing: scheduler local takes no options. Name the scheduler that does",
+        ),
         (EXTRAS, 5, f"{NAMED}.extras: found 5", "a mapping: {key: value}"),
         ("systems.0.hostnames", DELETE, "systems.good.hostnames: this key", "is missing"),
         ("system", [], "system: found an unknown key (did you mean systems?)", "environments, "),
@@ -283,6 +303,12 @@ def test_whoever_looks_for_mistakes_changes_nothing() -> None:
     before = copy.deepcopy(data)
     assert mistakes(data) == []
     assert data == before
+
+
+def test_modules_with_a_system_of_them_are_no_mistake() -> None:
+    data = changed("environments.0.modules", ["openmpi"], changed("systems.0.modules", ["slurm"]))
+    assert mistakes(changed("systems.0.modules_system", "lmod", data)) == []
+    assert len(mistakes(changed("systems.0.modules_system", "nomod", data))) == 2
 
 
 def test_two_systems_in_one_folder_are_a_mistake() -> None:
@@ -567,7 +593,8 @@ def test_an_environment_gets_what_its_stack_has_built(
     environment = load_site(tmp_path / "sites", with_stack("site"))
     ior = ["ior", "ior-lustre", "ior-mpiio", "md-workbench", "mdtest"]
     assert environment["features"] == ["fio", *ior]
-    (command,) = environment["prepare_cmds"]
+    command, proof = environment["prepare_cmds"]
+    assert proof.startswith('[ "$?" -eq 0 ] || {')
     assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"
     assert environment["extras"]["installed"]["hashes"] == {"ior": "i", "fio": "f", "mpi": "m"}
 

@@ -27,6 +27,15 @@ def test_anchors_and_merges_work(tmp_path: Path) -> None:
     assert yamlfile.load(file) == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}}
 
 
+def test_numbers_that_look_like_what_they_are(tmp_path: Path) -> None:
+    file = write(
+        tmp_path, "a: [0, 10, -0.1, 0.5, 0.125, 12.25, 1000.000, 1_000, 1e3, 0.0, '0100']\n"
+    )
+    assert yamlfile.load(file) == {
+        "a": [0, 10, -0.1, 0.5, 0.125, 12.25, 1000.0, 1000, "1e3", 0.0, "0100"]
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
@@ -36,6 +45,10 @@ def test_anchors_and_merges_work(tmp_path: Path) -> None:
         ("a: [1, 2\nb: 3\n", 2, "expected"),
         ("a: !!python/object:os.system x\n", 1, "could not determine a constructor"),
         ("[a]: 1\n", 1, "a list or mapping cannot be a key"),
+        ("a: 1\nb: [0100, 1]\n", 2, "0100 is read as 64. Write 64 if you mean it"),
+        ("a: 1.000\n", 1, "1.000 is read as 1. Write 1"),
+        ("a: 12.500\n", 1, "12.500 is read as 12.5"),
+        ("a: 1:30\n", 1, "1:30 is read as 90"),
         ("a: *nowhere\n", 1, "undefined alias"),
         ("a: 1\n--- \nb: 2\n", 2, "but found another document"),
     ],

@@ -660,7 +660,7 @@ class AggregatorsCheck(SharedFileCheck):
         """Write, write once more under Darshan, and count the writers with Darshan's parser."""
         log = f"darshan.{REP}.log"
         watched = darshan.run_words(str(self.current_environ.extras["darshan"]), log)
-        counted = registry.load("iogauge.answers", "darshan.writers")
+        counted = registry.load("iogauge_answers", "darshan.writers")
         (write,) = super().sound_phases(options)
         again = self.ior_phase(
             "watched",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -35,14 +36,32 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def _without(lacks: str) -> Callable[[], None]:
-    """Return a command that says what it lacks."""
+def _told(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that says which extra it lacks, and ends with 2."""
 
-    def command() -> None:
-        typer.echo(visible(f"iogauge: {lacks}"), err=True)
-        raise typer.Exit(2)
+    @functools.wraps(command)
+    def tell(*words: Any, **options: Any) -> None:
+        try:
+            command(*words, **options)
+        except registry.Missing as error:
+            typer.echo(visible(f"iogauge: {error}"), err=True)
+            raise typer.Exit(2) from error
 
-    return command
+    return tell
+
+
+def _add(name: str) -> None:
+    """Add the command of an extra, or one that says that the extra is not there."""
+    try:
+        app.command(name)(_told(registry.load("iogauge_commands", name)))
+    except registry.Missing as error:
+        missing = error
+
+        def command() -> None:
+            """Not installed here."""
+            raise missing
+
+        app.command(name, context_settings=_PASS_ON)(_told(command))
 
 
 @app.callback()
@@ -70,7 +89,7 @@ def common(
 
 app.command(context_settings=_PASS_ON)(running.run)
 app.command(context_settings=_PASS_ON)(running.bench)
-app.command("report")(reporting.show_report)
+app.command("report")(_told(reporting.show_report))
 app.command("explain")(results.explain_word)
 app.command("doctor")(site.show_doctor)
 app.command(context_settings=_PASS_ON)(site.plan)
@@ -79,11 +98,8 @@ app.command()(site.allow)
 app.command()(site.validate)
 app.command("history")(results.show_history)
 
-for _name in registry.names("iogauge.commands"):
-    try:
-        app.command(_name)(registry.load("iogauge.commands", _name))
-    except registry.Missing as _missing:
-        app.command(_name, context_settings=_PASS_ON, hidden=True)(_without(str(_missing)))
+for _name in registry.names("iogauge_commands"):
+    _add(_name)
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
 site_commands.command("new")(site.new)

@@ -72,7 +72,7 @@ def sessions_of(console: Console, names: list[str]) -> Asked:
     return Asked(SessionRecords(records), selected.joined_unmeasured(lacks), tuple(damaged))
 
 
-def _asked(console: Console, names: list[str], span: Span | None, system: str) -> Asked:
+def _asked(console: Console, names: list[str], span: _Span | None, system: str) -> Asked:
     """Return what is known of the named sessions, or of the newest run of all in a span of time.
 
     Raises BadParameter if both are given, or if nothing was measured in the span.
@@ -97,10 +97,10 @@ def _asked(console: Console, names: list[str], span: Span | None, system: str) -
     return Asked(SessionRecords(records), of_sessions.unmeasured, (*of_sessions.damaged, *damaged))
 
 
-Span = tuple[datetime | None, datetime | None]
+_Span = tuple[datetime | None, datetime | None]
 
 
-def _span(since: str, until: str) -> Span | None:
+def _span(since: str, until: str) -> _Span | None:
     """Return the span of time that two options name; None without them."""
     if not since and not until:
         return None
@@ -150,7 +150,7 @@ def show_report(
     asked = _asked(console, names or [], span, system)
     ending = asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))
     if html:
-        ending, text = registry.load("iogauge.answers", "page")(asked, *(span or (None, None)))
+        ending, text = registry.load("iogauge_answers", "page")(asked, *(span or (None, None)))
         write_file(html, text)
     if junit:
         from iogauge.report.export import junit as as_junit

@@ -23,7 +23,7 @@ import struct
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -149,6 +149,17 @@ class Fork:
         """Return the exit status, as :class:`subprocess.Popen` does: of a signal, it is negative."""
         _, status = os.waitpid(self._pid, 0)
         return os.waitstatus_to_exitcode(status)
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Pass on what tells this process alone to end; what it ignores stays ignored."""
+        numbers = (signal.SIGTERM, signal.SIGHUP)
+        before = {n: old for n in numbers if (old := signal.getsignal(n)) is not signal.SIG_IGN}
+        for number in before:
+            signal.signal(number, lambda number, _: os.kill(self._pid, number))
+        yield
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def kill(self) -> None:
         """End it at once, and wait for its end."""

@@ -30,7 +30,7 @@ from iogauge.core.words import Value
 from iogauge.evidence import model, witness
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
-from iogauge.evidence.witness import NodeActivity, Testimony, changes, parse
+from iogauge.evidence.witness import NodeActivity, Testimony, changes
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
 from iogauge.node.mounts import View
@@ -44,6 +44,7 @@ from iogauge.plan.stage import (
     FILL,
     FOUND,
     HIDDEN,
+    JOB_COMPLAINTS,
     LAYOUTS,
     LOADED,
     LOCKED,
@@ -58,6 +59,7 @@ from iogauge.plan.stage import (
     SPREAD,
     STRIPE_DIRECTORY,
     VIEW,
+    WITNESS,
     Instant,
     LockKept,
     Opened,
@@ -270,8 +272,7 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
             )
         printed.append(text)
     texts = [
-        [line.strip() for line in parse(text)[1].splitlines() if not is_binding(line)]
-        for text in printed
+        [line.strip() for line in text.splitlines() if not is_binding(line)] for text in printed
     ]
     printed_lines = [[line for line in lines if line.strip(" -")] for lines in texts]
     for lines in printed_lines:
@@ -350,7 +351,7 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
-        stderr=witness.parse(text(complaints_file(phase.name, REP)))[1],
+        stderr=text(complaints_file(phase.name, REP)),
         ranks=text(phase.ranks) if phase.ranks else "",
         files=stage_folder(stage / phase.folder.replace(REP, str(repetition)), what)
         if phase.folder
@@ -598,7 +599,9 @@ def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -
     try:
         opened = Opened.from_json(untrusted.parse_json(stage_text(stage / OPENED, "open")))
     except (ToolOutputError, ValueError, TypeError) as error:
-        reasons = f" ({', '.join(ending)})" if ending else ""
+        said = _if_there(stage / JOB_COMPLAINTS).splitlines()
+        ended = [visible(line[:300]) for line in said if line.startswith("iogauge: ")]
+        reasons = f" ({', '.join([*ended, *ending])})" if ended or ending else ""
         raise ToolOutputError(
             f"the job ended before it looked at the target{reasons}: {error}"
         ) from error
@@ -662,6 +665,7 @@ def _outputs(
 ) -> _Outputs:
     """Parse the outputs and evictions of all executions; raises :class:`ToolOutputError`."""
     emptied = [phase.name for phase in plan.phases if phase.access.evict]
+    told = witness.parse("".join(_if_there(file) for file in stage.glob(f"{WITNESS}.*")))
     outputs = _Outputs(
         judged={phase.name: [] for phase in plan.phases},
         cold={phase.name: [] for phase in plan.repeat},
@@ -672,7 +676,7 @@ def _outputs(
         warm_up = repetition == 0 and phase.name in outputs.cold
         parsed = _parse(stage, phase, repetition)
         run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
-        testimony = witness.hear(plan, phase, repetition, run, lambda file: _if_there(stage / file))
+        testimony = witness.hear(plan, phase, repetition, run, told)
         what = f"{phase.name}, repetition {repetition}"
         if parsed is not None and phase.syncs:
             measured = {name for name, _ in phase.rates.values()}

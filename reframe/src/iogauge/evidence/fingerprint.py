@@ -4,7 +4,7 @@ A fingerprint is a flat dictionary of plain values. :mod:`iogauge.node.probes` g
 a node, without root, from ``/proc``, ``/sys`` and one call of ``mpirun``.
 :func:`merge` joins nodes, and :func:`of_case` adds the facts of the case. Facts that cannot be read
 get no key. Facts that did not answer in time are neither absent nor changed: see :func:`unanswered`. A fingerprint never fails a run, and never holds a password or a key.
-docs/fingerprint.md lists the keys.
+docs/guards.md lists the keys.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ The activity of a node is what its counters show between two looks.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Final, TypeVar
@@ -19,10 +19,7 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.node.host import HARMLESS, OWN, Load
 from iogauge.node.mounts import BLOCK_DEVICE, unescape
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.stage import Instant, PhaseRun, complaints_file, look_phase, printed_file
-
-#: First word of each line of witness.sh.
-WORD: Final = "iogauge-witness"
+from iogauge.plan.stage import Instant, PhaseRun, look_phase
 
 #: Share of the bytes at each end of an execution that may move outside of the tool's timing, and the
 #: most that does not count with the bytes of others.
@@ -42,13 +39,10 @@ _SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
 _SUM: Final = r"(-?[0-9]{1,19})"
 _EACH: Final = rf"\S+={_SUM},{_SUM}(?:,{_SUM},{_SUM})?"
 _LINE: Final = re.compile(
-    rf"{WORD} (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 7)}((?: {_EACH})*) end"
+    rf"(\S+) (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 7)}((?: {_EACH})*) end"
 )
 _COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}(?:,{_SUM},{_SUM})?")
 _NETWORKS: Final = "net"
-
-#: More counters of a node, in a line of its own: host, start, counters.
-_MORE: Final = re.compile(rf"iogauge-more (\S+) {_SECONDS}((?: {_EACH})*) end")
 
 #: A device of a Lustre client: storage target or metadata target, and the client's instance.
 _CLIENT: Final = re.compile(r"(\S+-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-\S+")
@@ -99,7 +93,7 @@ class Witness:
     their like, and ``calls`` their number. ``moved`` are bytes that the process fetched from storage and sent there. They are
     counted as the process dirties pages, without those that it dropped. ``counters`` are bytes by
     block device (``8:0``) or by the mount point of an NFS. ``requests`` are those that block devices and targets of a
-    Lustre client finished, reads and writes. ``targets`` are bytes by target of a Lustre client
+    Lustre client finished, reads and writes. ``lists_disks`` is False if the kernel lists no block device there. ``targets`` are bytes by target of a Lustre client
     (``scratch-OST0003``), None unless all of the node's Lustre devices told theirs.
     """
 
@@ -113,6 +107,7 @@ class Witness:
     counters: Mapping[str, Moved] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
     targets: Mapping[str, Moved] | None = None
+    lists_disks: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +186,7 @@ class Testimony:
     def counted(self, counters: Mapping[str, Collection[str]]) -> Moved | None:
         """Return the growth of counters, whose names are given by host; None if it is unknown, or no task ran on these hosts.
 
-        A device that did not grow is not in a line. A name of neither a device nor a mount is that
+        A device that did not grow is not in a line; where the kernel lists none, nothing is known. A name of neither a device nor a mount is that
         of a Lustre file system, whose clients before 2.17 tell root alone.
         """
         if self._by_host().keys().isdisjoint(counters):
@@ -199,6 +194,8 @@ class Testimony:
         total = Moved()
         for host, of_host in self._by_host().items():
             for name in counters.get(host, ()):
+                if BLOCK_DEVICE.fullmatch(name) and not any(w.lists_disks for w in of_host):
+                    return None
                 if BLOCK_DEVICE.fullmatch(name) or name.startswith("/"):
                     total += _widest(name, [w.counters for w in of_host])
                 elif all(witness.targets is None for witness in of_host):
@@ -459,30 +456,20 @@ def _seconds_of(
     )
 
 
-def parse(text: str) -> tuple[list[Witness], str]:
-    """Return the witnesses in a text, and the text without their lines.
-
-    A damaged line is no witness: a launcher may cut lines of several tasks into each other.
-    """
-    witnesses, rest = [], []
-    more: dict[tuple[str, str], list[str]] = {}
-    for line in text.splitlines(keepends=True):
-        if match := _MORE.fullmatch(line.strip()):
-            more.setdefault((match[1], match[2]), []).append(match[3])
-        elif WORD not in line:
-            rest.append(line)
-        elif match := _LINE.fullmatch(line.strip()):
-            # Another task of the node may have begun in the same hundredth of a second.
-            further = more.pop((match[1], match[2]), []) if " more=" in match[12] else []
-            witnesses.append(_of_line(match, further))
-    return witnesses, "".join(rest)
+def parse(text: str) -> dict[str, list[Witness]]:
+    """Return the witnesses of each execution, ``PHASE.REPETITION``; a damaged line is no witness."""
+    witnesses: dict[str, list[Witness]] = {}
+    for line in text.splitlines():
+        if match := _LINE.fullmatch(line):
+            witnesses.setdefault(match[1], []).append(_of_line(match))
+    return witnesses
 
 
-def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
-    sums = [int(match[n]) for n in range(5, 12)]
+def _of_line(match: re.Match[str]) -> Witness:
+    sums = [int(match[n]) for n in range(6, 13)]
     counters, requests = dict[str, Moved](), dict[str, int]()
     clients, of_clients = dict[str, Moved](), dict[str, int]()
-    for name, read, written, reads, writes in _COUNTER.findall(" ".join([match[12], *more])):
+    for name, read, written, reads, writes in _COUNTER.findall(match[13]):
         moved = Moved(int(read), int(written))
         if name == _NETWORKS:
             counters[name] = moved
@@ -493,27 +480,23 @@ def _of_line(match: re.Match[str], more: Sequence[str]) -> Witness:
             requests[name] = int(reads or 0) + int(writes or 0)
         else:
             clients[name], of_clients[name] = moved, int(reads or 0) + int(writes or 0)
-    targets = _by_target(clients, Moved()) if _have_answered(clients, len(more)) else None
+    told, disks = clients.pop("lustre", Moved()), clients.pop("disks", Moved(1))
+    targets = _by_target(clients, Moved()) if 0 < told.read == told.written else None
     if targets is not None:
         requests |= _by_target(of_clients, 0)
     return Witness(
-        host=match[1],
-        started=float(match[2]),
-        ended=float(match[3]),
-        synced=float(match[4]) if match[4] else None,
+        host=match[2],
+        started=float(match[3]),
+        ended=float(match[4]),
+        synced=float(match[5]) if match[5] else None,
         asked=Moved(sums[0], sums[1]),
         calls=Calls(sums[2], sums[3]),
         moved=Moved(sums[4], max(0, sums[5] - sums[6])),
         counters=counters,
         requests=requests,
         targets=targets,
+        lists_disks=disks.read > 0,
     )
-
-
-def _have_answered(clients: Mapping[str, Moved], lines: int) -> bool:
-    """Return whether all devices of a Lustre client have told their counters, and no line of them is lost."""
-    told, further = clients.get("lustre", Moved()), clients.get("more", Moved())
-    return 0 < told.read == told.written and further.read == lines
 
 
 def _by_target(clients: Mapping[str, _Count], none: _Count) -> dict[str, _Count]:
@@ -554,15 +537,15 @@ def hear(
     phase: PhasePlan,
     repetition: int,
     run: PhaseRun | None,
-    text: Callable[[str], str],
+    told: Mapping[str, Sequence[Witness]],
 ) -> Testimony:
     """Return the kernel's word of an execution, for which the job script saw ``run``; witnesses may be missing.
 
-    ``text`` returns a file of the stage, or nothing.
+    ``told`` are the witnesses of all executions.
     """
     if phase.on_servers:
         before, after = (
-            parse(text(printed_file(look_phase(when, phase.name), repetition)))[0]
+            told.get(f"{look_phase(when, phase.name)}.{repetition}", ())
             for when in ("before", "after")
         )
         return Testimony(
@@ -571,9 +554,9 @@ def hear(
             of_tasks=False,
             asked_for=(run.started, run.ended) if run else None,
         )
-    witnesses, _ = parse(text(complaints_file(phase.name, repetition)))
     return Testimony(
-        witnesses=tuple(witnesses), expected=plan.tasks if phase.launch == "tasks" else 1
+        witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
+        expected=plan.tasks if phase.launch == "tasks" else 1,
     )
 
 

@@ -154,8 +154,8 @@ def _of_an_extra(argv: list[str]) -> int | None:
     """Run a command that an extra provides; return its exit status, or None for another command."""
     from iogauge.core import registry
 
-    if argv[:1] and argv[0] in registry.names("iogauge.agent"):
-        status: int | None = registry.load("iogauge.agent", argv[0])(argv[1:])
+    if argv[:1] and argv[0] in registry.names("iogauge_agent"):
+        status: int | None = registry.load("iogauge_agent", argv[0])(argv[1:])
         return status
     return None
 

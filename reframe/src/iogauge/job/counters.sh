@@ -2,10 +2,9 @@
 # iogauge: count what this node has moved, below all mounts. Sourced by witness.sh for the first task of a node alone: a
 # shell takes time to read functions, and the other tasks count nothing. Needs background.sh.
 #
-#   iog_count                 set $counted to all counters that are not zero, $answers and $moved to the counts of the Lustre
-#                             client's $devices, and $heard to the number of those that answered
-#   iog_grow COUNTED ANSWERS  set $counted and $moved to what has grown since, and $heard to the devices in both counts
-#   iog_spill HOST STARTED    append $moved to $counted; print first, in lines of their own, what is too long
+#   iog_count                 set $counted to all counters that are not zero, and $answers to the counts of the Lustre client's
+#                             $devices. lustre=ANSWERED,ASKED tells how many of them there are, disks=N,N how many block devices
+#   iog_grow COUNTED ANSWERS  set $counted to what has grown since; lustre then tells how many devices are in both counts
 
 iog_count() {
     count_devices
@@ -16,7 +15,7 @@ iog_count() {
     [ -z "$devices" ] || ask_devices
     # shellcheck disable=SC2086 # one word for each device
     set -- $answers
-    heard=$# moved=$answers
+    tell_devices "$answers" $#
 }
 
 iog_grow() {
@@ -37,6 +36,20 @@ iog_grow() {
     done
     counted=$all
     grow_devices "$2"
+    tell_devices "$moved" "$heard"
+}
+
+# Append to $counted how many block devices the kernel lists, which a container may hide, and the counts of Lustre's $devices.
+tell_devices() {
+    local moved=$1 heard=$2 asked
+    counted="$counted disks=$disks,$disks"
+    # shellcheck disable=SC2086 # one word for each device
+    set -- $devices
+    [ $# -gt 0 ] || return 0
+    asked=$#
+    # shellcheck disable=SC2086
+    set -- $moved
+    counted="$counted${1:+ $*} lustre=$heard,$asked"
 }
 
 # Set $grown to the differences of sums that commas separate.
@@ -49,26 +62,10 @@ subtract() {
     done
 }
 
-iog_spill() {
-    local counter about line='' lines=0
-    about="$1 $2"
-    # shellcheck disable=SC2086 # one word for each device
-    set -- $devices
-    [ $# -gt 0 ] || return 0
-    for counter in $moved; do
-        line="$line $counter"
-        if [ "${#line}" -gt 3000 ]; then
-            echo "iogauge-more $about$line end"
-            lines=$((lines + 1)) line=''
-        fi
-    done
-    counted="$counted$line lustre=$heard,$# more=$lines,0"
-}
-
 # Set $counted to all counters of block devices that are not zero, and $interfaces to NAME=RECEIVED,SENT of each network.
 count_devices() {
     local line lines name IFS
-    counted='' interfaces=''
+    counted='' interfaces='' disks=0
     # One program for both files: a shell's read takes a file of /proc byte by byte.
     lines=$(cat /proc/diskstats /proc/net/dev 2>/dev/null)
     IFS='
@@ -85,6 +82,7 @@ count_devices() {
             *)
                 # shellcheck disable=SC2086
                 set -- $line
+                disks=$((disks + 1))
                 # Paths of an NVMe disk have no number of their own.
                 case $3 in nvme*c*n*) name=$3 ;; *) name=$1:$2 ;; esac
                 [ "$6${10}" = 00 ] || counted="$counted $name=$6,${10},$4,$8"
@@ -146,7 +144,8 @@ find_devices() {
     local device
     devices=''
     # Of what is not judged nobody reads them.
-    case ${IOG_TOKEN:-} in *.0.*) return ;; esac
+    # shellcheck disable=SC2154 # of witness.sh
+    case $execution in *.0) return ;; esac
     set +f
     set -- /sys/fs/lustre/osc/*-OST*-osc-* /sys/fs/lustre/mdc/*-MDT*-mdc-*
     set -f

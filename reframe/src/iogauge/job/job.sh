@@ -20,6 +20,7 @@
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
 #   TASK task.pid           process of this node's first task, written by witness.sh, or of its server
+#   WITNESS witness         with .HOST: what the kernel says of the tasks of a node, written by witness.sh
 #   OPENED open.json        what the agent saw of the target before the first byte
 #   LOCKED lock.json        whether the case had the lock to the end
 #   ACTIVITY activity.tsv   when the target's devices moved bytes
@@ -59,7 +60,8 @@ unset POSIXLY_CORRECT IFS
 # If a rank dies, srun must not wait for the others until the time limit.
 export SLURM_KILL_BAD_EXIT=1
 # Where the first task of this node leaves the number of its process, for the agent (witness.sh).
-IOG_TASK=$PWD/task.pid
+IOG_STAGE=$PWD
+IOG_TASK=$IOG_STAGE/task.pid
 read -r IOG_HOST </proc/sys/kernel/hostname
 export IOG_TASK IOG_HOST
 
@@ -116,7 +118,7 @@ iog_open() {
     trap 'iog_on_signal HUP 129' HUP
     trap 'iog_on_signal USR1 138' USR1
     trap 'iog_on_signal ALRM 142' ALRM # Flux, at the time limit
-    rm -f told.txt
+    rm -f told.txt witness.*
     IOG_AGENT=("${@:1:$#-2}")
     : >phases.tsv
     iog_start_keeper "$@" || exit $?

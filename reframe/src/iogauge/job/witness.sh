@@ -1,25 +1,21 @@
 #!/bin/sh
 # Run a tool, and write down what the kernel says that it did: the second witness.
 #
-#   witness.sh [--sync DIRECTORY] COMMAND...              the exit status is the command's
-#   witness.sh [--sync DIRECTORY] --look before|after     look at this node, whose server does the work
+#   witness.sh FILE EXECUTION [--sync DIRECTORY] COMMAND...           the exit status is the command's
+#   witness.sh FILE EXECUTION [--sync DIRECTORY] --look before|after  look at this node, whose server does the work
 #
-# Prints one line, so that the launcher brings it to the first node. It goes to standard error after a command that ended
-# well, and to standard output after a look. evidence/witness.py reads it:
+# Appends one line to FILE.HOST.0 for the first task of a node, which alone counts, or to FILE.HOST for another, after a
+# command that ended well. evidence/witness.py reads it. What the tool prints, and where a launcher takes it, changes nothing.
 #
-#   iogauge-witness HOST START END SYNCED RCHAR WCHAR SYSCR SYSCW READ WRITTEN CANCELLED [COUNTER=READ,WRITTEN[,READS,WRITES]]... end
+#   EXECUTION HOST START END SYNCED RCHAR WCHAR SYSCR SYSCW READ WRITTEN CANCELLED [COUNTER=READ,WRITTEN[,READS,WRITES]]... end
 #
 # START and END are seconds since boot. SYNCED is the end of syncfs(2) after the command or before the look after it, or -. The seven sums come from
 # /proc/PID/io (proc(5)), of the command and all children that it waited for. A COUNTER is a block device MAJOR:MINOR in
 # sectors of 512 bytes and in requests (/proc/diskstats), the point of a mounted NFS in bytes (/proc/self/mountstats), a Lustre client's
 # device in bytes and in requests (osc.*.stats, mdc.*.stats), or all networks in bytes (net). After a command its growth is given; in a look its value, and the sums are 0:
 # a server does not wait for its jobs. Only the first task of a node gives counters, if the launcher numbers the tasks.
-# Preparation and warm-up, which are not judged, give none of Lustre: each count starts a program. $IOG_TOKEN (job.sh) names them.
-#
-# A client of Lustre adds "lustre=ANSWERED,ASKED": how many of its devices told their counters. Hundreds of devices do not
-# fit into a line that no launcher cuts. They come before it, in lines that its word "more=LINES,0" counts:
-#
-#   iogauge-more HOST START COUNTER=READ,WRITTEN,READS,WRITES... end
+# Preparation and warm-up, repetition 0, are not judged and give none of Lustre: each count starts a program.
+# "disks=N,N" tells how many block devices the kernel lists: none in some containers. A client of Lustre adds "lustre=ANSWERED,ASKED": how many of its devices told their counters.
 
 # shellcheck shell=dash source-path=SCRIPTDIR source=background.sh
 . "${0%/*}/background.sh"
@@ -35,6 +31,14 @@ account() {
 }
 
 read -r host </proc/sys/kernel/hostname
+into=$1.$host execution=$2
+shift 2
+
+# End if this node cannot write into the stage directory.
+no_stage() {
+    echo "iogauge: $host cannot write $into: every node must see the stage directory" >&2
+    exit 1
+}
 
 # Let the kernel tell now what others met before this command: syncfs(2) tells the next caller of an error of the whole mount.
 hear_old_errors() {
@@ -62,8 +66,8 @@ if [ "$1" = --look ]; then
     synced=-
     if [ "$2" = before ]; then hear_old_errors; else sync_directory; fi
     iog_count
-    iog_spill "$host" "$started"
-    echo "iogauge-witness $host $started $started $synced 0 0 0 0 0 0 0$counted end"
+    into=$into.0
+    echo "$execution $host $started $started $synced 0 0 0 0 0 0 0$counted end" >>"$into" || no_stage
     exit
 fi
 
@@ -73,6 +77,8 @@ number=${number:-${SLURM_LOCALID:-${FLUX_TASK_LOCAL_ID:-0}}}
 iog_end_on_signal
 counted='' answers=''
 if [ "$number" = 0 ]; then
+    into=$into.0
+    true >>"$into" || no_stage # before the tool writes a byte
     hear_old_errors
     . "${0%/*}/counters.sh"
     iog_count
@@ -93,11 +99,8 @@ account
 
 [ "$number" = 0 ] || directory=
 sync_directory
-if [ "$number" = 0 ]; then
-    iog_grow "$counted" "$answers"
-    iog_spill "$host" "$started" >&2
-fi
+[ "$number" != 0 ] || iog_grow "$counted" "$answers"
 # shellcheck disable=SC2086 # one word for each sum
 set -- $before
-echo "iogauge-witness $host $started $ended $synced $((rchar - $1)) $((wchar - $2)) $((syscr - $3)) $((syscw - $4))" \
-    "$((fetched - $5)) $((stored - $6)) $((cancelled - $7))$counted end" >&2
+echo "$execution $host $started $ended $synced $((rchar - $1)) $((wchar - $2)) $((syscr - $3)) $((syscw - $4))" \
+    "$((fetched - $5)) $((stored - $6)) $((cancelled - $7))$counted end" >>"$into" || no_stage

@@ -24,6 +24,8 @@ from iogauge.site.topology import Ceiling
 #: The case's directory on the target, and the repetition's number, in the job script.
 DIR = "$IOG_DIR"
 REP = "$IOG_REP"
+#: The stage directory, for programs that a launcher may start elsewhere.
+STAGE = "$IOG_STAGE"
 
 #: The word of an execution, in the job script (job.sh).
 TOKEN = "$IOG_TOKEN"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from iogauge.plan.case import DIR, REP, CasePlan, PhasePlan
+from iogauge.plan.case import DIR, REP, STAGE, CasePlan, PhasePlan
 from iogauge.plan.stage import (
     FACTS,
     HOSTFILE,
@@ -16,6 +16,7 @@ from iogauge.plan.stage import (
     PINS,
     SPREAD,
     VIEW,
+    WITNESS,
     evict_stem,
     look_phase,
 )
@@ -24,17 +25,17 @@ _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
 
 def shell_word(word: str) -> str:
-    """Quote a word for a shell script; only ``$IOG_DIR`` and ``$IOG_REP`` are expanded."""
+    """Quote a word for a shell script; only the job script's own variables are expanded."""
     if _PLAIN.fullmatch(word):
         return word
-    parts = re.split(r"(\$IOG_DIR|\$IOG_REP)", word)
+    parts = re.split(r"(\$IOG_DIR|\$IOG_REP|\$IOG_STAGE)", word)
     if len(parts) == 1:
         return shlex.quote(word)
     text = "".join(
         f"${{{part[1:]}}}"
-        if part in (DIR, REP) and re.match("[A-Za-z0-9_]", after)
+        if part in (DIR, REP, STAGE) and re.match("[A-Za-z0-9_]", after)
         else part
-        if part in (DIR, REP)
+        if part in (DIR, REP, STAGE)
         else re.sub(r'([\\"`$])', r"\\\1", part)
         for part, after in zip(parts, [*parts[1:], ""], strict=True)
     )
@@ -96,24 +97,26 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     return [*before, *lines, f"{function} {phase.name} {command}", *after]
 
 
-def _witness(phase: PhasePlan, launch: Launch) -> list[str]:
-    return ["sh", launch.witness, *(["--sync", DIR] if phase.syncs else [])]
+def _witness(execution: str, phase: PhasePlan, launch: Launch) -> list[str]:
+    words = ["sh", launch.witness, f"{STAGE}/{WITNESS}", f"{execution}.{REP}"]
+    return [*words, *(["--sync", DIR] if phase.syncs else [])]
 
 
 def _witnessed(phase: PhasePlan, launch: Launch) -> str:
-    return f"{shell_command(_witness(phase, launch))} " if phase.witnessed else ""
+    return f"{shell_command(_witness(phase.name, phase, launch))} " if phase.witnessed else ""
 
 
 def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
     """Return lines that look at all nodes before and after a phase of servers."""
     if not phase.witnessed:
         return [], []
-    words = [*launch.each_node, *_witness(phase, launch), "--look"]
-    before, after = (
-        [f"iog_phase {look_phase(when, phase.name)} {shell_command([*words, when])}"]
-        for when in ("before", "after")
-    )
-    return before, after
+    before, after = (look_phase(when, phase.name) for when in ("before", "after"))
+
+    def line(look: str, when: str) -> str:
+        words = [*launch.each_node, *_witness(look, phase, launch), "--look", when]
+        return f"iog_phase {look} {shell_command(words)}"
+
+    return [line(before, "before")], [line(after, "after")]
 
 
 def _with_samples(phases: Sequence[tuple[PhasePlan, list[str]]], plan: CasePlan) -> list[str]:

@@ -39,6 +39,8 @@ ROUNDS: Final = "rounds.json"
 RUNS: Final = "phases.tsv"
 #: Directories of other cases that were on the target at the same time.
 NEIGHBOURS: Final = "neighbours.txt"
+#: Standard error of the job script, under ReFrame's name.
+JOB_COMPLAINTS: Final = "rfm_job.err"
 #: Name of the signal that ended the job.
 SIGNAL: Final = "told.txt"
 #: The started servers: a line ``host address,port pid`` for each.
@@ -48,6 +50,9 @@ SERVERS: Final = "servers.txt"
 SERVERS_HOSTS: Final = "servers.hosts"
 SERVERS_NEXT: Final = "servers.next"
 SERVERS_SECRET: Final = "servers.secret"
+
+#: What the kernel says of each task of a node: with ``.<host>``, and with ``.<host>.0`` of the first task (witness.sh).
+WITNESS: Final = "witness"
 
 # Written by the agent on the first node.
 

@@ -217,8 +217,12 @@ class _Noted:
     handler: Callable[[int, FrameType | None], object]
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.session.ended_by = self.session.ended_by or signal.Signals(number).name
-        self.handler(number, frame)
+        again = self.session.ended_by
+        self.session.ended_by = again or signal.Signals(number).name
+        if (
+            not again or number == signal.SIGINT
+        ):  # `iogauge run` passes on what the group is told too
+            self.handler(number, frame)
 
 
 def _say(text: str) -> None:

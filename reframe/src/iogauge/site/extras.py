@@ -47,7 +47,7 @@ StripedBy = Literal["lustre", "none"]
 #: set_param``, root).
 Right = Literal["lustre-checksums"]
 
-#: Facts that a site may expect: keys of a fingerprint (docs/fingerprint.md), and the default layout.
+#: Facts that a site may expect: keys of a fingerprint (docs/guards.md), and the default layout.
 Expected = Annotated[
     str,
     Field(
@@ -355,7 +355,7 @@ class Io500(SiteModel):
     def _known(self) -> Io500:
         with contextlib.suppress(registry.Missing):  # without IO500 nothing reads its options
             if self.options:
-                registry.load("iogauge.answers", "io500.options")(self.options)
+                registry.load("iogauge_answers", "io500.options")(self.options)
         return self
 
 

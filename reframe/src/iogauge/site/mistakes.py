@@ -47,6 +47,9 @@ _TIME_LIMIT: Final = re.compile(
     r"(?=\d)(?=.*[1-9])(\d{1,6}d)?(\d{1,6}h)?(\d{1,6}m)?(\d{1,6}s)?", re.ASCII
 )
 
+#: ReFrame's default for ``modules_system``: it loads none.
+NO_MODULES: Final = "nomod"
+
 _MISSING: Final = "nothing"
 
 _NO_KEY: Final = "this key is missing"
@@ -267,6 +270,25 @@ def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
         return mistakes  # data that ReFrame refuses may have any shape
 
 
+def _ignored(file: str, system: Mapping[str, Any], environments: Any) -> Iterator[Mistake]:
+    """Yield what ReFrame would pass over without a word: modules without a system of them, options of no scheduler."""
+    key = f"systems.{system['name']}"
+    partitions = {f"{key}.partitions.{one['name']}": one for one in system["partitions"]}
+    declared = {f"environments.{one['name']}": one for one in environments}
+    if system.get("modules_system", NO_MODULES) == NO_MODULES:
+        for where, one in {key: system, **partitions, **declared}.items():
+            if one.get("modules"):
+                systems = reframe_schema()["properties"]["systems"]["items"]["properties"]
+                known = [name for name in systems["modules_system"]["enum"] if name != NO_MODULES]
+                allowed = f"{key}.modules_system, one of {', '.join(known)}: without it no module is loaded"
+                yield Mistake(file, f"{where}.modules", show(one["modules"]), allowed)
+    for where, one in partitions.items():
+        for name in ("access", "resources"):
+            if one.get(name) and one["scheduler"] == "local":
+                allowed = "nothing: scheduler local takes no options. Name the scheduler that does"
+                yield Mistake(file, f"{where}.{name}", show(one[name]), allowed)
+
+
 def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
     """Return what this suite refuses beyond ReFrame's schema.
 
@@ -304,6 +326,7 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
                         f"a regular expression: {error}",
                     )
                 )
+        mistakes += _ignored(file, system, data.get("environments", []))
         for partition in system["partitions"]:
             key = f"systems.{system['name']}.partitions.{partition['name']}"
             mistakes += _partition_mistakes(file, key, partition)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -108,6 +109,20 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
         if DARSHAN in environment.get("extras", {}):
             environment["features"] = sorted({*environment.get("features", []), words.DARSHAN})
         _install(environment, folder, runs)
+    for one in (
+        *(p for system in data["systems"] for p in system["partitions"]),
+        *data["environments"],
+    ):
+        if commands := one.get("prepare_cmds"):
+            # A job of ReFrame goes on after a command that failed.
+            one["prepare_cmds"] = [
+                line for text in commands for line in (text, _or_end(one["name"], text))
+            ]
+
+
+def _or_end(holder: str, command: str) -> str:
+    words = shlex.quote(f"iogauge: the prepare command of {holder} failed: {command}")
+    return f'[ "$?" -eq 0 ] || {{ echo {words} >&2; exit 1; }}'
 
 
 def _install(environment: dict[str, Any], folder: Path, runs: bool) -> None:

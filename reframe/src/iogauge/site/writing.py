@@ -139,7 +139,7 @@ def shown_bytes(size: int) -> str:
 def settings_text(answers: Answers, found: Found, time_limit: str) -> str:
     """Return the text of settings.yaml."""
     lines = [
-        f"# {answers.name}, as `iogauge site new` found it on {found.login}, {found.day}. Each key: docs/sites.md.",
+        f"# {answers.name}, as `iogauge site new` found it on {found.login}, {found.day}. Each key: docs/keys.md.",
         f"# Check it with: iogauge validate {answers.name}",
         "systems:",
         f"  - name: {answers.name}",
@@ -294,7 +294,7 @@ def unknown(answers: Answers, found: Found) -> Iterator[str]:
     if not found.speed_bytes_s:
         yield "the speed of the target: cases are of tier quick. Raise limits.case_bytes until a phase lasts 30 s"
     if not expected(seen):
-        yield "settings to expect: iogauge can read no setting here that a site may expect (docs/sites.md, expect)"
+        yield "settings to expect: iogauge can read no setting here that a site may expect (docs/keys.md, expect)"
     if not seen.view.uuid:
         yield f"the identity of the file system: {_type_of(seen)} shows no UUID"
     yield from seen.troubles

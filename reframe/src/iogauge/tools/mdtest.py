@@ -562,8 +562,8 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutpu
     Tree phases stay as they are. mdtest 4.0.0 reports no rank's times for them. Their rates in the
     rank details differ (84 instead of 8128 ops/s, seen in one run).
 
-    For a single iteration, ``seconds`` is replaced by the exact value too, but ``rate`` stays. The
-    table's rate is the slowest task's rate times the tasks, the details' all items by the longest
+    For a single iteration, ``seconds`` and ``operations`` are replaced by the exact values too, but ``rate`` stays.
+    The table's rate is the slowest task's rate times the tasks, the details' all items by the longest
     time. The two must agree within 1 %. Raises :class:`ToolOutputError` otherwise.
     """
     details: Mapping[str, RankPhase] = {entry.name: entry for entry in ranks}
@@ -581,16 +581,19 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutpu
                 f"{output.tasks} tasks"
             )
         single = output.parameters.get("iterations") == 1
-        rate = phase.rates["rate"].value
-        if single and abs(entry.rate_ops_s - rate) > 0.01 * rate:
+        rate, done = phase.rates["rate"].value, round(entry.rate_ops_s * entry.seconds)
+        if single and (
+            abs(entry.rate_ops_s - rate) > 0.01 * rate or phase.operations not in (None, done)
+        ):
             raise ToolOutputError(
-                f"mdtest rank details: {phase.name} at {entry.rate_ops_s:.3f} ops/s, but the table "
+                f"mdtest rank details: {done} times {phase.name} at {entry.rate_ops_s:.3f} ops/s, but the table "
                 f"says {rate:.3f}: they are not of the same run"
             )
         phases.append(
             replace(
                 phase,
                 seconds=entry.seconds if single else phase.seconds,
+                operations=done if single else phase.operations,
                 rank_seconds=entry.rank_seconds[0] if entry.rank_seconds else (),
             )
         )

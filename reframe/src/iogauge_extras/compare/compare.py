@@ -262,7 +262,10 @@ def read_subject(text: str) -> Subject:
     file = Path(text)
     # os.path.isfile returns False for a name that is too long; Path.is_file raises.
     if file.suffix == ".darshan" or (os.path.isfile(file) and file.suffix != ".jsonl"):
-        found: Subject = registry.load("iogauge.answers", "darshan.subject")(text)
+        try:
+            found: Subject = registry.load("iogauge_answers", "darshan.subject")(text)
+        except registry.Missing as error:
+            raise CompareError(str(error)) from error
         return found
     match = _RECORDS.fullmatch(text)
     place, case = (match[1], match[2] or match[3] or "") if match else (text, "")
@@ -275,7 +278,7 @@ def read_subject(text: str) -> Subject:
         raise CompareError(
             f"{text}: neither a file nor a session in {history_dir()} (newest: "
             f"{', '.join(newest) or 'none'}). To compare sites, stacks or days, write system=NAME, "
-            "stack=NAME or day=YYYY-MM-DD for each side (docs/compare.md)"
+            "stack=NAME or day=YYYY-MM-DD for each side (docs/results.md)"
         )
     try:
         records = [r for f in files for r in journal.read_records(f) if isinstance(r, Record)]

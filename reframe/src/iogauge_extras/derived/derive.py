@@ -1,6 +1,6 @@
 """Compute quantities from the records of several cases: curves, comparisons, cost.
 
-docs/derived.md has every formula with its source. Nothing here reads a file or knows ReFrame.
+docs/checks.md has every formula with its source. Nothing here reads a file or knows ReFrame.
 :func:`newest_points` picks the operands from records that the caller passes, newest first. The
 formulas take points and say which of them they used.
 """
