@@ -198,7 +198,8 @@ def test_a_check_that_cannot_be_loaded(fio_rig: Rig) -> None:
     checks.mkdir()
     for name in ("__init__.py", "fio_metadata.py"):
         shutil.copy(ROOT / "checks" / name, checks)
-    (checks / "lost.py").write_text("import no_such_module\n")
+    lost = "import reframe as rfm\nimport no_such_module\n@rfm.simple_test\nclass Lost: pass\n"
+    (checks / "lost.py").write_text(lost)
     run = fio_rig.reframe("-c", str(checks), "-r", IOGAUGE_GATE="1")
     assert run.rc != 0, run.out
     assert "lost.py" in run.out
