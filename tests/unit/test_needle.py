@@ -519,7 +519,7 @@ def test_alike_probes_are_measured_in_their_orders(tmp_path: Path, servers: bool
         tmp_path, FIO, "3", *(["servers.txt"] if servers else [])
     ).communicate(timeout=60)
     assert said == ""
-    wanted = [(k, n) for k, order in enumerate(orders(names, 3, "w.fio 1"), 1) for n in order]
+    wanted = [(k, n) for k, order in enumerate(orders(names, 3, "t 1"), 1) for n in order]
     assert turns_of(printed) == wanted
     option = {name: f"--section={name}" for name in names}
     if servers:
@@ -540,7 +540,7 @@ def test_a_suspect_is_measured_again_beside_two_others(tmp_path: Path) -> None:
     process = run_rounds(tmp_path, FIO, "2")
     printed, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, "")
-    order = orders(("ost1", "ost0", "ost2"), 9, "w.fio 3")
+    order = orders(("ost1", "ost0", "ost2"), 9, "t 3")
     assert turns_of(printed)[6:] == [(k, n) for k, names in enumerate(order, 3) for n in names]
     asked = Rounds(direction="write", rounds=2, max_deviation=0.2, targets=("ost0", "ost1", "ost2"))
     assert parse_rounds(printed, asked).notes["slowest"].startswith("ost1: 20.00 MiB/s, 20% of")
