@@ -15,13 +15,6 @@ import find_externals as found
 import stack_facts as facts
 from check_externals import Failed, Skipped, run
 
-# What --version of a launcher says of the MPI; the others are told by the library alone.
-LAUNCHERS = {
-    "openmpi": r"Open MPI\) (\d+[\d.]*)",
-    "mpich": r"Version:\s*(\d+[\d.]*)",
-    "mvapich": r"Version:\s*(\d+[\d.]*)",
-}
-
 # Devices of fabrics below /sys/class, and what Open MPI must then use: not TCP, for all its other parts.
 DEVICES = ("infiniband", "cxi", "hfi1")
 FAST = ("ucx", "ofi", "psm2", "openib", "usnic")
@@ -37,22 +30,24 @@ def version(stack):
     if not facts.is_external(mpi):
         return f"{mpi['name']}@{facts.version_of(mpi)}, built by Spack"
     prefix, declared = facts.external_prefix(mpi), facts.version_of(mpi)
-    launcher = os.path.join(prefix, "bin", "mpirun")
-    regex = LAUNCHERS.get(mpi["name"])
-    if regex is None or not os.access(launcher, os.X_OK):
-        return f"{mpi['name']}@{declared} at {prefix}; its version cannot be asked"
-    _, text = run([launcher, "--version"])
-    match = re.search(regex, text)
-    told = match.group(1) if match else None
-    if told is None:
-        first = text.strip().splitlines()[:1]
+    mpicc = next(
+        iter(glob.glob(f"{prefix}/mpi/{declared}*/bin/mpicc")), f"{prefix}/bin/mpicc"
+    )  # Intel's is deeper
+    told = found.library_version(mpicc)
+    if not told:
+        return f"{mpi['name']}@{declared} at {prefix}; its library cannot be asked"
+    name = next((name for name, regex in found.MPIS if re.search(regex, told)), "")
+    if not name:
+        return f"{mpi['name']}@{declared} at {prefix} says: {told.strip()[:80]}"
+    is_version = found.version_in(told, dict(found.MPIS)[name])
+    # HPC-X is an Open MPI, and Spack has several names for MVAPICH.
+    kin = name == mpi["name"] or {name, mpi["name"]} in (
+        {"openmpi", "hpcx-mpi"},
+        {"mvapich", "mvapich-plus"},
+    )
+    if not kin or not (name != mpi["name"] or f"{is_version}.".startswith(f"{declared}.")):
         raise Failed(
-            f"{launcher} is not of {mpi['name']}, as packages.yaml says; it says of itself: {first};"
-            " correct the external's spec or prefix"
-        )
-    if not (told == declared or told.startswith(declared + ".")):
-        raise Failed(
-            f"{launcher} is {mpi['name']} {told}, but packages.yaml declares {declared};"
+            f"the library of {mpicc} is {name} {is_version}, but {mpi['name']} {declared} is declared;"
             " correct the external's spec or prefix, then install again"
         )
     return f"{mpi['name']}@{declared} at {prefix}"

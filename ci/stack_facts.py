@@ -2,8 +2,10 @@
 """What an installed stack is, told from its lock file, without Spack.
 
     ci/stack_facts.py ENVIRONMENT...            e.g. environments/local
+    ci/stack_facts.py --compare ENVIRONMENT...  whether their lock files agree with what every site measures with
+    ci/stack_facts.py --record ENVIRONMENT      a new version of the stack: write ci/stack.json
 
-Writes beside the environment's view (ENVIRONMENT/.spack-env/):
+The first writes beside the environment's view (ENVIRONMENT/.spack-env/):
 
     stack.json     the fingerprint: versions, variants and DAG hashes of ior, fio, mpi, darshan, io500;
                    the lock file's sha256; `stack`, which is equal at two sites that measure with equal
@@ -26,6 +28,10 @@ from pathlib import Path
 
 # Whose version, variants and recipe decide what is measured.
 TOOLS = ("ior", "fio", "io500", "darshan-runtime", "darshan-util", "iogauge-stack")
+# What every site measures with: version, recipe, variants and flags of each tool.
+RECORD = Path(__file__).resolve().with_name("stack.json")
+# What a site may switch on, under the names that the packages give it: told apart, and no fault.
+CHOICES = {"lustre", "hdf5", "ncmpi", "parallel-netcdf"}
 # Where a site may differ without measuring something else.
 SITE_VARIANTS = {"scheduler", "log_path", "build_system", "dev_path"}
 MPIS = ("openmpi", "mpich", "mvapich", "cray-mpich", "hpcx-mpi", "intel-oneapi-mpi", "mvapich2")
@@ -108,6 +114,40 @@ def identity(spec):
     }
 
 
+def tools_of(lock):
+    """The identities of the tools of a lock file, by name."""
+    specs = reachable(lock)
+    return {name: identity(specs[name]) for name in TOOLS if name in specs}
+
+
+def flat(identity):
+    """An identity as one level of names to printable values, without what a site may choose."""
+    values = {name: identity[name] for name in ("version", "namespace", "recipe")}
+    for kind in ("variants", "flags"):
+        for name, value in identity[kind].items():
+            if name not in CHOICES:
+                values[name] = ",".join(value) if isinstance(value, list) else value
+    return values
+
+
+def differs_from_record(lock):
+    """Where a lock file differs from what every site measures with, one sentence each."""
+    recorded, here = json.loads(RECORD.read_text()), tools_of(lock)
+    told = []
+    for name in TOOLS:
+        if (name in recorded) != (name in here):
+            told.append(f"{name} is {'here alone' if name in here else 'missing here'}")
+            continue
+        there, mine = flat(recorded.get(name, EMPTY)), flat(here.get(name, EMPTY))
+        for key in sorted({*there, *mine}):
+            if str(there.get(key)) != str(mine.get(key)):
+                told.append(f"{name} {key}: {mine.get(key)} here, {there.get(key)} elsewhere")
+    return told
+
+
+EMPTY = {"version": None, "namespace": None, "recipe": None, "variants": {}, "flags": {}}
+
+
 def mpi_of(specs):
     """The MPI among specs by name, or None."""
     return next((specs[name] for name in MPIS if name in specs), None)
@@ -128,7 +168,7 @@ def facts_of(environment):
     environment = Path(environment)
     lock = read_lock(environment)
     specs = reachable(lock)
-    tools = {name: identity(specs[name]) for name in TOOLS if name in specs}
+    tools = tools_of(lock)
     if "ior" not in tools:
         raise StackError(
             f"{environment}/spack.lock has no ior: it is not one of these environments"
@@ -277,18 +317,44 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("environments", nargs="+", metavar="ENVIRONMENT")
-    status = 0
-    for environment in parser.parse_args().environments:
+    parser.add_argument("--compare", action="store_true", help="with what every site measures with")
+    parser.add_argument("--record", action="store_true", help="as what every site measures with")
+    arguments, status = parser.parse_args(), 0
+    for environment in arguments.environments:
         try:
-            facts = write_facts(environment)
+            if arguments.record:
+                RECORD.write_text(
+                    json.dumps(tools_of(read_lock(environment)), indent=1, sort_keys=True) + "\n"
+                )
+            elif arguments.compare:
+                status |= compare(environment)
+            else:
+                facts = write_facts(environment)
+                print(
+                    f"stack_facts: {environment}: stack {facts['stack']}, lock {facts['lock_sha256'][:12]}"
+                )
         except StackError as error:
             print(f"stack_facts: {error}", file=sys.stderr)
             status = 1
-            continue
-        print(
-            f"stack_facts: {environment}: stack {facts['stack']}, lock {facts['lock_sha256'][:12]}"
-        )
     return status
+
+
+def compare(environment):
+    """Print how a lock file agrees with what every site measures with; 1 if it does not."""
+    lock = read_lock(environment)
+    specs, differs = reachable(lock), differs_from_record(lock)
+    mpi = mpi_of(specs)
+    told = f"{mpi['name']}@{version_of(mpi)}" if mpi else "no MPI"
+    chosen = ", ".join(
+        sorted(CHOICES & {k for k, v in variants_of(specs["iogauge-stack"]).items() if v is True})
+    )
+    state = "DIFFERS" if differs else "agrees"
+    print(
+        f"stack_facts: {Path(environment).name:22} {state}  {told}, {compiler_of(lock, specs['ior'])}, chosen: {chosen or 'nothing'}"
+    )
+    for text in differs:
+        print(f"    {text}")
+    return int(bool(differs))
 
 
 if __name__ == "__main__":
