@@ -98,18 +98,14 @@ class Stack:
             raise Skipped("--no-run")
         if self.launcher_words:
             return self.launcher_words
-        directories = [self.view / "bin"]
-        if facts.is_external(self.mpi):
-            directories.insert(0, Path(facts.external_prefix(self.mpi)) / "bin")
-        for directory in directories:
-            for name in ("mpirun", "mpiexec"):
-                if os.access(str(directory / name), os.X_OK):
-                    return [str(directory / name), "-n"]
+        mpi = facts.mpi_bin(self.mpi) if facts.is_external(self.mpi) else self.view / "bin"
+        for path in (mpi / "mpirun", mpi / "mpiexec", self.view / "bin/mpirun"):
+            if os.access(str(path), os.X_OK):
+                return [str(path), "-n"]
         if shutil.which("srun"):
             return ["srun", "-n"]
         raise Failed(
-            f"no mpirun in {directories[0]} and no srun on PATH;"
-            " name the one that starts jobs here: --launcher 'srun -n'"
+            f"no mpirun in {mpi} and no srun on PATH; name what starts jobs here: --launcher 'srun -n'"
         )
 
     def start(self, command, cwd, environment=None):

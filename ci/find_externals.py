@@ -54,23 +54,6 @@ text = ctypes.create_string_buffer(1 << 16)
 ctypes.CDLL(sys.argv[1]).MPI_Get_library_version(text, ctypes.byref(ctypes.c_int()))
 print(text.value.decode(errors="replace"))"""
 
-# What an Open MPI is said to have, by the variants of its spec: one of these components. The last is read in its library.
-PARTS = {
-    "fabrics": {
-        "ucx": ["pml:ucx"],
-        "ofi": ["mtl:ofi", "btl:ofi"],
-        "verbs": ["btl:openib"],
-        "psm2": ["mtl:psm2"],
-    },
-    "schedulers": {
-        "slurm": ["plm:slurm", "ras:slurm"],
-        "tm": ["plm:tm", "ras:tm"],
-        "lsf": ["plm:lsf", "ras:lsf"],
-    },
-    "lustre": {True: ["fs:lustre"]},
-    "romio-filesystem": {"lustre": ["romio:lustre"]},
-}
-
 
 class Unknown(Exception):
     """No MPI that can be written down; the message says what to do."""
@@ -128,19 +111,6 @@ def parts_of(prefix):
     return parts | {"romio:lustre"} if parts and romio_knows_lustre(prefix) else parts
 
 
-def options_of_openmpi(prefix):
-    """What an Open MPI has, in the words of Spack's variants: the self-check will ask for it."""
-    parts = parts_of(prefix)
-    words = []
-    for variant, kinds in PARTS.items():
-        has = [value for value, names in kinds.items() if parts & set(names)]
-        if variant == "lustre":
-            words.append("+lustre" if has else "~lustre")
-        else:
-            words.append(f"{variant}={','.join(has) or 'none'}")
-    return " " + " ".join(words) if parts else ""
-
-
 def library_version(mpicc):
     """What the library that an mpicc links with says of itself; empty if it cannot be asked."""
     words = shlex.split(output(mpicc, "-show"))
@@ -179,7 +149,7 @@ def find_mpi():
             f"    mpi: {{buildable: false, require: NAME}}\n    NAME: {{buildable: false, externals: [{json.dumps(example)}]}}"
         )
     version = version_in(text, dict(MPIS)[name])
-    options = options_of_openmpi(prefix) if name == "openmpi" else ""
+    options = ""
     if name == "intel-oneapi-mpi":
         # Spack's prefix is the one of all Intel's programs, and the wrappers of gcc have the general names.
         prefix, options = re.sub(r"/mpi/[^/]+$", "", prefix), " +generic-names"

@@ -10,16 +10,13 @@ The first writes beside the environment's view (ENVIRONMENT/.spack-env/):
     stack.json     the fingerprint: versions, variants and DAG hashes of ior, fio, mpi, darshan, io500;
                    the lock file's sha256; `stack`, which is equal at two sites that measure with equal
                    programs, whatever MPI and compiler they have
-    activate.sh    puts the programs and their MPI on PATH and the fingerprint into the environment of a
-                   job; starts no process. The paths are absolute: run this again after moving the tree.
-    modules/       the same as a module file, for Lmod and Environment Modules:
-                   module use ENVIRONMENT/.spack-env/modules && module load iogauge-stack
+    activate.sh    puts the programs and their MPI on PATH, and loads the modules of that MPI; starts no process. The
+                   paths are absolute: run this again after moving the tree
 
 Nothing but Python 3.6 is needed.
 """
 
 import argparse
-import contextlib
 import hashlib
 import json
 import shlex
@@ -87,20 +84,18 @@ def version_of(spec):
     return version if version is not None else (spec.get("versions") or ["?"])[0]
 
 
+FLAGS = {"cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs"}
+
+
 def variants_of(spec):
     """The variants without the compiler flags and what a site may choose."""
-    flags = {"cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs"}
-    return {
-        name: value
-        for name, value in sorted(spec.get("parameters", {}).items())
-        if name not in flags and name not in SITE_VARIANTS
-    }
+    parameters = sorted(spec.get("parameters", {}).items())
+    return {name: value for name, value in parameters if name not in FLAGS | SITE_VARIANTS}
 
 
 def flags_of(spec):
-    names = ("cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs")
     parameters = spec.get("parameters", {})
-    return {name: parameters[name] for name in names if parameters.get(name)}
+    return {name: parameters[name] for name in sorted(FLAGS) if parameters.get(name)}
 
 
 def identity(spec):
@@ -209,72 +204,26 @@ def external_prefix(spec):
     return (spec.get("external") or {}).get("path")
 
 
-def external_modules(spec):
-    return list((spec.get("external") or {}).get("module") or [])
+def mpi_bin(spec):
+    """The folder of an external MPI's programs; Intel's is deeper."""
+    prefix = Path(external_prefix(spec))
+    return next(iter(sorted(prefix.glob(f"mpi/{version_of(spec)}*/bin"))), prefix / "bin")
 
 
-def path_of(environment):
-    """Directories in front of PATH: the view's, and that of an MPI outside of it."""
+def activate_text(environment):
     environment = Path(environment).resolve()
     mpi = mpi_of(reachable(read_lock(environment)))
-    front = [str(environment / VIEW / "bin")]
-    prefix = external_prefix(mpi) if mpi else None
-    if prefix and prefix not in ("/usr", "/"):
-        front.append(str(Path(prefix) / "bin"))
-    return front
-
-
-def variables_of(environment, facts):
-    """What a job is told of the stack, by name of the variable."""
-    packages = facts["packages"]
-    values = {
-        "IOGAUGE_SPACK_ENVIRONMENT": facts["environment"],
-        "IOGAUGE_STACK_JSON": str(environment / ".spack-env" / "stack.json"),
-        "IOGAUGE_STACK_FINGERPRINT": facts["stack"],
-        "IOGAUGE_STACK_LOCK_SHA256": facts["lock_sha256"],
-    }
-    for name in ("ior", "fio", "mpi", "darshan-runtime"):
-        if name in packages:
-            key = "IOGAUGE_STACK_HASH_" + name.split("-")[0].upper()
-            values[key] = packages[name]["hash"]
-    return values
-
-
-def module_text(environment, facts):
-    """The stack as a module file in Tcl, which Lmod reads too."""
-    environment = Path(environment).resolve()
-    mpi = mpi_of(reachable(read_lock(environment)))
-
-    def quoted(text):
-        return "{" + text + "}"
-
-    lines = [
-        "#%Module1.0",
-        "# Written by ci/stack_facts.py.",
-        f"module-whatis {quoted('IOR, mdtest, fio, IO500 and Darshan; stack ' + facts['stack'])}",
-        "conflict iogauge-stack",
-    ]
-    lines += [f"module load {quoted(name)}" for name in (external_modules(mpi) if mpi else [])]
-    # The last that is put in front comes first.
-    lines += [f"prepend-path PATH {quoted(path)}" for path in reversed(path_of(environment))]
-    values = variables_of(environment, facts)
-    lines += [f"setenv {name} {quoted(value)}" for name, value in values.items()]
-    return "\n".join(lines) + "\n"
-
-
-def activate_text(environment, facts):
-    environment = Path(environment).resolve()
-    mpi = mpi_of(reachable(read_lock(environment)))
+    external = (mpi or {}).get("external") or {}
     lines = [
         "# shellcheck shell=sh",
         "# Written by ci/stack_facts.py. Sourced by a job; starts no process.",
     ]
-    for module in external_modules(mpi) if mpi else []:
+    for module in external.get("module") or []:
         lines.append(f"module load {shlex.quote(module)} || return 1")
-    front = ":".join(shlex.quote(directory) for directory in path_of(environment))
-    lines.append(f'export PATH={front}"${{PATH:+:$PATH}}"')
-    values = variables_of(environment, facts)
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+    front = [str(environment / VIEW / "bin")]
+    if external.get("path", "/usr") not in ("/usr", "/"):
+        front.append(str(mpi_bin(mpi)))
+    lines.append(f'export PATH={":".join(map(shlex.quote, front))}"${{PATH:+:$PATH}}"')
     return "\n".join(lines) + "\n"
 
 
@@ -303,12 +252,7 @@ def write_facts(environment):
     facts = facts_of(environment)
     directory = environment / ".spack-env"
     replace(directory / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
-    replace(directory / "activate.sh", activate_text(environment, facts))
-    version = facts["packages"].get("iogauge-stack", {}).get("version", "0")
-    modules = directory / "modules/iogauge-stack"
-    with contextlib.suppress(OSError):  # told by the file in it
-        modules.mkdir(parents=True, exist_ok=True)
-    replace(modules / version, module_text(environment, facts))
+    replace(directory / "activate.sh", activate_text(environment))
     return facts
 
 
