@@ -12,7 +12,7 @@ Compares the programs of ENVIRONMENT's view with its lock file:
                 tasks talk by, whether its MPI-IO knows Lustre, and which PMI Slurm offers it
     programs    what is measured with is what every site measures with; else each difference is named
     loader      every library is found; MPI and Lustre are the environment's
-    run         two tasks under that MPI's launcher are one job of two; -v leaves valid JSON; Darshan records them
+    run         two tasks under that MPI's launcher are one job of two; -v leaves valid JSON
 
 One line a check; where one fails, a line for each fault, and what to do. If none does, stack.json and activate.sh
 are written beside the view (ci/stack_facts.py). Exit status 1 when one failed. On a login node where
@@ -195,35 +195,8 @@ def check_run(stack):
     return f"2 tasks under {stack.launcher()[0]}, valid JSON with -v"
 
 
-def check_darshan_run(stack):
-    if not stack.has("darshan-runtime"):
-        raise Skipped("~darshan")
-    library = stack.view / "lib" / "libdarshan.so"
-    with tempfile.TemporaryDirectory(prefix="iogauge-check-") as directory:
-        log = Path(directory) / "ior.darshan"
-        ior = [
-            stack.program("ior"),
-            *shlex.split("-a MPIIO -w -t 64k -b 256k -o"),
-            f"{directory}/data",
-        ]
-        # For the tasks only: the launcher itself is not to be recorded.
-        preload = ["env", f"LD_PRELOAD={library}", f"DARSHAN_LOGFILE={log}"]
-        status, text = stack.start([*preload, *ior], directory)
-        if status or not log.exists():
-            raise Failed(
-                f"two tasks of ior under libdarshan.so leave no log: {text.strip()[-300:]}"
-            )
-        if not stack.has("darshan-util"):
-            return f"a log of {log.stat().st_size} bytes"
-        _, text = run([stack.program("darshan-parser"), log])
-        tasks = re.search(r"^# nprocs: (\d+)", text, re.MULTILINE)
-        if not tasks or tasks.group(1) != "2" or "MPIIO_INDEP_WRITES" not in text:
-            raise Failed(f"Darshan's log does not tell of 2 tasks and their MPI-IO: {text[:300]}")
-        return "a log of 2 tasks with their MPI-IO"
-
-
 # What can be told before anything is built.
-BEFORE = ("externals", "mpi", "MPI's parts", "programs")
+BEFORE = ("externals", "mpi", "programs")
 CHECKS = (
     ("externals", externals),
     *(check for check in check_mpi.CHECKS if check[0] in BEFORE),
@@ -231,7 +204,6 @@ CHECKS = (
     ("loader", check_loader),
     ("run", check_run),
     *(check for check in check_mpi.CHECKS if check[0] not in BEFORE),
-    ("Darshan's log", check_darshan_run),
 )
 
 # Where one of these fails, the checks after it would say the same once more.

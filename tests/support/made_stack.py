@@ -25,8 +25,6 @@ exec "$@"
 LIBRARY = """#include <string.h>
 int MPI_Get_library_version(char *text, int *length) { strcpy(text, "%s"); *length = strlen(text); return 0; }
 """
-PARSER = "#!/bin/sh\necho '# nprocs: 2'\necho MPIIO_INDEP_WRITES\n"
-RECORDER = '#!/bin/sh\n[ -z "$DARSHAN_LOGFILE" ] || echo log >"$DARSHAN_LOGFILE"\n'
 
 
 def script(path, text):
@@ -87,8 +85,7 @@ def environment(tmp_path, tasks=2, mpi_told="Open MPI v4.1.4", **lock):
     mpi(prefix, mpi_told)
     folder = tmp_path / "environments/here"
     bin_ = folder / ".spack-env/view/bin"
-    script(bin_ / "ior", IOR.format(tasks=tasks) + RECORDER.partition("\n")[2])
-    script(bin_ / "darshan-parser", PARSER)
+    script(bin_ / "ior", IOR.format(tasks=tasks))
     for name in ("mdtest", "fio"):
         script(bin_ / name, "#!/bin/sh\n")
     library = folder / ".spack-env/view/lib/libdarshan.so"
