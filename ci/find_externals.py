@@ -158,11 +158,12 @@ def find_mpi():
 
 
 def spack(environment, *words):
-    done = subprocess.run(
-        ["spack", "-e", str(environment), *words], stdout=subprocess.PIPE, text=True
-    )
+    if not shutil.which("spack"):
+        raise SystemExit("no spack on PATH: ci/install-spack brings it, then: . .iogauge/spack.sh")
+    command = ["spack", "-e", str(environment), *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        raise SystemExit(f"find_externals: spack {' '.join(words)} failed; see above")
+        raise SystemExit(f"{' '.join(command)} failed; see above")
     return done.stdout
 
 
