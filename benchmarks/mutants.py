@@ -348,8 +348,8 @@ MUTANTS = (
     ),
     Mutant(
         "fetched-share", "guards", "cache.py",
-        "count is not None and count < 0.95 * data_bytes]",
-        "count is not None and count < 0.095 * data_bytes]",
+        "count is not None and count < 0.95 * read:",
+        "count is not None and count < 0.095 * read:",
         "tests/unit/test_guards.py::test_g1_tasks_must_have_fetched_what_they_read",
         "a read of which a tenth came from storage counts as one of storage",
         passes=True,

@@ -18,7 +18,7 @@ from support.golden import EVERY_CHECK, Case, Files, case_key, expand, form_name
 
 _FUNCTIONS = {"iog_prepare": "prepare", "iog_write": "first", "iog_case": "case"}
 _ACCESS = r"(?:^#(?:SBATCH --(?:partition|account)=|DW |PBS -(?:q |l place)).*\n)+"
-_ENVIRONMENT = r"(?:^\. @ROOT@/environments/.*\n)+"
+_ENVIRONMENT = r'(?:^\. @ROOT@/environments/.*\n(?:^\[ "\$\?" -eq 0 \] .*\n)?)+'
 _BINDINGS = r"(?:^export (?:OMPI|PRTE)_MCA_.*bindings.*\n)+"
 _DIRECTORY = "/iogauge/@USER@/@SESSION@/<check>-<hash>-<partition>-<environ>"
 _LAUNCHER = r"((?:mpirun|mpiexec|srun|aprun) .*?)(?= (?:<counted|sh|ior|mdtest|env|fio)\b)"
