@@ -87,6 +87,17 @@ def test_where_nothing_changed_it_says_so(tmp_path: Path) -> None:
     assert "nothing that the fingerprint knows" in found.troubles[0].cause
 
 
+@pytest.mark.parametrize("seen", [{"nodes": "n1", "command": "ior"}, {}])
+def test_a_case_that_was_refused_before_a_look_at_the_node_blames_nothing(
+    seen: dict[str, Any], tmp_path: Path
+) -> None:
+    """What nobody saw has not changed, and may have."""
+    refused = record(1, 60.0, "INVALID", fingerprint=seen)
+    (trouble,) = collected(tmp_path, [record(0), refused]).troubles
+    assert "the last PASS" in trouble.since
+    assert trouble.cause == ""
+
+
 def test_a_case_that_never_passed_blames_nothing(tmp_path: Path) -> None:
     (trouble,) = collected(tmp_path, [record(0, 60.0, "FAIL")]).troubles
     assert "no PASS in the history" in trouble.since
