@@ -197,7 +197,7 @@ def test_a_mistake_under_extras(path: str, value: Any, said: str, allowed: str) 
             "environments.0.features",
             ["ioor"],
             "environments.env.features: found feature 'ioor'",
-            "fio, io500, ior",
+            "fio, fio-metadata, io500, ior",
         ),
         (
             "environments.0.target_systems",
@@ -309,6 +309,15 @@ def test_modules_with_a_system_of_them_are_no_mistake() -> None:
     data = changed("environments.0.modules", ["openmpi"], changed("systems.0.modules", ["slurm"]))
     assert mistakes(changed("systems.0.modules_system", "lmod", data)) == []
     assert len(mistakes(changed("systems.0.modules_system", "nomod", data))) == 2
+
+
+def test_an_option_that_reframe_would_leave_out() -> None:
+    slurm = changed(f"{PARTITION}.scheduler", "slurm", changed(f"{EXTRAS}.resources", ["bb"]))
+    options = ["--bb=capacity={capacity}", "--gres=disk:{size}"]
+    (mistake,) = mistakes(
+        changed(f"{PARTITION}.resources", [{"name": "bb", "options": options}], slurm)
+    )
+    assert f"{NAMED}.resources.bb: found '--gres=disk:{{size}}'; allowed: {{capacity}}" in mistake
 
 
 def test_two_systems_in_one_folder_are_a_mistake() -> None:
@@ -592,7 +601,7 @@ def test_an_environment_gets_what_its_stack_has_built(
     (tmp_path / "sites").mkdir()
     environment = load_site(tmp_path / "sites", with_stack("site"))
     ior = ["ior", "ior-lustre", "ior-mpiio", "md-workbench", "mdtest"]
-    assert environment["features"] == ["fio", *ior]
+    assert environment["features"] == ["fio", "fio-metadata", *ior]
     command, proof = environment["prepare_cmds"]
     assert proof.startswith('[ "$?" -eq 0 ] || {')
     assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"
@@ -635,6 +644,7 @@ def test_extras_of_an_environment_name_a_stack_and_nothing_else(extras: dict[str
             "scheduler 'slrum' (did you mean slurm?); allowed: flux",
         ),
         ("systems.0.partitions.0.launcher", "mpiexe", "launcher 'mpiexe' (did you mean mpiexec?)"),
+        ("systems.0.partitions.0.launcher", "ssh", "launcher 'ssh'; allowed: alps, ibrun, local, "),
         (
             "environments.0.features",
             DELETE,
