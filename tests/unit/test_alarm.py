@@ -76,6 +76,23 @@ def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Pa
     ]
 
 
+@pytest.mark.parametrize("seen", [{"nodes": "n1", "command": "ior"}, {}])
+def test_a_case_that_was_refused_before_a_look_at_the_node_blames_nothing(
+    seen: dict[str, Any], tmp_path: Path
+) -> None:
+    """What nobody saw has not changed, and may have."""
+    refused = record(1, 60.0, "INVALID", fingerprint=seen)
+    (trouble,) = collected(tmp_path, [record(0), refused]).troubles
+    assert "the last PASS" in trouble.since
+    assert trouble.cause == ""
+
+
+def test_a_case_that_never_passed_blames_nothing(tmp_path: Path) -> None:
+    (trouble,) = collected(tmp_path, [record(0, 60.0, "FAIL")]).troubles
+    assert "no PASS in the history" in trouble.since
+    assert trouble.cause == ""
+
+
 def test_other_lines_and_other_metrics_are_not_mixed_in(tmp_path: Path) -> None:
     other = record(1, 50.0, "FAIL", partition="home")
     found = collected(tmp_path, [record(0), other, record(2, 60.0, "FAIL")])

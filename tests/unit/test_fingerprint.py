@@ -108,6 +108,10 @@ def test_what_was_not_answered_is_no_change() -> None:
         ("lustre.client", "2.17.0", "2.16.1")
     ]
     assert len(changed(KNOWN, {"kernel": "6.1"})) == 2
+    # A case that was refused before anybody looked at a node.
+    refused = {"nodes": "vm", "command": "fio"}
+    assert changed(KNOWN, refused) == changed(refused, KNOWN) == changed({}, KNOWN) == []
+    assert changed({**KNOWN, "nodes": "n1"}, refused) == [("nodes", "n1", "vm")]
 
 
 @pytest.mark.parametrize(
@@ -253,6 +257,7 @@ def test_the_identity_is_that_of_the_content(content: dict[str, Any]) -> None:
 
 @given(prints, prints)
 def test_changes_lead_from_one_to_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
+    old, new = ({"kernel": "6.1", **one} for one in (old, new))
     rebuilt = dict(old)
     for key, was, is_now in evidence_fingerprint.changed(old, new):
         assert (old.get(key), new.get(key)) == (was, is_now)

@@ -142,7 +142,7 @@ def test_a_mistake_under_extras(path: str, value: Any, said: str, allowed: str) 
             "environments.0.features",
             ["ioor"],
             "environments.env.features: found feature 'ioor'",
-            "fio, io500, ior",
+            "fio, fio-metadata, io500, ior",
         ),
         ("systems.0.name", "other", "systems: found systems: other", "named 'good' as its folder"),
         (
@@ -201,6 +201,15 @@ def test_modules_with_a_system_of_them_are_no_mistake() -> None:
     data = changed("environments.0.modules", ["openmpi"], changed("systems.0.modules", ["slurm"]))
     assert mistakes(changed("systems.0.modules_system", "lmod", data)) == []
     assert len(mistakes(changed("systems.0.modules_system", "nomod", data))) == 2
+
+
+def test_an_option_that_reframe_would_leave_out() -> None:
+    slurm = changed(f"{PARTITION}.scheduler", "slurm", changed(f"{EXTRAS}.resources", ["bb"]))
+    options = ["--bb=capacity={capacity}", "--gres=disk:{size}"]
+    (mistake,) = mistakes(
+        changed(f"{PARTITION}.resources", [{"name": "bb", "options": options}], slurm)
+    )
+    assert f"{NAMED}.resources.bb: found '--gres=disk:{{size}}'; allowed: {{capacity}}" in mistake
 
 
 def test_all_mistakes_are_listed_at_once() -> None:
@@ -421,7 +430,7 @@ def test_an_environment_gets_what_its_stack_has_built(
     (tmp_path / "sites").mkdir()
     environment = load_site(tmp_path / "sites", with_stack("site"))
     ior = ["ior", "ior-lustre", "ior-mpiio", "md-workbench", "mdtest"]
-    assert environment["features"] == ["fio", *ior]
+    assert environment["features"] == ["fio", "fio-metadata", *ior]
     command, proof = environment["prepare_cmds"]
     assert proof.startswith('[ "$?" -eq 0 ] || {')
     assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"
@@ -439,6 +448,36 @@ def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(
     assert "features" not in environment
     assert "install the stack: spack -e" in environment["extras"]["not_installed"]
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (
+            "systems.0.partitions.0.environs",
+            ["envv"],
+            "environment 'envv' (did you mean env?); allowed: env",
+        ),
+        (
+            "systems.0.partitions.0.scheduler",
+            "slrum",
+            "scheduler 'slrum' (did you mean slurm?); allowed: flux",
+        ),
+        ("systems.0.partitions.0.launcher", "mpiexe", "launcher 'mpiexe' (did you mean mpiexec?)"),
+        ("systems.0.partitions.0.launcher", "ssh", "launcher 'ssh'; allowed: alps, ibrun, local, "),
+        (
+            "environments.0.features",
+            DELETE,
+            "found nothing; allowed: features that say which tools",
+        ),
+        ("environments.0.features", ["iro"], "feature 'iro' (did you mean ior?)"),
+    ],
+)
+def test_a_name_that_reframe_stops_at_or_selects_nothing_for(
+    path: str, value: Any, said: str
+) -> None:
+    (mistake,) = mistakes(changed(path, value))
+    assert said in mistake
 
 
 def test_a_host_that_two_sites_claim_is_named_with_both(sites: Path) -> None:
