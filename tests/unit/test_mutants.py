@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from support import programs
-from support.nightly import moved
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,11 +21,6 @@ def test_every_defect_can_be_planted_and_its_test_is_there(mutants: Any) -> None
     assert mutants.mistakes(mutants.MUTANTS) == []
     names = [mutant.name for mutant in mutants.MUTANTS]
     assert len(set(names)) == len(names)
-
-
-def test_no_defect_waits_for_the_night(mutants: Any) -> None:
-    by_night = {f"tests/{one.test}" for one in moved() if not one.places}
-    assert [one.name for one in mutants.MUTANTS if one.test.partition("[")[0] in by_night] == []
 
 
 def test_every_room_has_one(mutants: Any) -> None:

@@ -137,12 +137,19 @@ def test_the_version_of_the_real_tool(tool: str) -> None:
         ("ior", "4.0.0", False),
         ("ior", "10.0.0", False),
         ("fio", "3.33", False),
+        ("fio", "3.7", False),
+        ("fio", "3.1", True),
+        ("fio", "2.21", True),
+        ("fio-metadata", "3.29-4-gabc", True),
+        ("fio-metadata", "3.30", False),
+        ("elbencho", "1.0", False),
     ],
 )
 def test_versions_that_will_not_do(tool: str, version: str, old: bool) -> None:
     said = probes.too_old(tool, version)
     assert bool(said) is old
-    assert not old or (version in said and "4.0.0 or newer" in said and "ci/build-stack" in said)
+    oldest = {"fio": "3.7", "fio-metadata": "3.30"}.get(tool, "4.0.0")
+    assert not old or (version in said and f"{oldest} or newer" in said and "build-stack" in said)
 
 
 def test_a_machine_with_an_old_tool_does_not_offer_it(
@@ -155,3 +162,34 @@ def test_a_machine_with_an_old_tool_does_not_offer_it(
     found = machine.machine(tmp_path / "cache.json")
     assert (found.features, found.programs["ior"].version) == ([], "3.3.0")
     assert "4.0.0 or newer is needed" in found.programs["ior"].problem
+
+
+@pytest.mark.parametrize(
+    ("version", "engines", "features", "said"),
+    [
+        ("3.1", "sync psync", [], "version 3.1, and 3.7 or newer is needed"),
+        ("3.19", "filecreate filestat", ["fio"], "version 3.19, and 3.30 or newer is needed"),
+        ("3.28", "filecreate filestat filedelete", ["fio"], "version 3.28, and 3.30 or newer is"),
+        ("3.30", "filecreate filestat", ["fio"], "was built without it"),
+        ("3.30", "filecreate filestat filedelete", ["fio", "fio-metadata"], ""),
+    ],
+)
+def test_a_machine_offers_what_its_fio_can_do(
+    version: str,
+    engines: str,
+    features: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What the versions and their --enghelp print, as seen of those that were built."""
+    tool = tmp_path / "fio"
+    tool.write_text(
+        f'#!/bin/sh\n[ "$1" = --enghelp ] && echo "Available IO engines: {engines}" || echo fio-{version}\n'
+    )
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    found = machine.machine(tmp_path / "cache.json")
+    own = [name for name in found.features if name.startswith("fio")]
+    assert own == features
+    assert said in found.lacks().get("fio-metadata", "")

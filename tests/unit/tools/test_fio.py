@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import json
 import os
 import re
@@ -239,6 +240,25 @@ def test_metadata(name: str, phase: str, rate: float) -> None:
     assert (found.operations, found.bytes_moved) == (10000, None)
 
 
+def test_creates_that_no_sample_of_the_latency_backs() -> None:
+    """fio 3.28: it made 32 files once, and counted on without a system call until its time was over."""
+    with pytest.raises(ToolOutputError, match=r"fio timed 1 of them: .* use 3[.]30 or newer"):
+        parse_json(sample("fio_storm_328.json"))
+
+
+@pytest.mark.parametrize(("share", "is_backed"), [(1.0, True), (0.995, True), (0.98, False)])
+def test_a_count_is_backed_by_the_samples_of_its_latency(share: float, is_backed: bool) -> None:
+    document = json.loads(sample("fio_randread.json"))
+    stats = document["jobs"][0]["read"]
+    for key in ("lat_ns", "clat_ns"):
+        stats[key]["N"] = round(share * stats["total_ios"])
+    with contextlib.nullcontext() if is_backed else pytest.raises(ToolOutputError, match="timed"):
+        parse_json(json.dumps(document))
+    for key in ("lat_ns", "clat_ns"):  # fio 3.7 does not tell
+        del stats[key]["N"]
+    parse_json(json.dumps(document))
+
+
 def test_names_given_by_the_caller() -> None:
     output = parse_json(sample("fio_randread.json"), {"rr": "random-4k"})
     assert [phase.name for phase in output.phases] == ["random-4k"]
@@ -318,6 +338,7 @@ def test_a_count_of_files_that_nobody_asked_for_is_refused(name: str) -> None:
     way = "read" if name == "filestat" else "write"
     for key in ("total_ios", "io_bytes", "bw", "bw_bytes", "iops"):
         data["jobs"][0][way][key] *= 3
+    data["jobs"][0][way]["clat_ns"]["N"] *= 3
     with pytest.raises(ToolOutputError, match=r"operations; its options ask for \d+"):
         parse_json(json.dumps(data))
 

@@ -333,22 +333,27 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
             by_name = {entry["name"]: entry for entry in data.get("environments", [])}
             mistakes += _choice_mistakes(file, key, partition, by_name)
     for environment in data.get("environments", []):
-        key = f"environments.{environment['name']}"
-        mistakes += _feature_mistakes(file, key, environment.get("features"), words.ENVIRONMENT)
-        extras = environment.get("extras", {})
-        for name, value in extras.items():
-            allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
-            if not isinstance(value, str) or not allowed.fullmatch(value):
-                mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
-        if environment.get("target_systems") != [site]:
-            mistakes.append(
-                Mistake(
-                    file,
-                    f"{key}.target_systems",
-                    show(environment.get("target_systems")),
-                    f"[{site}]: an environment belongs to its site",
-                )
+        mistakes += _environment_mistakes(file, site, environment)
+    return mistakes
+
+
+def _environment_mistakes(file: str, site: str, environment: dict[str, Any]) -> list[Mistake]:
+    key = f"environments.{environment['name']}"
+    mistakes = _feature_mistakes(file, key, environment.get("features"), words.ENVIRONMENT)
+    extras = environment.get("extras", {})
+    for name, value in extras.items():
+        allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
+        if not isinstance(value, str) or not allowed.fullmatch(value):
+            mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
+    if environment.get("target_systems") != [site]:
+        mistakes.append(
+            Mistake(
+                file,
+                f"{key}.target_systems",
+                show(environment.get("target_systems")),
+                f"[{site}]: an environment belongs to its site",
             )
+        )
     return mistakes
 
 
