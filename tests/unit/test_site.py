@@ -450,36 +450,6 @@ def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        (
-            "systems.0.partitions.0.environs",
-            ["envv"],
-            "environment 'envv' (did you mean env?); allowed: env",
-        ),
-        (
-            "systems.0.partitions.0.scheduler",
-            "slrum",
-            "scheduler 'slrum' (did you mean slurm?); allowed: flux",
-        ),
-        ("systems.0.partitions.0.launcher", "mpiexe", "launcher 'mpiexe' (did you mean mpiexec?)"),
-        ("systems.0.partitions.0.launcher", "ssh", "launcher 'ssh'; allowed: alps, ibrun, local, "),
-        (
-            "environments.0.features",
-            DELETE,
-            "found nothing; allowed: features that say which tools",
-        ),
-        ("environments.0.features", ["iro"], "feature 'iro' (did you mean ior?)"),
-    ],
-)
-def test_a_name_that_reframe_stops_at_or_selects_nothing_for(
-    path: str, value: Any, said: str
-) -> None:
-    (mistake,) = mistakes(changed(path, value))
-    assert said in mistake
-
-
 def test_a_host_that_two_sites_claim_is_named_with_both(sites: Path) -> None:
     for name, hosts in (
         ("a", ["login[0-9]+", "x"]),
