@@ -10,8 +10,8 @@ before (alternating), it runs what `--effect` names:
     sample     the same commands by hand, and a sample of the contents after the write
 
 Reported is the ratio of bandwidths, effect over hand: median, and a 95 % confidence interval of the median by the sign test
-(order statistics). On a file system whose rate is capped (benchmarks/capped-fs) noise is below 1 %. On a disk as fast as
-memory, give the tools huge pages first: docs/benchmarks.md says why.
+(order statistics). Exit status 1 if an interval lies outside of 1 by more than --tolerance. On a file system whose rate is capped (benchmarks/capped-fs) noise is below 1 %. On a disk as fast as
+memory, give the tools huge pages first: docs/design.md says why.
 """
 
 from __future__ import annotations
@@ -127,6 +127,9 @@ def main() -> None:
     parser.add_argument("--effect", choices=("suite", "witness", "sample"), default="suite")
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--bytes", default="256 MiB")
+    parser.add_argument(
+        "--tolerance", type=float, default=0.02, help="share by which an interval may miss 1"
+    )
     parser.add_argument("--settle", type=float, default=6.0, help="seconds of rest before each run")
     options = parser.parse_args()
 
@@ -172,11 +175,20 @@ def main() -> None:
                 values.append(found[True][metric] / found[False][metric])
                 line += f"{found[True][metric]:11.1f}{found[False][metric]:11.1f}{values[-1]:8.4f}"
             print(line, flush=True)
+        missed = False
         for metric, values in ratios.items():
             low, high = interval(values)
+            fits = low <= 1 + options.tolerance and high >= 1 - options.tolerance
+            missed |= not fits
             print(
                 f"{metric}: median ratio {statistics.median(values):.4f}, 95 % interval {low:.4f} to {high:.4f}"
+                + (
+                    ""
+                    if fits
+                    else f": another figure than by hand (tolerance {options.tolerance:g})"
+                )
             )
+    sys.exit(missed)
 
 
 if __name__ == "__main__":

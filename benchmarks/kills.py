@@ -4,9 +4,17 @@
 
 Each worker has a small ext4 of its own (a plain directory where that cannot be mounted) on which foreign files, another
 user's session and a living session of the caller's lie. It runs real sessions of one to three small cases of fio on it, or of one of
-IOR or mdtest under mpirun where these are on PATH, and hits one of the processes, or all at once, at a random moment. Then it looks: nothing runs on, everything foreign is bit
-for bit as it was, every record is there. After every third kill it runs ``iogauge clean`` once: nothing of any
-session is left, and no lock. Exit status 1, with the kill's number, if one of these does not hold.
+IOR or mdtest under mpirun where these are on PATH, and hits one of the processes, or all at once, at a random moment.
+Then it looks:
+
+- Nothing runs on.
+- Everything foreign is bit for bit as it was.
+- Each case of which ReFrame said how it ended has one record, and the record's verdict is what ReFrame said.
+- No line that once stood in a file of records was changed. The files are read while the session runs, too.
+- After every third kill it runs ``iogauge clean`` once: nothing of any session is left, and no lock.
+
+Exit status 1, with the kill's number, if one of these does not hold; also if no case of one of the checks ended, because
+then nothing was seen of its records.
 """
 
 from __future__ import annotations
@@ -28,15 +36,18 @@ import tempfile
 import time
 import traceback
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
 
-from e2e.rig import Rig, mount_of, mounted, processes, program_of  # noqa: E402
+from e2e.rig import Rig, checks_of, mount_of, mounted, processes, program_of  # noqa: E402
 from e2e.test_faults import ALL_GENEROUS, MDTEST  # noqa: E402
 from e2e.test_never_pass import IOR  # noqa: E402
+from iogauge.judge.verdict import Verdict  # noqa: E402
 from iogauge.records import journal  # noqa: E402
+from iogauge.records.record import Record  # noqa: E402
 from iogauge.workspace import (  # noqa: E402
     directory,
     permission,
@@ -59,9 +70,17 @@ TOOLS = ("fio", "ior", "mdtest", "mpirun")
 #: A case's time limit: fio waits for ever where one of its processes was killed before it began.
 TIME_LIMIT = "40s"
 #: Seconds until everything that was hit must have ended, on a busy machine.
-ANSWER_S = 120
-#: A line of ReFrame's about a case that is decided.
-DECIDED = re.compile(r"^\[ +(?:OK|FAIL|SKIP) +\] \( *[0-9]+/[0-9]+\) (\w+ [^/]*?) /", re.MULTILINE)
+ANSWER_S = 600
+#: A line of ReFrame's about a case that ended: how, and which. ABORT, of a case that did not end, is none of these.
+ENDED = re.compile(
+    r"^\[ +(OK|FAIL|SKIP|ERROR|XFAIL|XPASS) +\] \( *[0-9]+/[0-9]+\) (\w[^/\n]*?) */[0-9a-f]{8} ",
+    re.MULTILINE,
+)
+#: What ReFrame says at the end of a session: how many cases ended, how many others were skipped, and how many
+#: aborted. A case that is OK is ABORTed, too, if the session is interrupted before the next one begins.
+RAN = re.compile(r"\] Ran ([0-9]+)/[0-9]+ test case.* ([0-9]+) skipped, ([0-9]+) aborted")
+#: How often the records are read while a session runs.
+LOOK_S = 0.2
 
 
 class Broken(Exception):
@@ -129,6 +148,49 @@ def is_orphan(pid: int) -> bool:
     return True
 
 
+class Records:
+    """The records of a rig's sessions. Each look demands that all that was there still is."""
+
+    def __init__(self, history: Path) -> None:
+        self.history = history
+        self.seen: dict[Path, bytes] = {}
+
+    def look(self) -> None:
+        now = {file: file.read_bytes() for file in self.history.rglob("*.jsonl")}
+        for file, text in self.seen.items():
+            demand(now.get(file, b"").startswith(text), f"{file} was rewritten")
+        self.seen = now
+
+    def of_session(self, said: str, earlier: Collection[Path]) -> list[Record]:
+        """Records of a session, from the one file that was not there earlier; raises :class:`Broken`.
+
+        ``said`` is what ReFrame printed: every case that ended there has one record, with that end.
+        """
+        self.look()
+        new = self.seen.keys() - earlier
+        demand(len(new) <= 1, f"more than one file of records: {new}")
+        found = [one for file in new for one in journal.read_whole(file)]
+        records = [one for one in found if isinstance(one, Record)]
+        damaged = [one for one in found if isinstance(one, journal.Damaged)]
+        demand(not damaged, f"damaged: {damaged}")
+        kept = Counter(record.case for record in records)
+        demand(set(kept.values()) <= {1}, f"recorded twice: {kept}\n{said}")
+        ended = {case.strip(): end for end, case in ENDED.findall(said)}
+        lost = ended.keys() - kept
+        demand(not lost, f"ended and not recorded: {lost} (recorded: {[*kept]})\n{said}")
+        for record in records:
+            end = ended.get(record.case)
+            fits = end is None or (end == "OK") == (record.verdict is Verdict.PASS)
+            demand(
+                fits, f"recorded as {record.verdict.value}, ended with {end}: {record.case}\n{said}"
+            )
+        for ran, skipped, aborted in RAN.findall(said):
+            count = int(ran) + int(skipped)
+            fits = count <= len(ended) <= count + int(aborted)
+            demand(fits, f"{count} cases ended, {len(ended)} were read\n{said}")
+        return [record for record in records if record.case in ended]
+
+
 class Worker:
     """A rig on which one session after the other is hit."""
 
@@ -146,8 +208,9 @@ class Worker:
         (target / permission.MARKER).touch()
         lay_out(target, chance)
         self.before = snapshot(target)
-        self.written: dict[Path, bytes] = {}
-        self.verdicts: Counter[str] = Counter()
+        self.records = Records(self.rig.home / "history")
+        #: Records of cases that ended, by check and verdict.
+        self.recorded: Counter[str] = Counter()
         #: Kills after which processes of the tool had lost what started them, and waited for it.
         self.orphans = 0
         #: Seconds from a session's first sign on the target to its end, as seen so far.
@@ -172,11 +235,21 @@ class Worker:
     def sleep_until_near(self, process: subprocess.Popen[bytes]) -> None:
         """Wait for a random moment; nine of ten are after the session's first sign on the target."""
         if self.chance.random() < 0.1:
-            time.sleep(self.chance.uniform(0, 2 * self.span_s))
-            return
-        while process.poll() is None and not self.sessions():
-            time.sleep(0.005)
-        time.sleep(self.chance.uniform(0, 1.2 * self.span_s))
+            seconds = self.chance.uniform(0, 2 * self.span_s)
+        else:
+            while process.poll() is None and not self.sessions():
+                time.sleep(0.005)
+            seconds = self.chance.uniform(0, 1.2 * self.span_s)
+        self.watch(process, seconds)
+
+    def watch(self, process: subprocess.Popen[bytes], seconds: float) -> None:
+        """Look at the records until a time is over or the session ends."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.records.look()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(min(left, LOOK_S))
+                return
 
     def sessions(self) -> list[str]:
         """Directories of sessions of ours on the target, but for those that lie there."""
@@ -223,16 +296,16 @@ class Worker:
         rig = self.rig
         log = rig.base / "out.txt"
         with open(log, "wb") as out:
+            case = self.chance.choice(CASES)
             process = subprocess.Popen(
                 [
                     str(Path(sys.executable).with_name("reframe")),
-                    "-c",
-                    "checks/",
+                    *(word for file in checks_of(case) for word in ("-c", file)),
                     "-r",
-                    *self.chance.choice(CASES),
+                    *case,
                 ],
                 cwd=ROOT,
-                env=rig.environment(),
+                env=rig.environment(RFM_COLORIZE="n"),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -240,10 +313,11 @@ class Worker:
                 preexec_fn=unignore,
             )
             began = time.monotonic()
+            earlier = set(self.records.seen)
             self.sleep_until_near(process)
-            before = self.records()
             count = self.hit("everything" if kind == "janitor" else kind, number, process)
-            process.wait(ANSWER_S)
+            self.watch(process, ANSWER_S)
+            demand(process.poll() is not None, f"the session does not end in {ANSWER_S} s")
         if not count and self.chance.random() < 0.5:
             self.span_s = max(0.2, 0.9 * self.span_s)
         elif time.monotonic() - began > 3 * self.span_s:
@@ -263,36 +337,19 @@ class Worker:
             self.clean()
             left = [pid for pid in processes(str(rig.base)) if program_of(pid)]
             demand(not left, f"runs on after iogauge clean: {[*map(program_of, left)]}")
-        self.look(log.read_text(errors="replace"), before, cleaned)
+        self.look(log.read_text(errors="replace"), earlier, cleaned)
         shutil.rmtree(rig.home / "reframe", ignore_errors=True)
         return count > 0
 
-    def records(self) -> dict[Path, bytes]:
-        files = (self.rig.home / "history").rglob("*.jsonl")
-        return {file: file.read_bytes() for file in files}
-
-    def look(self, said: str, before: dict[Path, bytes], cleaned: bool) -> None:
+    def look(self, said: str, earlier: Collection[Path], cleaned: bool) -> None:
         """Raise :class:`Broken` unless all that was promised holds."""
         now = snapshot(self.rig.target)
         changed = [path for path, seen in self.before.items() if now.get(path) != seen]
         demand(not changed, f"foreign, and not as it was: {changed[:5]}\n{said}")
         left = sorted(now.keys() - self.before.keys())
         demand(not (cleaned and left), f"left after iogauge clean: {left[:5]}\n{said}")
-        after = self.records()
-        for file, text in (self.written | before).items():
-            demand(after.get(file, b"").startswith(text), f"{file} was rewritten")
-        new = [file for file in after if file not in self.written]
-        demand(len(new) <= 1, f"more than one file of records: {new}")
-        found = [one for file in new for one in journal.read_whole(file)]
-        odd = [one for one in found if isinstance(one, journal.Damaged)]
-        demand(not odd, f"damaged: {odd}")
-        kept = [one["case"] for one in found if isinstance(one, dict)]
-        decided = [name.partition(" @")[0].strip() for name in DECIDED.findall(said)]
-        lost = [name for name in decided if name not in kept]
-        demand(not lost, f"decided and not recorded: {lost} (recorded: {kept})\n{said}")
-        demand(len(kept) == len(set(kept)), f"recorded twice: {kept}\n{said}")
-        self.verdicts.update(one["verdict"] for one in found if isinstance(one, dict))
-        self.written = after
+        for record in self.records.of_session(said, earlier):
+            self.recorded[f"{record.check} {record.verdict.value}"] += 1
 
 
 def work(base: Path, place: Path, seed: int, kinds: list[tuple[str, int]]) -> dict[str, object]:
@@ -331,7 +388,7 @@ def work(base: Path, place: Path, seed: int, kinds: list[tuple[str, int]]) -> di
         "done": dict(done),
         "sessions": sessions,
         "orphans": worker.orphans,
-        "verdicts": dict(worker.verdicts),
+        "recorded": dict(worker.recorded),
         "broken": broken,
     }
 
@@ -365,18 +422,24 @@ def main() -> None:
         ]
         results = pool.starmap(work, jobs)
     done: Counter[str] = Counter()
-    verdicts: Counter[str] = Counter()
+    recorded: Counter[str] = Counter()
     for result in results:
         done.update(result["done"])
-        verdicts.update(result["verdicts"])
+        recorded.update(result["recorded"])
     broken = [text for result in results for text in result["broken"]]
     for name, count in sorted(done.items()):
         print(f"{name:20} {count:5}")
     print(
         f"{sum(done.values())} kills of {sum(r['sessions'] for r in results)} sessions in "
-        f"{time.monotonic() - start:.0f} s; recorded: {dict(verdicts)}; {sum(r['orphans'] for r in results)} times "
+        f"{time.monotonic() - start:.0f} s; ended and recorded: {dict(sorted(recorded.items()))}; {sum(r['orphans'] for r in results)} times "
         f"processes of a tool were left and ended by iogauge clean; broken promises: {len(broken)}"
     )
+    unseen = {words[1].partition("%")[0] for words in CASES} - {
+        name.split()[0] for name in recorded
+    }
+    broken += [
+        f"nothing was seen of its records, no case ended: {check}" for check in sorted(unseen)
+    ]
     for text in broken:
         print(text)
     if broken:

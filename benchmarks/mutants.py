@@ -1,6 +1,6 @@
 """Does a test notice? Plants defects, one at a time, in a copy of the tree; each must make a named test fail.
 
-    python benchmarks/mutants.py [NAME...] [--jobs N] [--write]      --write: docs/mutants.md, after a whole run
+    python benchmarks/mutants.py [NAME...] [--jobs N] [--write FILE]      FILE: the table of all, after a whole run
 
 First all named tests must pass in the unchanged copy. Then each defect is planted and its test runs alone. The test
 itself must fail: a test that is skipped, or that pytest cannot collect or set up, has noticed nothing. Ends with 1 if
@@ -30,7 +30,6 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARY = Path("reframe/src/iogauge")
-PAGE = ROOT / "docs" / "mutants.md"
 #: Seconds that a named test may take; a planted defect may make it wait for ever.
 ANSWER_S = 600
 
@@ -141,7 +140,7 @@ MUTANTS = (
         "any-verdict-is-ok", "check", "judged.py",
         "        if self._judgement is None or self._judgement.verdict is not Verdict.PASS:",
         "        if self._judgement is None:",
-        "tests/e2e/test_never_pass.py::TestReframesOwnDoors::test_failing_value[--skip-performance-check --keep-stage-files]",
+        "tests/e2e/test_never_pass.py::test_a_failing_value_whose_performance_is_not_checked",
         "ReFrame ends in OK for a FAIL that `--skip-performance-check` hides",
         passes=True,
     ),
@@ -149,7 +148,7 @@ MUTANTS = (
         "undecided-is-ok", "check", "judged.py",
         "        if self._judgement is None or self._judgement.verdict is not Verdict.PASS:",
         "        if self._judgement and self._judgement.verdict is not Verdict.PASS:",
-        "tests/e2e/test_never_pass.py::TestReframesOwnDoors::test_nothing_judged[--skip-sanity-check --skip-performance-check --keep-stage-files]",
+        "tests/e2e/test_never_pass.py::test_nothing_judged",
         "ReFrame ends in OK for a case that was never judged",
         passes=True,
     ),
@@ -164,7 +163,7 @@ MUTANTS = (
         "record-says-pass", "check", "judged.py",
         "            verdict=judgement.verdict,",
         "            verdict=Verdict.PASS,",
-        "tests/e2e/test_never_pass.py::TestFioOutput::test_other_unit",
+        "tests/e2e/test_never_pass.py::test_other_unit",
         "the record of every case says PASS",
         passes=True,
     ),
@@ -172,7 +171,7 @@ MUTANTS = (
         "override-forgotten", "check", "storage.py",
         "(value := getattr(self, name)) and value != default",
         "(value := getattr(self, name)) and value == default",
-        "tests/e2e/test_never_pass.py::TestOverrides::test_a_reference_holds_for_what_the_site_declares[tasks_per_node=1]",
+        "tests/e2e/test_never_pass.py::test_what_a_run_sets_otherwise_is_compared_with_nothing",
         "what `-S` sets is compared with references for something else",
         passes=True,
     ),
@@ -187,7 +186,7 @@ MUTANTS = (
         "checkpoint-rounded-down", "check", "ior.py",
         "        shares = -(-self.total_bytes // step)",
         "        shares = self.total_bytes // step",
-        "tests/e2e/test_training.py::test_the_whole_state_is_saved_and_read_cold",
+        "tests/e2e/test_loads.py::test_the_whole_state_is_saved_and_read_cold",
         "a checkpoint saves less than the model's state",
         passes=True,
     ),
@@ -195,7 +194,7 @@ MUTANTS = (
         "checkpoint-other-scale", "check", "ior.py",
         "            return {}\n        model, found = self._declared_model, {}",
         "            pass\n        model, found = self._declared_model, {}",
-        "tests/e2e/test_training.py::test_another_size_has_no_budget",
+        "tests/e2e/test_loads.py::test_another_size_has_no_budget",
         "a smaller checkpoint passes by the budget of the declared one",
         passes=True,
     ),
@@ -203,7 +202,7 @@ MUTANTS = (
         "checkpoint-budget", "check", "ior.py",
         "Reference(budget_s, None, 0.0, time.unit, source)",
         "Reference(budget_s, None, 9.0, time.unit, source)",
-        "tests/e2e/test_training.py::test_a_budget_that_is_kept_passes_and_another_fails",
+        "tests/e2e/test_loads.py::test_a_budget_that_is_kept_passes_and_another_fails",
         "a checkpoint passes that takes ten times its budget",
         passes=True,
     ),
@@ -211,7 +210,7 @@ MUTANTS = (
         "samples-of-one-file", "iogauge_extras/loads", "check.py",
         "        read = replace(read, files=_SHARDS, in_common=True)",
         "        read = replace(read, files=1, in_common=True)",
-        "tests/e2e/test_training.py::test_all_processes_read_samples_of_all_large_files",
+        "tests/e2e/test_loads.py::test_all_processes_read_samples_of_all_large_files",
         "a training's samples come from one file of eight",
         passes=True,
     ),
@@ -226,7 +225,7 @@ MUTANTS = (
         "beside-unnamed", "iogauge_extras/loads", "check.py",
         '            beside="write" if other == "stream" else "metadata",',
         "            beside=None,",
-        "tests/e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
+        "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
         "Interference is judged without a look at its disturber",
         passes=True,
     ),
@@ -234,14 +233,14 @@ MUTANTS = (
         "ratio-to-the-first", "iogauge_extras/loads", "check.py",
         'Quantity(2 * disturbed.value / (alone.value + again.value), "1")',
         'Quantity(disturbed.value / alone.value, "1")',
-        "tests/e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
+        "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
         "a loss by a disturber is measured against the first part alone",
     ),
     Mutant(
         "filled-not", "iogauge_extras/loads", "check.py",
         "        return replace(case, prepare=[fill], fill_bytes=most, files=files)",
         "        return replace(case, fill_bytes=most, files=files)",
-        "tests/e2e/test_fill_level.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
+        "tests/e2e/test_loads.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
         "FillLevel measures a target that nobody has filled",
         passes=True,
     ),
@@ -249,7 +248,7 @@ MUTANTS = (
         "fill-not-planned", "iogauge_extras/loads", "check.py",
         "        return replace(case, prepare=[fill], fill_bytes=most, files=files)",
         "        return replace(case, prepare=[fill], files=files)",
-        "tests/e2e/test_fill_level.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
+        "tests/e2e/test_loads.py::test_the_target_is_as_full_as_declared_while_it_is_measured",
         "the plan of FillLevel lacks the bytes that fill the target",
     ),
     # cli
@@ -264,7 +263,7 @@ MUTANTS = (
         "gone-from-the-gate", "cli", "running.py",
         "        missed += gone(before, records, system)",
         "        gone(before, records, system)",
-        "tests/e2e/test_cli.py::TestRun::test_gate_misses_what_it_had_before",
+        "tests/e2e/test_cli.py::test_gate_misses_what_it_had_before",
         "a gate passes though a case that it always measured is gone",
     ),
     Mutant(
@@ -333,7 +332,7 @@ MUTANTS = (
     # guards
     Mutant(
         "guard-not-listed", "guards", "catalogue.py",
-        '    Guard("G2", "write-back", cache.write_back, "INVALID", _MEMORY, cache.write_back_of),\n',
+        '    Guard("G2", "write-back", cache.write_back, "INVALID", _MEMORY, "ext4, overlay", cache.write_back_of),\n',
         "",
         "tests/unit/test_judge.py::test_every_guard_that_applies_is_asked",
         "a guard is missing in the catalogue, and nobody asks it",
@@ -349,8 +348,8 @@ MUTANTS = (
     ),
     Mutant(
         "fetched-share", "guards", "cache.py",
-        "count is not None and count < 0.95 * data_bytes]",
-        "count is not None and count < 0.095 * data_bytes]",
+        "        if count is not None and count < 0.95 * read:",
+        "        if count is not None and count < 0.095 * read:",
         "tests/unit/test_guards.py::test_g1_tasks_must_have_fetched_what_they_read",
         "a read of which a tenth came from storage counts as one of storage",
         passes=True,
@@ -598,9 +597,66 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
+        "number-tells-device", "node", "below.py",
+        "        if mount.type not in ON_DEVICE:",
+        "        if mount.device.startswith(\"0:\"):",
+        "tests/unit/test_below.py::test_a_client_of_servers_has_no_block_device_below_whatever_its_number",
+        "nothing is valid on Lustre, whose clients set a number that looks like a device's",
+    ),
+    Mutant(
+        "witness-counts-itself", "job", "witness.sh",
+        'echo "$IOG_TOOL ${20}" >"$IOG_TASK"',
+        'echo "$$ ${20}" >"$IOG_TASK"',
+        "tests/unit/test_witness.py::test_the_agent_is_told_the_process_of_the_tool_alone",
+        "lctl, which the witness starts, counts as a process of fio",
+    ),
+    Mutant(
+        "others-error-is-ours", "job", "witness.sh",
+        '    hear_old_errors\n    . "',
+        '    . "',
+        "tests/unit/test_witness.py::test_an_old_error_of_the_mount_is_not_the_tools",
+        "a stranger's write error ends a metadata case in ERROR",
+    ),
+    Mutant(
+        "one-stripe-refused", "guards", "preflight.py",
+        " or count == 1",
+        "",
+        "tests/unit/test_guards.py::test_g23_believes",
+        "shared files on one storage target are refused for their stripes",
+    ),
+    Mutant(
+        "networks-confirm", "guards", "witness.py",
+        "    if len(heard) == len(executions) and believed and source:",
+        "    if len(heard) == len(executions):",
+        "tests/unit/test_guards.py::test_g8_lets_networks_and_disks_contradict_but_not_confirm",
+        "MPI's own traffic counts as bytes that reached the storage",
+        passes=True,
+    ),
+    Mutant(
+        "left-out-targets", "guards", "preflight.py",
+        "sum(sizes) - space.bytes_total > min(sizes) / 2",
+        "sum(sizes) - space.bytes_total > sum(sizes)",
+        "tests/unit/test_guards.py::test_g12_sees_targets_that_the_metadata_servers_leave_out",
+        "a storage target that the metadata servers leave out is not seen",
+    ),
+    Mutant(
+        "old-default-stays", "node", "layouts.py",
+        "        if wanted != own and wanted:",
+        "        if wanted != own and not own:",
+        "tests/unit/test_lov.py::test_a_directory_adopts_the_default_of_another",
+        "a changed default layout reaches no file while an older directory stands",
+    ),
+    Mutant(
+        "newcomer-first", "workspace", "lock.py",
+        "        pause(2 * _LOOK_S)",
+        "        pass",
+        "tests/unit/test_lock.py::test_a_lock_is_dated_when_it_is_taken_and_one_that_waits_goes_first",
+        "who takes the lock again and again keeps all others out",
+    ),
+    Mutant(
         "files-not-looked-at", "guards", "preflight.py",
-        "                    files=files,",
-        "                    files=0,",
+        "            made.append(Made(files=files, written=written, found=case.found_after(testimony)))",
+        "            made.append(Made(files=0, written=written, found=case.found_after(testimony)))",
         "tests/unit/test_seen.py::test_files_of_each_execution_are_held_against_its_devices",
         "new files are not held against the bytes of the devices",
         passes=True,
@@ -694,8 +750,8 @@ MUTANTS = (
     # job
     Mutant(
         "refusals-not-heard", "job", "opening.py",
-        "    refused = tuple(str(f) for f in findings if f.outcome is finding.Outcome.INVALID)",
-        "    refused = tuple(str(f) for f in findings if f.outcome is finding.Outcome.UNSTABLE)",
+        "    return tuple(str(f) for f in findings if f.outcome is finding.Outcome.INVALID)",
+        "    return tuple(str(f) for f in findings if f.outcome is finding.Outcome.UNSTABLE)",
         "tests/unit/test_agent.py::test_a_target_that_will_not_do_is_refused",
         "a case writes to a full target, or to another file system than declared",
     ),
@@ -800,9 +856,9 @@ MUTANTS = (
     ),
     Mutant(
         "files-in-a-program", "guards", "preflight.py",
-        "        if not counted and one.files >= LEAST_FILES and passed < one.files * _INODE_BYTES:",
-        "        if not counted and one.files < 0:",
-        "tests/unit/test_seen.py::test_files_that_nothing_counts_are_held_against_the_ways_out_of_the_nodes",
+        "    if not counted and (most := max((one.files for one in made), default=0)) >= LEAST_FILES:",
+        "    if (most := max((one.files for one in made), default=0)) < 0:",
+        "tests/unit/test_seen.py::test_files_that_nothing_counts_have_no_second_witness",
         "files in the memory of a FUSE program pass without a remark",
         passes=True,
     ),
@@ -910,7 +966,7 @@ MUTANTS = (
         "memory-of-a-client", "guards", "witness.py",
         '        (seen.passed, fewest, f"{_PASSAGES} moved"),\n',
         "",
-        "tests/unit/test_seen.py::test_g8_wants_reads_to_pass_where_writes_did",
+        "tests/unit/test_seen.py::test_what_carried_the_writes_may_contradict_reads_and_confirms_none",
         "a client of FUSE or GPFS reads from its own memory",
         passes=True,
     ),
@@ -918,7 +974,7 @@ MUTANTS = (
         "others-carry-it", "guards", "witness.py",
         "[name for name in single if max(shares(name)) <= 1 + TOLERANCE] or single or carried\n",
         "single or carried\n",
-        "tests/unit/test_seen.py::test_g8_wants_reads_to_pass_where_writes_did",
+        "tests/unit/test_seen.py::test_what_carried_the_writes_may_contradict_reads_and_confirms_none",
         "a client reads from its own memory while others use a disk of the node",
         passes=True,
     ),
@@ -1412,7 +1468,7 @@ MUTANTS = (
         "gate-by-mistake", "session", "current.py",
         '    raise SystemExit(f"iogauge: IOGAUGE_GATE is {value!r}: expected 1 or 0")',
         "    return False",
-        "tests/e2e/test_never_pass.py::TestRetries::test_a_gate_that_is_neither_open_nor_shut[y]",
+        "tests/e2e/test_never_pass.py::test_a_gate_that_is_neither_open_nor_shut",
         "a misspelt `IOGAUGE_GATE` opens the gate",
     ),
     Mutant(
@@ -1851,14 +1907,14 @@ def table(mutants: Collection[Mutant]) -> list[str]:
 
 
 def page() -> str:
-    """The text of docs/mutants.md."""
+    """The table of all defects, as Markdown."""
     passes = [mutant for mutant in MUTANTS if mutant.passes]
     others = [mutant for mutant in MUTANTS if not mutant.passes]
     rooms = {mutant.room for mutant in MUTANTS}
     lines = [
         "# Defects that a test must notice",
         "",
-        f"Written by `python benchmarks/mutants.py --write`: {len(MUTANTS)} defects, at least one in each of the "
+        f"Written by `python benchmarks/mutants.py --write FILE`: {len(MUTANTS)} defects, at least one in each of the "
         f"{len(rooms)} rooms of the",
         "library. Each was planted alone in a copy of the tree, and the named test failed; without it all of them passed.",
         "The changed lines stand in the program.",
@@ -1881,7 +1937,7 @@ def main() -> int:
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="copies that work at a time"
     )
-    parser.add_argument("--write", action="store_true", help="write docs/mutants.md")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the table of all")
     options = parser.parse_args()
     known = {mutant.name: mutant for mutant in MUTANTS}
     if unknown := [name for name in options.names if name not in known]:
@@ -1905,7 +1961,7 @@ def main() -> int:
         return 1
     print(f"mutants: {len(mutants)} planted, {len(mutants)} noticed, {seconds:.0f} s")
     if options.write:
-        PAGE.write_text(page(), encoding="utf-8")
+        options.write.write_text(page(), encoding="utf-8")
     return 0
 
 

@@ -3,7 +3,7 @@
 
     benchmarks/needle.py [--passes N] [--seed TEXT]
 
-Prints the tables of docs/needle.md. A case is two passes, write and read, each with its rounds in
+Prints how sure a needle is. A case is two passes, write and read, each with its rounds in
 their orders and with the turns afterwards. Noises are those that storage was seen to have: see
 NOISES. Every rate is a function of its place in time, so that drift and neighbours hit what they
 would hit in a job.

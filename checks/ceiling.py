@@ -1,6 +1,6 @@
 """Ceilings: what the network, a client's memory and the devices carry without the file system.
 
-A partition has the cases that its ``ceilings`` allow. docs/ceilings.md says how they bound other figures.
+A partition has the cases that its ``ceilings`` allow. docs/checks.md says how they bound other figures.
 """
 
 import reframe as rfm

@@ -1,7 +1,7 @@
 """Metrics of several cases: curves of the sweeps, and one partition against another.
 
 Nothing is measured here: run the measuring checks first, then ``reframe -c checks/ -r -t derived``.
-docs/derived.md has the formulas.
+docs/checks.md has the formulas.
 """
 
 import reframe as rfm

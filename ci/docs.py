@@ -14,7 +14,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-import sys
 from pathlib import Path
 
 import iogauge_extras
@@ -25,12 +24,19 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def guards() -> str:
-    """The table of all guards in order of their numbers."""
-    rows = ["| guard | what must hold | otherwise | limit |", "|---|---|---|---|"]
+    """The table of all guards in order of their numbers, a line each: the first sentence of the rule's docstring."""
+    rows = ["| guard | what must hold | otherwise | limit | seen on |", "|---|---|---|---|---|"]
     for entry in sorted(catalogue.ALL, key=lambda entry: int(entry.number[1:])):
         paragraph = " ".join((inspect.getdoc(entry.rule) or "").split("\n\n")[0].split())
-        demands = paragraph.removeprefix(f"{entry.number}: ").removesuffix(".").replace("``", "`")
-        cells = (f"{entry.number} {entry.name}", demands, entry.otherwise, entry.limits)
+        sentence = re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
+        demands = sentence.removeprefix(f"{entry.number}: ").removesuffix(".").replace("``", "`")
+        cells = (
+            f"{entry.number} {entry.name}",
+            demands,
+            entry.otherwise,
+            entry.limits,
+            entry.seen_on,
+        )
         rows.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
     return "\n".join(rows)
 
@@ -66,26 +72,11 @@ def verdicts() -> str:
     return "\n".join(rows)
 
 
-def nightly() -> str:
-    """The table of the tests that only the nightly run has, and of those that keep their promises by day."""
-    sys.path.insert(0, str(ROOT / "tests"))
-    from support.nightly import moved
-
-    rows = ["| test | cases by night | kept every day by |", "|---|---|---|"]
-    for one in moved():
-        others = [f"`{keeper}`" for keeper in one.keepers if keeper != one.test]
-        own = ["its other cases"] if one.test in one.keepers else []
-        many = "some" if one.places else "all"
-        rows.append(f"| `{one.test}` | {many} | {', '.join([*own, *others])} |")
-    return "\n".join(rows)
-
-
 #: Page, name of the part, what makes it.
 PARTS = (
     ("docs/guards.md", "guards", guards),
-    ("CONTRIBUTING.md", "rooms", rooms),
+    ("docs/design.md", "rooms", rooms),
     ("README.md", "verdicts", verdicts),
-    ("docs/tests.md", "nightly", nightly),
 )
 
 

@@ -20,7 +20,7 @@ HELD = (
     "environments/*/*.yaml",
     "ci/repository/*",
     "docs/checks.md",
-    "docs/glossary.md",
+    "docs/keys.md",
 )
 
 

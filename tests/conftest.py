@@ -97,13 +97,13 @@ def _cheapness(item: pytest.Item) -> int:
     return 2 if "/e2e/" in file else 3
 
 
-@pytest.hookimpl(tryfirst=True)
 @functools.cache
 def _missing(marker: str) -> str:
     """Return the programs that a mark demands and that are not on PATH."""
     return ", ".join(name for name in _NEEDS[marker] if shutil.which(name) is None)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes long first: at the end of a run no worker waits for the last. Skip what needs a missing program."""
     items.sort(key=_cheapness)
@@ -113,7 +113,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"not on PATH: {missing}"))
         if "/e2e/" in item.nodeid:
             item.add_marker("e2e")
-        nightly = item.get_closest_marker("nightly")
-        if nightly and not FULL:
-            reason = f"kept by {', '.join(nightly.args)}; IOGAUGE_TEST_FULL=1 runs it"
-            item.add_marker(pytest.mark.skip(reason=reason))
+        if item.get_closest_marker("nightly") and not FULL:
+            item.add_marker(pytest.mark.skip(reason="IOGAUGE_TEST_FULL=1 runs it"))

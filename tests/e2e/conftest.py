@@ -20,7 +20,7 @@ import pytest
 from e2e.dry_runs import DRY_RUNS
 from e2e.rig import ROOT, Rig, command_of, mount_of, mounted, processes, program_of
 from iogauge.workspace import permission
-from support.devices import run, unmount
+from support.devices import Devices, run, unmount
 from support.golden import Case
 
 _MEMORY = ("tmpfs", "ramfs")
@@ -131,6 +131,26 @@ def dry_run(
         return found
 
     return cases
+
+
+def _devices(storage: Path, number: Any) -> Iterator[Devices]:
+    folder = storage / f"devices{next(number)}"
+    folder.mkdir()
+    with contextlib.ExitStack() as leaving:
+        yield Devices(folder, leaving)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def devices(storage: Path, _number: Any) -> Iterator[Devices]:
+    """Loop devices and file systems that last for a test."""
+    yield from _devices(storage, _number)
+
+
+@pytest.fixture(scope="module")
+def module_devices(storage: Path, _number: Any) -> Iterator[Devices]:
+    """Loop devices and file systems that last for a module."""
+    yield from _devices(storage, _number)
 
 
 @pytest.fixture

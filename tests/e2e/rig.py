@@ -18,7 +18,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -120,30 +119,6 @@ def program_of(pid: int) -> str:
         return ""
     state = text.rpartition(")")[2].split()[0]
     return "" if state == "Z" else text[text.index("(") + 1 : text.rindex(")")]
-
-
-@functools.cache
-def verbose_ior_breaks_its_json() -> bool:
-    """Return whether this IOR writes a stray bracket with ``-v``, as 4.0.0 does without upstream's fix."""
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place, "out.json")
-        words = [
-            "ior",
-            "-a",
-            "DUMMY",
-            "-w",
-            "-v",
-            "-O",
-            f"summaryFile={file}",
-            "-O",
-            "summaryFormat=JSON",
-        ]
-        subprocess.run(words, capture_output=True, check=True)
-        try:
-            json.loads(file.read_text())
-        except ValueError:
-            return True
-        return False
 
 
 def wait_for(condition: Any, seconds: float, what: str) -> Any:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from e2e.rig import Rig
 from e2e.test_never_pass import RANDOM_READ
-from e2e.test_values import GENEROUS, METADATA
+from e2e.test_values import GENEROUS
 from iogauge.workspace import permission
-from support import hanging
-from support.devices import Devices, encryption, overlay, run
+from support.devices import Devices, encryption, run
 
 pytestmark = [
     pytest.mark.needs_loop,
@@ -25,40 +22,8 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def devices(storage: Path) -> Iterator[Devices]:
-    folder = storage / f"devices{len(list(storage.iterdir()))}"
-    folder.mkdir()
-    with contextlib.ExitStack() as leaving:
-        yield Devices(folder, leaving)
-
-
-def journalled(devices: Devices) -> Path:
-    return devices.made("ext4", devices.loop(devices.image("image", 600)), "data=journal")
-
-
 def encrypted(devices: Devices) -> Path:
     return encryption(devices, devices.loop(devices.image("image", 600)))
-
-
-def hidden(devices: Devices) -> Path:
-    """On a loop device whose file lies in memory, where nobody sees it."""
-    memory = devices.mount("iogauge-test", "memory", "tmpfs")
-    loop = devices.loop(Devices(memory, devices.leaving).image("image", 600))
-    point = devices.made("ext4", loop)
-    devices.mount("iogauge-test", "memory", "tmpfs")
-    return point
-
-
-def partition(devices: Devices) -> Path:
-    loop = devices.loop(devices.image("image", 600), direct=False)
-    run("addpart", loop, 1, 2048, 1_000_000)
-    return devices.made("ext4", Path(f"{loop}p1"))
-
-
-def volatile(devices: Devices) -> Path:
-    storage = devices.made("ext4", devices.loop(devices.image("image", 600)))
-    return overlay(devices, storage, "volatile")
 
 
 def zram(devices: Devices) -> Path:
@@ -75,40 +40,13 @@ def half_in_memory(devices: Devices) -> Path:
     return devices.made("btrfs", loops[0], "rw", "-d", "raid0", "-m", "raid1", str(loops[1]))
 
 
-def hidden_upper(devices: Devices) -> Path:
-    """An overlay whose upper directory lies in memory, where nobody sees it."""
-    point = overlay(devices, devices.mount("iogauge-test", "memory", "tmpfs"))
-    time.sleep(0.1)  # directories made in one tick of the clock look alike
-    devices.mount("iogauge-test", "memory", "tmpfs")
-    return point
-
-
-def on_fuse(devices: Devices) -> Path:
-    """On a loop device whose file lies on FUSE: nobody knows where the daemon keeps its data."""
-    try:
-        mount = devices.leaving.enter_context(hanging.mounted(devices.folder))
-    except hanging.Unavailable as why:
-        pytest.skip(str(why))
-    file = Devices(mount.point, devices.leaving).image("image", 600)
-    return devices.made("ext4", devices.loop(file, direct=False))
-
-
 def over_a_block_device(devices: Devices) -> Path:
     return devices.made("ext4", devices.loop(devices.loop(devices.image("image", 600))))
 
 
-def mirrored(devices: Devices) -> Path:
-    loops = [devices.loop(devices.image(f"image{number}", 600)) for number in range(2)]
-    return devices.made("btrfs", loops[0], "rw", "-d", "raid1", "-m", "raid1", str(loops[1]))
-
-
-def over(devices: Devices) -> Path:
-    return overlay(devices, devices.made("xfs", devices.loop(devices.image("image", 600))))
-
-
 def bound(devices: Devices) -> Path:
     """A directory of a file system, bound to another place."""
-    storage = devices.made("ext4", devices.loop(devices.image("image", 600)))
+    storage = devices.formatted("ext4", mib=600)
     (storage / "below" / "site").mkdir(parents=True)
     point = devices.folder / "bound"
     point.mkdir()
@@ -126,84 +64,20 @@ def rig_on(make_rig: Callable[..., Rig], point: Path, **limits: str) -> Rig:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "words", "cause"),
+    ("make", "cause"),
     [
-        pytest.param(
-            journalled,
-            RANDOM_READ,
-            r"honour \(ext4 with data=journal\)",
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_direct_reads_from_the_page_cache",
-                "unit/test_below_real.py::test_o_direct_that_reads_from_the_page_cache_is_named",
-            ),
-        ),
-        (encrypted, RANDOM_READ, r"honour \(ext4 encrypts what lies here"),
-        pytest.param(
-            hidden,
-            RANDOM_READ,
-            r"honour \(loop\d+, whose file .* cannot be seen here",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_a_loop_device_whose_file_is_hidden_proves_nothing",
-            ),
-        ),
-        pytest.param(
-            partition,
-            RANDOM_READ,
-            r"honour \(loop\d+p1 on loop\d+, whose file",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_a_loop_device_without_direct_io_is_cached_down_to_its_partition",
-            ),
-        ),
-        (zram, RANDOM_READ, r"memory, not storage \(zram0, compressed memory\)"),
-        (half_in_memory, RANDOM_READ, r"memory, not storage \(loop\d+ on tmpfs"),
-        pytest.param(
-            hidden_upper,
-            RANDOM_READ,
-            r"upper directory .* cannot be seen here",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_an_overlay_in_memory_is_memory_until_it_is_hidden",
-            ),
-        ),
-        pytest.param(
-            on_fuse,
-            RANDOM_READ,
-            r"honour \(loop\d+ on fuse",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_a_loop_device_on_fuse_proves_nothing",
-            ),
-        ),
-        pytest.param(
-            hidden,
-            METADATA,
-            r"fsync proves nothing here \(loop\d+, whose file",
-            marks=pytest.mark.nightly(
-                "e2e/test_below.py::test_what_lies_below_is_no_storage",
-                "unit/test_below_real.py::test_a_loop_device_whose_file_is_hidden_proves_nothing",
-            ),
-        ),
-        pytest.param(
-            volatile,
-            METADATA,
-            r"fsync proves nothing here \(a volatile overlay",
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_an_overlay_that_swallows_fsync",
-                "unit/test_below.py::test_a_volatile_overlay_ignores_fsync",
-            ),
-        ),
+        (encrypted, r"honour \(ext4 encrypts what lies here"),
+        (zram, r"memory, not storage \(zram0, compressed memory\)"),
+        (half_in_memory, r"memory, not storage \(loop\d+ on tmpfs"),
     ],
 )
 def test_what_lies_below_is_no_storage(
     devices: Devices,
     make_rig: Callable[..., Rig],
     make: Callable[[Devices], Path],
-    words: tuple[str, ...],
     cause: str,
 ) -> None:
-    run = rig_on(make_rig, make(devices)).run(*words)
+    run = rig_on(make_rig, make(devices)).run(*RANDOM_READ)
     run.never_passed("INVALID")
     assert run.record["verdict"] == "INVALID"
     findings = " ".join(str(finding) for finding in run.record["findings"])
@@ -216,20 +90,6 @@ def test_what_lies_below_is_no_storage(
     [
         over_a_block_device,
         bound,
-        pytest.param(
-            mirrored,
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_data_that_are_stored_twice_pass",
-                "unit/test_below_real.py::test_copies_of_btrfs",
-            ),
-        ),
-        pytest.param(
-            over,
-            marks=pytest.mark.nightly(
-                "e2e/test_witness.py::test_an_overlay_on_storage_passes",
-                "unit/test_below_real.py::test_an_overlay_is_its_upper_directory",
-            ),
-        ),
     ],
 )
 def test_what_lies_below_is_storage(

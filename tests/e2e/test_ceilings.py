@@ -18,7 +18,6 @@ import pytest
 
 from e2e.rig import Rig, Run
 from e2e.test_hosts import open_mpi
-from e2e.test_witness import loop
 from support import hosts as support
 from support.devices import Devices
 from support.hosts import Hosts
@@ -179,25 +178,12 @@ def test_the_limits_of_the_devices_are_found(
     assert f"slowest is {list(disks)[1]}" in slowest["reason"]
 
 
-def test_the_slow_link_is_named(measured: Run) -> None:
-    slowest = metrics(measured, "NetworkCeiling")["pair_slowest"]
-    assert slowest["verdict"] == "FAIL"
-    assert "slowest is n3 to" in slowest["reason"]
-
-
 def test_declared_and_measured_stand_side_by_side(table: Run) -> None:
     assert table.rc == 0, table.out
     (network, *_) = (line for line in table.out.splitlines() if "client network" in line)
     assert "358 MiB/s" in network, table.out  # declared: 3 x 1 Gbit/s
     assert "read: limited by devices (measured)" in table.out
     assert "write: limited by client network (measured)" in table.out
-
-
-def test_a_figure_above_what_was_measured_is_invalid(table: Run, rig: Rig) -> None:
-    """The disk of this machine is faster than its links."""
-    words = ["reframe", "-c", "checks/", "-r", "-n", "^FioRandomRead%block=128KiB"]
-    run = rig.finish(rig.start(words))  # keeps the history
-    run.never_passed("INVALID", r"G6: .* of the ceiling \(1 client\(s\) x .*, measured 20")
 
 
 def test_more_bytes_than_the_kernel_counted_are_no_ceiling(
@@ -223,30 +209,6 @@ def test_more_bytes_than_the_kernel_counted_are_no_ceiling(
     assert "block devices: " in "".join(f["saw"] for f in run.record["findings"]), run.out
 
 
-@pytest.mark.parametrize("required", [False, True])
-def test_a_figure_that_nobody_confirms_says_so(
-    make_rig: Callable[..., Rig], required: bool
-) -> None:
-    """The kernel counts no copy in memory: a remark in the table and in the last line, or INVALID if the site requires it."""
-    limits = {"phase_seconds": "1 s", **({"witness": "required"} if required else {})}
-    rig = make_rig(limits=limits)
-    data = rig.settings()
-    data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"memory": True}
-    rig.write_settings(data)
-    rig.write_references({"MemoryCeiling": {"memory_bw": [1, -0.5, None, "MiB/s"]}})
-    run = rig.iogauge("run", "-n", "MemoryCeiling%copied_by=one-task")
-    text = " ".join(run.out.split())
-    if required:
-        run.never_passed("G8: no second witness")
-        assert run.record["verdict"] == "INVALID"
-        return
-    assert "ok: 1 passed, 1 of them without a second witness" in text, run.out
-    assert "G8, a remark, no fault: no second witness" in text, run.out
-    page = rig.iogauge("report", run.record["session"], "--html", str(rig.base / "page.html"))
-    assert page.rc == 0, page.out
-    assert "no second witness" in (rig.base / "page.html").read_text()
-
-
 def of_device(make_rig: Callable[..., Rig], device: str) -> Run:
     """A run of the check that reads a device past the file system."""
     rig = make_rig(limits={"phase_seconds": "2 s"})
@@ -254,13 +216,6 @@ def of_device(make_rig: Callable[..., Rig], device: str) -> Run:
     data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"devices": [device]}
     rig.write_settings(data)
     return rig.run("-n", "DeviceCeiling")
-
-
-def test_holes_are_no_data(make_rig: Callable[..., Rig], storage: Path) -> None:
-    """A loop device answers itself what its file does not hold: the disk below it moves nothing."""
-    with loop(storage / f"holes-{os.getpid()}", 4096) as device:
-        run = of_device(make_rig, device)
-    run.never_passed("G8: the tool read .*, as it says; a device below block devices moved")
 
 
 def test_memory_and_caches_are_no_devices(make_rig: Callable[..., Rig], tmp_path: Path) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import html
-import os
+import json
 import re
 import shlex
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from e2e.rig import MIB, ROOT, Rig
+from e2e.rig import ROOT, Rig, checks_of
 from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
 
 
@@ -27,246 +26,84 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-class TestDoctor:
-    def test_names_what_is_missing_and_what_brings_it(self, rig: Rig) -> None:
-        # A PATH with nothing on it but links to what the system itself needs.
-        bare = rig.base / "bare"
-        bare.mkdir()
-        run = rig.iogauge("doctor", PATH=str(bare), IOGAUGE_TARGET=str(rig.target))
-        text = flat(run.out)
-        assert run.rc == 0, run.out
-        for name, command in {
-            "ior": "ci/build-stack",
-            "mdtest": "ci/build-stack",
-            "fio": "apt install fio",
-            "mpirun": "apt install openmpi-bin",
-        }.items():
-            assert re.search(rf"note {name}: not on PATH", text), text
-            assert command in text
+def test_doctor_names_what_is_missing_and_what_brings_it(rig: Rig) -> None:
+    bare = rig.base / "bare"
+    bare.mkdir()
+    run = rig.iogauge("doctor", PATH=str(bare), IOGAUGE_TARGET=str(rig.target))
+    assert run.rc == 0, run.out
+    for name, command in {"ior": "ci/build-stack", "fio": "apt install fio"}.items():
+        assert re.search(rf"note {name}: not on PATH", flat(run.out)), run.out
+        assert command in flat(run.out)
 
-    @pytest.mark.needs_fio
-    def test_here(self, rig: Rig) -> None:
-        run = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target), RFM_CONFIG_PATH=str(rig.sites))
-        assert run.rc == 0, run.out
-        assert re.search(r"ok +fio: \S*/fio \d", run.out)
-        assert f"target {rig.target}" in flat(run.out)
 
-    def test_broken_site_is_a_problem(self, rig: Rig) -> None:
-        rig.write_references({"FioMetadta": GENEROUS["FioMetadata"]})
-        run = rig.iogauge(
-            "doctor", IOGAUGE_CONFIGURATION=str(rig.sites), IOGAUGE_TARGET=str(rig.target)
-        )
-        assert run.rc == 1, run.out
-        assert "FioMetadta" in flat(run.out) and "did you mean FioMetadata" in flat(run.out)
-
-    def test_program_that_is_something_else(self, rig: Rig) -> None:
-        rig.program("fio", "echo 'a game'")
-        run = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target))
-        assert run.rc == 1, run.out
-        assert "does not answer as fio would" in flat(run.out)
-
-    def test_target_that_is_missing(self, rig: Rig) -> None:
-        run = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target / "no" / "such"))
-        assert str(rig.target / "no") in flat(run.out).replace(" ", "") or run.rc == 1
+def test_a_case_that_cannot_run_hides_no_other_in_a_plan(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(tools=("ior", "fio"), limits={"case_bytes": "32 MiB"})
+    run = rig.iogauge("plan", "-n", "^Burst|^FioRandomRead")
+    assert run.rc == 1, run.out
+    assert run.out.count("FioRandomRead") >= 3 and "ok G13" in flat(run.out), run.out
+    assert ". So 1 case cannot run: Burst" in flat(run.out)
+    fine = rig.iogauge("plan", "-n", "^FioRandomRead")
+    assert fine.rc == 0 and "cannot run" not in fine.out, fine.out
 
 
 @pytest.mark.needs_fio
-@pytest.mark.skipif(shutil.which("strace") is None, reason="not on PATH: strace")
-def test_plan_is_what_is_written(make_rig: Callable[..., Rig]) -> None:
-    """The bytes that a plan announces are those that the tool hands to the kernel."""
-    rig = make_rig(limits={"case_bytes": "32 MiB"})
-    planned = rig.iogauge("plan", *RANDOM_READ)
-    assert planned.rc == 0, planned.out
-    row, *_ = [line for line in planned.out.splitlines() if "FioRandomRead" in line]
-    assert row.count("8 MiB") >= 2, row  # holds and writes
-    assert rig.leftovers() == []
-
-    # One file for each process, so that no call is torn in two.
-    trace = (
-        f"exec strace -ff -qq -y -o {rig.base}/trace.$$ -e trace=write,pwrite64,pwritev,pwritev2"
-    )
-    rig.program("fio", trace + ' "$real" "$@"')
-    rig.run(*RANDOM_READ)
-    written = 0
-    for file in rig.base.glob("trace.*"):
-        calls = file.read_text().splitlines()
-        mine = [call for call in calls if f"<{rig.target.resolve()}/" in call]
-        written += sum(int(call.rpartition("= ")[2]) for call in mine)
-    assert written == 8 * MIB
-
-
-class TestPlan:
-    def test_refuses_what_has_no_room(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(limits={"case_bytes": "4 PiB"})
-        run = rig.iogauge("plan", *RANDOM_READ)
-        assert run.rc == 1, run.out
-        assert "refused" in run.out and "G13" in run.out
-
-    @pytest.mark.nightly(
-        "e2e/test_cli.py::test_plan_is_what_is_written",
-        "unit/test_report.py::test_the_table_fits_the_screen",
-    )
-    def test_a_narrow_screen_and_a_log(self, rig: Rig) -> None:
-        for columns, width in (("80", 80), ("", 120)):
-            run = rig.iogauge("plan", *RANDOM_READ, COLUMNS=columns)
-            table = run.out[: run.out.index("expected:")]
-            assert run.rc == 0 and max(map(len, table.splitlines())) <= width
-
-    def test_what_reframe_complains_of_has_no_colours(self, rig: Rig) -> None:
-        data = rig.settings()
-        data["systems"][0]["partitions"][0]["environs"] = ["toolz"]
-        rig.write_settings(data)
-        run = rig.iogauge("plan", *RANDOM_READ)
-        assert run.rc == 1 and "toolz" in run.out
-        assert "\x1b" not in run.out and "\\x1b" not in run.out
-
-    def test_a_case_that_cannot_run_hides_no_other(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(tools=("ior", "fio"), limits={"case_bytes": "32 MiB"})
-        run = rig.iogauge("plan", "-n", "^Burst|^FioRandomRead")
-        assert run.rc == 1, run.out
-        assert run.out.count("FioRandomRead") >= 3 and "ok G13" in flat(run.out), run.out
-        assert "this scenario cannot be run at this scale" in flat(run.out)
-        assert ". So 1 case cannot run: Burst" in flat(run.out)
-        assert "as fast as the target can" in flat(run.out)
-        fine = rig.iogauge("plan", "-n", "^FioRandomRead")
-        assert fine.rc == 0 and "cannot run" not in fine.out, fine.out
-
-    def test_nothing_selected(self, rig: Rig) -> None:
-        run = rig.iogauge("plan", "-n", "NoSuchCheck")
-        assert run.rc == 1
-        assert "no case is selected" in flat(run.out)
-
-
-@pytest.mark.needs_fio
-class TestBudget:
+def test_plan_and_run_refuse_what_is_over_the_budget(make_rig: Callable[..., Rig]) -> None:
     """Three cases of 4 MiB each, on a site that allows 10 MiB."""
-
-    @pytest.fixture
-    def rig(self, make_rig: Callable[..., Rig]) -> Rig:
-        rig = make_rig(limits={"case_bytes": "16 MiB"})
-        data = rig.settings()
-        data["systems"][0]["partitions"][0]["extras"]["budget"] = {"written": "10 MiB"}
-        rig.write_settings(data)
-        return rig
-
-    SELECTED = ("-n", "FioRandomRead", "--exec-order=name", "--exec-policy=serial")
-
-    def test_plan_and_run_refuse_what_is_over(self, rig: Rig) -> None:
-        for command in ("plan", "run"):
-            run = rig.iogauge(command, *self.SELECTED)
-            assert run.rc == 1, run.out
-            assert "written: 12 MiB planned, 10 MiB allowed, 2 MiB over" in flat(run.out)
-            assert run.records == []
-        assert "no case was run" in flat(run.out)
-        assert rig.iogauge("plan", "-n", "FioRandomRead%block=4KiB").rc == 0
-        run = rig.iogauge("run", "--over-budget", *self.SELECTED)
-        assert run.rc == 0, run.out
-        assert len(run.records) == 3
-
-    def test_reframe_alone_stops_at_the_case_that_would_exceed(self, rig: Rig) -> None:
-        run = rig.run(*self.SELECTED)
-        assert run.rc != 0
-        assert [record["verdict"] for record in run.records] == ["UNREFERENCED"] * 2 + ["ERROR"]
-        reason = run.records[-1]["reason"]
-        assert reason.startswith("refused: budget of rig:default: written: 12 MiB planned")
-        rig.assert_clean()
+    rig = make_rig(limits={"case_bytes": "16 MiB"})
+    data = rig.settings()
+    data["systems"][0]["partitions"][0]["extras"]["budget"] = {"written": "10 MiB"}
+    rig.write_settings(data)
+    chosen = ("-n", "FioRandomRead", "--exec-order=name", "--exec-policy=serial")
+    for command in ("plan", "run"):
+        run = rig.iogauge(command, *chosen)
+        assert run.rc == 1, run.out
+        assert "written: 12 MiB planned, 10 MiB allowed, 2 MiB over" in flat(run.out)
+        assert run.records == []
+    assert rig.iogauge("plan", "-n", "FioRandomRead%block=4KiB").rc == 0
+    run = rig.run(*chosen)
+    assert run.rc != 0
+    assert [record["verdict"] for record in run.records] == ["UNREFERENCED"] * 2 + ["ERROR"]
 
 
 @pytest.mark.needs_fio
-class TestRun:
-    def test_gate(self, rig: Rig) -> None:
-        rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
-        run = rig.iogauge("run", "--gate", *RANDOM_READ)
-        assert run.rc == 0, run.out
-        assert run.record["verdict"] == "PASS" and run.record["gate"]
-        assert "iogauge: ok: 1 passed (gate)" in flat(run.out)
-        again = rig.iogauge("report")
-        assert again.rc == 0 and "iogauge: ok: 1 passed (gate)" in flat(again.out)
-        assert "read_iops" in again.out
+def test_gate_misses_what_it_had_before(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(limits={"case_bytes": "64 MiB"})
+    bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
+    streams = {name: [0.1, -0.9, None, "MiB/s"] for name in ("write_bw", "read_bw")}
+    references = {"FioSequential": streams, "FioRandomRead": bands}
+    rig.write_references(references)
+    buffered = "^FioSequential%files=shared%cache=buffered%block=4MiB"
+    chosen = ("run", "--gate", "-n", f"{buffered}|^FioRandomRead%block=4K")
+    first = rig.iogauge(*chosen)
+    assert first.rc == 0, first.out
+    # O_DIRECT is honoured no longer, says the site: FioRandomRead is not selected, and ReFrame passes.
+    rig.declared = {"honours_o_direct": False}
+    rig.write_settings()
+    run = rig.iogauge(*chosen)
+    assert run.rc == 1, run.out
+    text = flat(run.out)
+    assert "not run: FioRandomRead (1 case(s)): partition rig:default lacks o_direct" in text
+    assert re.search(
+        r"iogauge: FAILED: 1 passed; 1 not run \(FioRandomRead: no o_direct\); "
+        r"FioRandomRead %block=4KiB \(rig:default, tools\) was recorded in \S+, and is gone",
+        text,
+    )
+    accepted = rig.iogauge("run", "--gate", "--accept-missing", *chosen[2:])
+    assert accepted.rc == 0, accepted.out
+    assert rig.iogauge(*chosen).rc == 0
 
-    def test_gate_without_references(self, rig: Rig) -> None:
-        run = rig.iogauge("run", "--gate", *RANDOM_READ)
-        assert run.rc == 1
-        assert "iogauge: FAILED: 1 proves nothing (UNREFERENCED) (gate)" in flat(run.out)
-        assert rig.iogauge("report").rc == 1
 
-    def test_gate_with_nothing(self, rig: Rig) -> None:
-        run = rig.iogauge("run", "--gate", "-n", "NoSuchCheck")
-        assert run.rc == 1
-        assert "iogauge: FAILED: no case was measured" in flat(run.out)
-
-    def test_gate_misses_what_it_had_before(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(limits={"case_bytes": "64 MiB"})
-        bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
-        streams = {name: [0.1, -0.9, None, "MiB/s"] for name in ("write_bw", "read_bw")}
-        references = {"FioSequential": streams, "FioRandomRead": bands}
-        rig.write_references(references)
-        buffered = "^FioSequential%files=shared%cache=buffered%block=4MiB"
-        chosen = ("run", "--gate", "-n", f"{buffered}|^FioRandomRead%block=4K")
-        first = rig.iogauge(*chosen)
-        assert first.rc == 0, first.out
-        # O_DIRECT is honoured no longer, says the site: FioRandomRead is not selected, and ReFrame passes.
-        rig.declared = {"honours_o_direct": False}
-        rig.write_settings()
-        run = rig.iogauge(*chosen)
-        assert run.rc == 1, run.out
-        text = flat(run.out)
-        assert "not run: FioRandomRead (1 case(s)): partition rig:default lacks o_direct" in text
-        assert re.search(
-            r"iogauge: FAILED: 1 passed; 1 not run \(FioRandomRead: no o_direct\); "
-            r"FioRandomRead %block=4KiB \(rig:default, tools\) was recorded in \S+, and is gone",
-            text,
-        )
-        accepted = rig.iogauge("run", "--gate", "--accept-missing", *chosen[2:])
-        assert accepted.rc == 0, accepted.out
-        assert rig.iogauge(*chosen).rc == 0
-
-    def test_gate_with_a_name_that_fits_nothing(self, rig: Rig) -> None:
-        rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
-        run = rig.iogauge("run", "--gate", *RANDOM_READ, "-n", "FioMetadta")
-        assert run.rc == 1, run.out
-        said = "1 passed; -n FioMetadta selects no case (did you mean FioMetadata?) (gate)"
-        assert f"iogauge: FAILED: {said}" in flat(run.out)
-
-    def test_case_that_never_ended_is_recorded(self, rig: Rig) -> None:
-        rig.time_limit = "2s"
-        rig.write_settings()
-        rig.program("fio", "sleep 120")
-        run = rig.iogauge("run", *METADATA)
-        assert run.rc == 1, run.out
-        assert run.record["verdict"] == "ERROR"
-        assert re.search("(?i)time", run.record["reason"])
-        known = {key: run.record[key] for key in ("tier", "nodes", "tasks_per_node", "gate")}
-        assert known == {"tier": "quick", "nodes": 1, "tasks_per_node": 2, "gate": False}
-        rig.assert_clean()
-
-    def test_the_summary_comes_before_the_blocks_of_reframe(self, rig: Rig) -> None:
-        rig.program("fio", "exit 3")
-        run = rig.iogauge("run", *METADATA)
-        assert run.rc == 1, run.out
-        said = run.out.index("iogauge: FAILED: 1 failed (ERROR)")
-        assert said < run.out.index(" SUMMARY OF FAILURES ") < run.out.index("FAILURE INFO for")
-        assert run.out.count("FAILURE INFO for") == 1
-        # ReFrame alone shows them itself.
-        assert "FAILURE INFO for" in rig.reframe("-c", "checks/", "-r", *METADATA).out
-
-    @pytest.mark.skipif(shutil.which("script") is None, reason="not on PATH: script")
-    def test_a_terminal_shows_where_the_case_stands(self, rig: Rig) -> None:
-        rig.limits = {"case_files": 200}
-        rig.write_settings()
-        rig.program("fio", 'sleep 2.5; exec "$real" "$@"')
-        words = shlex.join(["reframe", "-c", "checks/", "-r", *METADATA])
-        run = rig.finish(rig.start(["script", "-qefc", words, "/dev/null"]), 120)
-        assert re.search(r"\x1b\[KFioMetadata: \w+, warm-up, \d+ s gone, about \d+ s left", run.out)
-        # The line is gone before ReFrame says the next word.
-        assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
-        piped = rig.reframe("-c", "checks/", "-r", *METADATA)
-        assert "gone, about" not in piped.out
-
-    def test_unknown_session(self, rig: Rig) -> None:
-        run = rig.iogauge("report", "no-such-session")
-        assert run.rc != 0
-        assert "no-such-session" in flat(run.out)
+@pytest.mark.needs_fio
+@pytest.mark.skipif(shutil.which("script") is None, reason="not on PATH: script")
+def test_a_terminal_shows_where_the_case_stands(rig: Rig) -> None:
+    rig.limits = {"case_files": 200}
+    rig.write_settings()
+    rig.program("fio", 'sleep 2.5; exec "$real" "$@"')
+    words = shlex.join(["reframe", "-c", "checks/", "-r", *METADATA])
+    run = rig.finish(rig.start(["script", "-qefc", words, "/dev/null"]), 120)
+    assert re.search(r"\x1b\[KFioMetadata: \w+, warm-up, \d+ s gone, about \d+ s left", run.out)
+    # The line is gone before ReFrame says the next word.
+    assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
 
 
 def told(rig: Rig) -> dict[str, str]:
@@ -282,47 +119,27 @@ def told(rig: Rig) -> dict[str, str]:
 
 
 @pytest.mark.needs_fio
-class TestEnding:
-    """The word ok is for what is proven; all ways of showing a session use the same words."""
-
-    def test_name_that_fits_nothing(self, rig: Rig) -> None:
-        said = (
-            "nothing proven: no case was measured; -n FioMetadta selects no case "
-            "(did you mean FioMetadata?)"
-        )
-        run = rig.iogauge("run", "-n", "FioMetadta")
-        assert f"iogauge: {said}" in flat(run.out)
-        assert (run.rc, run.records) == (0, [])
-        assert told(rig) == dict.fromkeys(("report", "page", "junit", "alarm"), said)
-        gate = rig.iogauge("run", "--gate", "-n", "FioMetadta")
-        assert gate.rc == 1 and "iogauge: FAILED: no case was measured; -n" in flat(gate.out)
-        assert rig.iogauge("report").rc == 1
-
-    def test_only_unreferenced(self, rig: Rig) -> None:
-        run = rig.iogauge("run", *RANDOM_READ)
-        assert run.rc == 0 and run.record["verdict"] == "UNREFERENCED", run.out
-        said = "nothing proven: 1 proves nothing (UNREFERENCED)"
-        assert f"iogauge: {said}" in flat(run.out)
-        assert told(rig) == dict.fromkeys(("report", "page", "junit", "alarm"), said)
-
-    def test_missing_tool(self, rig: Rig) -> None:
-        rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
-        chosen = ("-n", "^FioRandomRead%block=128|^MdtestEasy|^MdtestHard")
-        reason = (
-            "not run: MdtestEasy, MdtestHard (2 case(s)): environment tools lacks mdtest: "
-            "if the program is on PATH of the nodes, add it to the features of tools in "
-            f"{rig.site}/settings.yaml"
-        )
-        planned = rig.iogauge("plan", *chosen)
-        assert planned.rc == 0 and reason in flat(planned.out), planned.out
-        run = rig.iogauge("run", *chosen)
-        assert run.rc == 0 and run.record["verdict"] == "PASS", run.out
-        said = "partly proven: 1 passed; 2 not run (MdtestEasy, MdtestHard: no mdtest)"
-        assert f"iogauge: {said} {reason}" in flat(run.out)
-        assert told(rig) == dict.fromkeys(("report", "page", "junit", "alarm"), said)
-        # Whoever does not want them leaves them out of the selection.
-        without = rig.iogauge("run", *chosen, "-x", "Mdtest")
-        assert "iogauge: ok: 1 passed" in flat(without.out)
+def test_all_ways_of_showing_a_session_use_the_same_words(rig: Rig) -> None:
+    """The word ok is for what is proven."""
+    ways = ("report", "page", "junit", "alarm")
+    said = "nothing proven: no case was measured; -n FioMetadta selects no case (did you mean FioMetadata?)"
+    run = rig.iogauge("run", "-n", "FioMetadta")
+    assert f"iogauge: {said}" in flat(run.out)
+    assert (run.rc, run.records) == (0, [])
+    assert told(rig) == dict.fromkeys(ways, said)
+    rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
+    chosen = ("-n", "^FioRandomRead%block=128|^MdtestEasy|^MdtestHard")
+    run = rig.iogauge("run", *chosen)
+    assert run.rc == 0 and run.records[-1]["verdict"] == "PASS", run.out
+    said = "partly proven: 1 passed; 2 not run (MdtestEasy, MdtestHard: no mdtest)"
+    assert f"iogauge: {said}" in flat(run.out)
+    assert told(rig) == dict.fromkeys(ways, said)
+    run = rig.iogauge("run", "--gate", *RANDOM_READ)
+    assert run.rc == 0 and "iogauge: ok: 1 passed (gate)" in flat(run.out), run.out
+    rig.write_references(None)
+    run = rig.iogauge("run", "--gate", *RANDOM_READ)
+    assert run.rc == rig.iogauge("report").rc == 1
+    assert "iogauge: FAILED: 1 proves nothing (UNREFERENCED) (gate)" in flat(run.out)
 
 
 @pytest.mark.needs_fio
@@ -346,103 +163,148 @@ def test_bench(rig: Rig) -> None:
     rig.assert_clean()
 
 
-class TestReframe:
-    """The literal commands of the README."""
+@pytest.mark.needs_fio
+def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig: Callable[..., Rig]) -> None:
+    # So few files that ext4 without a journal finds them soon, by one task, so that they take G4's 0.02 s.
+    rig = make_rig(tasks=1, limits={"case_files": 6_000})
+    bands: dict[str, object] = {name: [1, -0.9, None, "ops/s"] for name in GENEROUS["FioMetadata"]}
+    rig.write_references({"FioMetadata": bands | {"create_rate": [2_000, -0.1, None, "ops/s"]}})
+    # The sync after the creates belongs to their time.
+    slow = f"[ -e {rig.base}/slowed ] || {{ touch {rig.base}/slowed; sleep 4; }}"
+    rig.program("sync", f'case $IOG_TOKEN in create.1.*) {slow} ;; esac\nexec "$real" "$@"')
+    done = rig.iogauge("run", "--confirm", "-n", "^FioMetadata$")
+    first, second = done.records
+    assert (first["verdict"], second["verdict"]) == ("FAIL", "PASS"), done.out
+    assert second["confirms"] == first["session"]
+    assert done.rc == 0 and "1 FAIL not confirmed by a second run" in done.out, done.out
 
-    def test_list(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(tools=("fio", "ior", "ior-mpiio", "mdtest"))
-        run = rig.reframe("-c", "checks/", "-l")
+
+# --- what is selected, and in which order -----------------------------------------------------------
+
+
+def test_each_mode_holds_the_one_before(make_rig: Callable[..., Rig]) -> None:
+    """And ``-l`` lists all that a site's tools allow."""
+    rig = make_rig(tools=("fio", "ior", "ior-mpiio", "mdtest"))
+    # Without sweeps: 18 of one case each, TrainingSamples (2), FioSequential (8), MdtestShape (6), AccessMatrix (6) and its ratios,
+    # Burst, Steady, Endurance, Interference (2).
+    everything = rig.reframe("-c", "checks/", "-l")
+    assert everything.rc == 0 and "Found 46 check(s)" in everything.out, everything.out
+    found = [set(re.findall(r"^- (.*) /", everything.out, re.MULTILINE))]
+    for mode in ("acceptance", "weekly", "daily", "quick"):
+        run = rig.reframe("-c", "checks/", "-l", f"--mode={mode}")
         assert run.rc == 0, run.out
-        # Without sweeps: 18 of one case each, TrainingSamples (2), FioSequential (8), MdtestShape (6), AccessMatrix (6) and its ratios,
-        # Burst, Steady, Endurance, Interference (2).
-        assert "Found 46 check(s)" in run.out
-        quick = rig.reframe("-c", "checks/", "-l", "-t", "quick")
-        assert 0 < quick.out.count("\n- ") < 16
-        named = rig.reframe("-c", "checks/", "-l", "-n", "IorMpiio")
-        assert "Found 2 check(s)" in named.out
-
-    def test_only_what_the_tools_allow(self, rig: Rig) -> None:
-        run = rig.reframe("-c", "checks/", "-l")
-        assert "FioMetadata" in run.out and "IorPosix" not in run.out
-
-    def test_setvar_changes_the_scale(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(tools=("ior",))
-        one = ("-n", "IorMpiio", "-n", "IorPosix%files=shared%order=sequential%cache=direct")
-        run = rig.reframe("-c", "checks/", "--dry-run", *one, "-S", "tasks_per_node=3")
-        assert run.rc == 0, run.out
-        assert re.search(r"mpirun -np 3 [^\n]*\bior ", run.file("rfm_job.sh").read_text())
-        run = rig.reframe("-c", "checks/", "--dry-run", *one, "-S", "nodes=2")
-        script = run.file("rfm_job.sh").read_text()
-        assert re.search(r"mpirun -np 4 --map-by ppr:2:node [^\n]*\bior ", script)
-        assert re.search(r"ior .* -r .*-C .*-Q 1 ", script)
-
-    def test_setvar_that_makes_no_sense(self, rig: Rig) -> None:
-        rig.run(*METADATA, "-S", "repetitions=-1").never_passed("repetitions is -1")
-        rig.run(*METADATA, "-S", "tier=quik").never_passed("tier is 'quik'")
-
-    def test_site_by_name(self, rig: Rig) -> None:
-        run = rig.reframe("-c", "checks/", "-l", "--system=rig")
-        assert run.rc == 0 and "selected system:   'rig'" in run.out
-        wrong = rig.reframe("-c", "checks/", "-l", "--system=nowhere")
-        assert wrong.rc != 0 and "nowhere" in wrong.out
-
-    def test_undescribed_machine(self, rig: Rig) -> None:
-        run = rig.reframe(
-            *("-c", "checks/", "-l"),
-            RFM_CONFIG_PATH=str(ROOT / "site-configs"),
-            IOGAUGE_TARGET=str(rig.target),
-        )
-        assert run.rc == 0, run.out
-        assert "selected system:   'local'" in run.out
-
-    def test_from_anywhere(self, rig: Rig, tmp_path: Path) -> None:
-        here = os.getcwd()
-        assert here  # the command is run in the project's root; the checks are found by their path
-        run = rig.reframe("-c", str(ROOT / "checks"), "-l")
-        assert run.rc == 0 and "FioMetadata" in run.out
+        found.append(set(re.findall(r"^- (.*) /", run.out, re.MULTILINE)))
+    assert found[0] == found[1] > found[2] > found[3] > found[4]
+    # Hours long.
+    assert {case.split()[0] for case in found[1] - found[2]} == {"Steady", "Endurance"}
 
 
-# --- a failure is measured once more --------------------------------------------------------------
+@pytest.mark.needs_ior
+def test_all_writes_of_an_acceptance_come_before_the_first_read(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(tools=("ior",), limits={"repetitions": 2, "case_bytes": "24 MiB"})
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["tiers"] = {"quick": {"case_bytes": "192 MiB", "writes_first": True}}
+    rig.write_settings(data)
+    run = rig.run("-n", "IorPosix%files=per-process%order=sequential%cache=buffered")
+    record = run.record
+    # Two repetitions may spread by more than 100 % if the machine is busy.
+    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
+    assert record["overridden"] == {}
+    (order,) = {f["saw"]: f for f in record["findings"] if f["guard"] == "G21"}.values()
+    assert order["demands"].startswith("all writes of this run")
+    lines = [line.split("\t") for line in run.file("phases.tsv").read_text().splitlines()]
+    begun = [float(line[3]) for line in lines]
+    assert begun == sorted(begun)
+    ran = [f"{name}.{rep}" for rep, name, *_ in lines if not name.startswith("facts-")]
+    reads = [f"{name}.{n}" for n in range(3) for name in ("evict-read", "read")]
+    assert ran == ["write.0", "write.1", "write.2", *reads]
+    # Three sets of files, of what the limits allow together.
+    assert " -b 32m " in record["commands"][0]
+    rig.assert_clean()
+
+
+REFERENCES = """\
+$sources: {FioRandomRead: a, FioMetadata: a, FioSequential: a}
+FioRandomRead:
+  $index: [$partition, block]
+  rig:default:
+    4KiB: {read_iop: [9, -0.1, null, ops/s]}
+    128k: {read_iops: [9, -0.1, null, ops/s]}
+    32KiB: {read_bw: [9, -0.1, null, MB/s]}
+FioMetadata:
+  rig:defualt: {create_rate: [9, -0.1, null, ops/s]}
+FioSequential:
+  $index: [$partition, blocksize]
+  rig:default:
+    4KiB: {write_bw: [9, -0.1, null, MiB/s]}
+"""
 
 
 @pytest.mark.needs_fio
-@pytest.mark.parametrize(
-    "always",
-    [
-        False,
-        pytest.param(
-            True,
-            marks=pytest.mark.nightly(
-                "e2e/test_cli.py::test_a_failure_is_measured_once_more_and_both_are_kept",
-                "unit/test_alarm.py::test_of_a_confirmed_failure_the_second_is_told_and_a_refuted_one_is_not",
-            ),
-        ),
-    ],
-    ids=["refuted", "confirmed"],
-)
-def test_a_failure_is_measured_once_more_and_both_are_kept(
-    make_rig: Callable[..., Rig], always: bool
-) -> None:
-    # So few files that ext4 without a journal finds them soon, by one task, so that they take G4's 0.02 s.
-    rig = make_rig(tasks=1, limits={"case_files": 6_000})
-    rig.write_references(
-        {
-            "FioMetadata": {
-                "create_rate": [2_000, -0.1, None, "ops/s"],
-                "stat_warm_rate": [1, -0.9, None, "ops/s"],
-                "remove_rate": [1, -0.9, None, "ops/s"],
-            }
-        }
-    )
-    once = "" if always else f"[ -e {rig.base}/slowed ] || "
-    # The sync after the creates belongs to their time.
-    slow = f"{once}{{ touch {rig.base}/slowed; sleep 4; }}"
-    rig.program("sync", f'case $IOG_TOKEN in create.1.*) {slow} ;; esac\nexec "$real" "$@"')
-    done = rig.iogauge("run", "--confirm", "-n", "^FioMetadata$")
-    assert len(done.records) == 2, done.out
-    first, second = done.records
-    assert first["verdict"] == "FAIL", first["reason"]
-    assert second["confirms"] == first["session"]
-    assert second["verdict"] == ("FAIL" if always else "PASS")
-    assert done.rc == (1 if always else 0), done.out
-    assert ("1 FAIL not confirmed by a second run" in done.out) is not always
+def test_mistakes_that_only_the_cases_show_are_named_with_their_lines(rig: Rig) -> None:
+    (rig.site / "references.yaml").write_text(REFERENCES)
+    valid = rig.iogauge("validate")
+    assert valid.rc == 1, valid.out
+    for line, said in (
+        (5, "FioRandomRead.rig:default.4KiB.read_iop: found metric 'read_iop' (did you mean"),
+        (6, "FioRandomRead.rig:default.128k: found block '128k' (did you mean 128KiB?)"),
+        (7, "FioRandomRead.rig:default.32KiB.read_bw (unit): found 'MB/s'; allowed: 'MiB/s'"),
+        (9, "FioMetadata.rig:defualt: found partition 'rig:defualt' (did you mean rig:default?)"),
+        (11, "FioSequential.$index: found 'blocksize' (did you mean block?)"),
+    ):
+        assert f"references.yaml:{line}: {said}" in valid.out, f"{said}\n{valid.out}"
+
+
+# --- forks of a process that has imported ReFrame (e2e/warm.py) -------------------------------------
+
+
+def test_a_fork_sees_what_a_cold_start_sees(make_rig: Callable[..., Rig]) -> None:
+    seen = []
+    for cold in (True, False):
+        rig = make_rig(cold=cold)
+        settings = rig.sites / "settings.py"
+        settings.write_text(PROBE + settings.read_text())
+        file = rig.base / "probe.json"
+        done = rig.reframe("-c", "checks/", "-l", "-n", "FioMetadata", IOGAUGE_PROBE=str(file))
+        assert done.rc == 0 and "FioMetadata" in done.out, done.out
+        seen.append(json.loads(file.read_text().replace(str(rig.base), "BASE")))
+    assert seen[0] == seen[1]
+
+
+#: Site settings that write what the process sees of itself.
+PROBE = """
+import json, os, pathlib, sys
+if "IOGAUGE_PROBE" in os.environ:
+    me = pathlib.Path("/proc/self")
+    seen = {
+        "environment": dict(os.environ),
+        "argv": sys.argv,
+        "path": sys.path,
+        "cwd": os.getcwd(),
+        "session": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
+        "comm": (me / "comm").read_text(),
+        "cmdline": (me / "cmdline").read_bytes().rstrip(b"\\0").decode(),
+        "streams": [os.readlink(f"/proc/self/fd/{n}").split(":")[0] for n in range(3)],
+        "open": len(os.listdir("/proc/self/fd")),
+        "flags": repr(sys.flags),
+    }
+    pathlib.Path(os.environ["IOGAUGE_PROBE"]).write_text(json.dumps(seen))
+"""
+
+
+def test_a_check_is_the_same_without_the_others(make_rig: Callable[..., Rig]) -> None:
+    """The sessions of tests load the files of the checks that they name."""
+    rig = make_rig(tools=("fio", "ior", "mdtest"))
+    names = ("-n", "^FioMetadata$|IorPosix%files=shared", "-n", "FioRandomRead")
+    alone = checks_of(names)
+    files = ("fio_metadata", "fio_random_read", "ior_posix")
+    assert alone == [f"checks/{name}.py" for name in files]
+    listed = []
+    for places in (["checks/"], alone):
+        done = rig.reframe(*[word for place in places for word in ("-c", place)], "-L", *names)
+        listed.append(done.out.partition("[List of matched checks]")[2].partition("Log file")[0])
+        assert done.rc == 0 and "Found 8 check(s)" in listed[-1], done.out
+    assert listed[0] == listed[1]

@@ -3,88 +3,34 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from e2e.rig import Rig, Run
-from iogauge.workspace import permission
+from e2e.rig import Rig
+from support.devices import Devices
+from support.devices import run as system
 
 pytestmark = [pytest.mark.needs_loop, pytest.mark.slow]
 
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=per-process%order=sequential%cache=buffered")
 FIO = ("-n", "FioRandomRead%block=4KiB")
-_MAKE = {
-    # Else a new ext4 goes on writing its tables for minutes.
-    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
-    "xfs": ["mkfs.xfs", "-q"],
-    "btrfs": ["mkfs.btrfs", "-q"],
-}
-_HOLE = pytest.mark.nightly(
-    "e2e/test_contents.py::TestIor::test_files_without_data",
-    "unit/test_contents.py::TestStored::test_a_hole",
-    "unit/test_contents.py::TestStored::test_zeros",
-)
 #: In the wrapper of a tool: the files of the case.
 _FILES = 'shopt -s dotglob; for file in "$IOG_DIR"/*; do\n    size=$(stat -c %s "$file")\n'
 
 
-def call(*words: str) -> str:
-    return subprocess.run(
-        words, check=True, capture_output=True, text=True, timeout=60
-    ).stdout.strip()
-
-
-def _device(place: Path, leaving: ExitStack) -> str:
-    """A loop device whose file is not in the page cache."""
-    image = place / "image"
-    with image.open("wb") as file:
-        file.truncate(700 << 20)
-    try:
-        device = call("losetup", "--find", "--show", "--direct-io=on", str(image))
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no loop device with direct I/O here: {error}")
-    leaving.callback(call, "losetup", "--detach", device)
-    return device
-
-
 @pytest.fixture
-def target(storage: Path) -> Iterator[Callable[..., Path]]:
-    """Makes a file system of a type, on a loop device; ``overlay`` is over ext4."""
-    place = Path(tempfile.mkdtemp(dir=storage))
-    with ExitStack() as leaving:
-
-        def mount(kind: str, options: str = "defaults") -> Path:
-            device, point = _device(place, leaving), place / "point"
-            call(*_MAKE["ext4" if kind == "overlay" else kind], device)
-            point.mkdir()
-            call("mount", "-o", options, device, str(point))
-            leaving.callback(call, "umount", str(point))
-            if kind == "overlay":
-                below, point = point, place / "over"
-                for folder in (point, *(below / name for name in ("lower", "upper", "work"))):
-                    folder.mkdir()
-                parts = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work"
-                call("mount", "-t", "overlay", "overlay", "-o", parts, str(point))
-                leaving.callback(call, "umount", str(point))
-            (point / permission.MARKER).touch()
-            return point
-
-        yield mount
-
-
-@pytest.fixture
-def rig(make_rig: Callable[..., Rig], target: Callable[..., Path]) -> Callable[..., Rig]:
+def rig(make_rig: Callable[..., Rig], devices: Devices) -> Callable[..., Rig]:
     """Makes a rig on a file system of its own, with references that everything meets."""
 
     def make(kind: str, *tools: str, **fields: Any) -> Rig:
-        made = make_rig(target=target(kind), tools=tools or ("ior", "ior-mpiio"), **fields)
+        made = make_rig(
+            target=devices.formatted(kind, mib=700) / "t",
+            tools=tools or ("ior", "ior-mpiio"),
+            **fields,
+        )
         low = {
             name: [0.001, -0.5, None, unit]
             for name, unit in (
@@ -101,34 +47,12 @@ def rig(make_rig: Callable[..., Rig], target: Callable[..., Path]) -> Callable[.
     return make
 
 
-def said(run: Run, guard: str = "G8") -> str:
-    """What the findings of a guard saw, about the case and its metrics."""
-    return "\n".join(f["saw"] for f in run.record["findings"] if f["guard"] == guard)
-
-
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "ext4",
-        pytest.param(
-            "xfs", marks=pytest.mark.nightly("e2e/test_witness.py::test_a_slow_disk_is_healthy")
-        ),
-        pytest.param(
-            "btrfs",
-            marks=pytest.mark.nightly("e2e/test_witness.py::test_data_that_are_stored_twice_pass"),
-        ),
-        pytest.param(
-            "overlay",
-            marks=pytest.mark.nightly("e2e/test_witness.py::test_an_overlay_on_storage_passes"),
-        ),
-    ],
-)
-def test_healthy(rig: Callable[..., Rig], kind: str) -> None:
+def test_healthy(rig: Callable[..., Rig]) -> None:
     """What test_witness.py makes untrue passes here as it is: buffered, direct, and random reads."""
     # The device is the test's own: what others move there is a fault of the suite.
-    healthy = rig(kind, "ior", "fio", limits={"max_foreign": "10 %"})
+    healthy = rig("ext4", "ior", "fio", limits={"max_foreign": "10 %"})
     run = healthy.run(*IOR, *IOR_BUFFERED, *FIO)
     assert [record["verdict"] for record in run.records] == ["PASS"] * 3, run.out
     assert run.rc == 0
@@ -143,221 +67,60 @@ def test_healthy(rig: Callable[..., Rig], kind: str) -> None:
 
 
 @pytest.mark.needs_ior
-class TestIor:
-    def test_wrong_data_in_the_warm_up(self, rig: Callable[..., Rig]) -> None:
-        damaged = rig("ext4", tasks=1)
-        damaged.program(
-            "ior",
-            "case $out in *read.0.json) printf x | dd of=$IOG_DIR/data bs=1 seek=5000000 "
-            'conv=notrunc status=none ;; esac\nexec "$real" "$@"',
-        )
-        run = damaged.run(*IOR)
-        run.never_passed(
-            "G8: ior checked its data in the warm-up: read: WARNING: Incorrect data on read"
-        )
-        assert run.record["verdict"] == "INVALID"
-        damaged.assert_clean()
-
-    def test_as_many_errors_as_the_exit_status_cannot_tell(self, rig: Callable[..., Rig]) -> None:
-        """IOR counts each error twice, and its exit status is the count modulo 256."""
-        damaged = rig("ext4", tasks=1)
-        damaged.program(
-            "ior",
-            "case $out in *read.0.json) dd if=/dev/zero of=$IOG_DIR/data bs=1M count=128 "
-            'conv=notrunc status=none ;; esac\nexec "$real" "$@"',
-        )
-        run = damaged.run(*IOR)
-        run.never_passed("Incorrect data on read .128 errors found")
-        assert run.record["verdict"] == "INVALID"
-
-    @pytest.mark.parametrize(
-        "words",
-        [
-            IOR,
-            pytest.param(
-                IOR_BUFFERED,
-                marks=pytest.mark.nightly(
-                    "e2e/test_contents.py::TestIor::test_zeros_between_write_and_read",
-                    "unit/test_contents.py::TestUnchanged::test_changed",
-                ),
-            ),
-        ],
-        ids=["direct", "buffered"],
+def test_zeros_between_write_and_read(rig: Callable[..., Rig]) -> None:
+    damaged = rig("ext4")
+    damaged.program(
+        "ior",
+        f"case $rank$out in 0*read.1.json) {_FILES}"
+        '    dd if=/dev/zero of="$file" bs=$size count=1 conv=notrunc,fsync status=none\ndone ;; esac\n'
+        'exec "$real" "$@"',
     )
-    def test_zeros_between_write_and_read(
-        self, rig: Callable[..., Rig], words: tuple[str, ...]
-    ) -> None:
-        damaged = rig("ext4")
-        damaged.program(
-            "ior",
-            f"case $rank$out in 0*read.1.json) {_FILES}"
-            '    dd if=/dev/zero of="$file" bs=$size count=1 conv=notrunc,fsync status=none\ndone ;; esac\n'
-            'exec "$real" "$@"',
-        )
-        run = damaged.run(*words)
-        run.never_passed(
-            "G8: contents changed between write and read, repetition 1: data", "block is another"
-        )
-        assert run.record["verdict"] == "INVALID"
-
-    @pytest.mark.parametrize(
-        ("kind", "damage", "cause"),
-        [
-            ("ext4", 'truncate -s 0 "$file"; truncate -s "$size" "$file"', "hole"),
-            pytest.param(
-                "xfs",
-                'truncate -s 0 "$file"; fallocate -l "$size" "$file"',
-                "unwritten",
-                marks=_HOLE,
-            ),
-            ("btrfs", 'fallocate -p -o 65536 -l "$size" "$file"', "hole"),
-            pytest.param(
-                "overlay", 'fallocate -p -o 65536 -l "$size" "$file"', "hole", marks=_HOLE
-            ),
-            pytest.param(
-                "ext4",
-                'dd if=/dev/zero of="$file" bs="$size" count=1 conv=notrunc,fsync status=none',
-                "are zeros",
-                marks=_HOLE,
-            ),
-        ],
-        ids=["sparse", "preallocated", "punched", "overlay", "zeros"],
+    run = damaged.run(*IOR)
+    run.never_passed(
+        "G8: contents changed between write and read, repetition 1: data", "block is another"
     )
-    def test_files_without_data(
-        self, rig: Callable[..., Rig], kind: str, damage: str, cause: str
-    ) -> None:
-        damaged = rig(kind)
-        damaged.damage("ior", "*write.1.json", f"{_FILES}    {damage}\ndone")
-        run = damaged.run(*IOR)
-        run.never_passed(f"G8: .*{cause}")
-        assert run.record["verdict"] == "INVALID"
-
-    def test_compression_that_no_mount_option_shows(self, rig: Callable[..., Rig]) -> None:
-        compressed = rig("btrfs")
-        call("chattr", "+c", str(compressed.target))
-        run = compressed.run(*IOR_BUFFERED)
-        run.never_passed("G18: data timestamp on a target that stored data.* compressed")
-        assert run.record["verdict"] == "INVALID"
-        assert "holes" not in said(run)
-
-    def test_random_data_are_not_compressed(self, rig: Callable[..., Rig]) -> None:
-        compressed = rig("btrfs", declared={"compresses": True}, limits={"max_foreign": "10 %"})
-        call("btrfs", "property", "set", str(compressed.target), "compression", "lzo")
-        run = compressed.run(*IOR_BUFFERED)
-        assert run.record["verdict"] == "PASS", run.out
-
-    @pytest.mark.needs_fio
-    @pytest.mark.parametrize(
-        "declared",
-        [
-            False,
-            pytest.param(
-                True,
-                marks=pytest.mark.nightly(
-                    "e2e/test_contents.py::TestIor::test_random_data_are_not_compressed"
-                ),
-            ),
-        ],
-    )
-    def test_a_mount_that_compresses_is_declared_so_or_refused(
-        self, rig: Callable[..., Rig], declared: bool
-    ) -> None:
-        compressed = rig(
-            "btrfs",
-            "ior",
-            "fio",
-            declared={"compresses": declared},
-            limits={"max_foreign": "10 %"},
-        )
-        mount = Path(compressed.target)
-        call("mount", "-o", "remount,compress=zstd", str(mount))
-        if declared:
-            run = compressed.run(*IOR, *FIO)
-            assert [r["verdict"] for r in run.records] == ["PASS"] * 2, run.out
-            return
-        compressed.run(*IOR).never_passed(
-            "G18: data timestamp on .*, though the site declares target.compresses: false"
-        )
-        doctor = compressed.iogauge("doctor")
-        assert "G18: data may be compressed" in " ".join(doctor.out.split()), doctor.out
-
-
-@pytest.mark.needs_fio
-class TestFio:
-    def test_wrong_data_in_the_warm_up(self, rig: Callable[..., Rig]) -> None:
-        damaged = rig("ext4", "fio", tasks=1)
-        damaged.damage(
-            "fio",
-            "fio-layout.0.json",
-            f'{_FILES}    truncate -s 1M "$file"; truncate -s "$size" "$file"\ndone',
-        )
-        run = damaged.run(*FIO)
-        run.never_passed(
-            r"G8: fio checked its data in the warm-up: randread: verify: .* at file .* offset [0-9]+"
-        )
-        assert run.record["verdict"] == "INVALID"
-        damaged.assert_clean()
-
-    def test_zeros_between_layout_and_last_read(self, rig: Callable[..., Rig]) -> None:
-        damaged = rig("ext4", "fio")
-        damaged.program(
-            "fio",
-            f"case $out in *randread.1.json) {_FILES}"
-            '    dd if=/dev/zero of="$file" bs=1M count=$((size >> 20)) conv=notrunc status=none\ndone ;; esac\n'
-            'exec "$real" "$@"',
-        )
-        run = damaged.run(*FIO)
-        run.never_passed("G8: contents changed between write and read, repetition 1")
-        assert run.record["verdict"] == "INVALID"
+    assert run.record["verdict"] == "INVALID"
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 @pytest.mark.parametrize(
-    ("tool", "case", "output", "when"),
+    ("kind", "damage"),
     [
-        # On a busy machine nobody else gets at the file before IOR has checked it.
-        pytest.param(
-            *("ior", "^Steady$", "ior-write.0.json", "in the warm-up: write"),
-            marks=pytest.mark.nightly(
-                "e2e/test_contents.py::test_scenarios_that_read_nothing_check_what_they_write",
-                "e2e/test_contents.py::TestIor::test_zeros_between_write_and_read",
-            ),
-        ),
-        (
-            "fio",
-            "^QueueDepth%access=write%depth=4$",
-            "fio-randwrite.0.json",
-            "in the warm-up: randwrite",
-        ),
-        pytest.param(
-            *("fio", "^Endurance$", "fio-layout.0.json", "when it laid out the files: layout"),
-            marks=pytest.mark.nightly(
-                "e2e/test_contents.py::test_scenarios_that_read_nothing_check_what_they_write",
-                "e2e/test_contents.py::TestFio::test_zeros_between_layout_and_last_read",
-            ),
-        ),
+        ("ext4", 'truncate -s 0 "$file"; truncate -s "$size" "$file"'),
+        ("btrfs", 'fallocate -p -o 65536 -l "$size" "$file"'),
     ],
+    ids=["sparse", "punched"],
 )
-def test_scenarios_that_read_nothing_check_what_they_write(
-    rig: Callable[..., Rig], tool: str, case: str, output: str, when: str
-) -> None:
-    """Another process writes zeros over the files while the tool writes them."""
-    limits = {"phase_seconds": "2 s"}
-    damaged = rig("ext4", tool, tasks=1, limits=limits)
-    settings = damaged.settings()
-    settings["systems"][0]["partitions"][0]["extras"]["sweeps"] = {"queue_depths": [4]}
-    damaged.write_settings(settings)
-    damaged.program(
-        tool,
-        f"shopt -s dotglob; case $out in *{output}) (while kill -0 $$; do for file in $IOG_DIR/*; do [ -f $file ] || continue\n"
-        "    for at in 1 8 15; do dd if=/dev/zero of=$file bs=1M seek=$at count=1 conv=notrunc; done\n"
-        'done; sleep 0.02; done) >/dev/null 2>&1 & ;; esac\nexec "$real" "$@"',
-    )
-    run = damaged.run("-n", case)
-    run.never_passed(f"G8: {tool} checked its data {when}")
+def test_files_without_data(rig: Callable[..., Rig], kind: str, damage: str) -> None:
+    damaged = rig(kind)
+    damaged.damage("ior", "*write.1.json", f"{_FILES}    {damage}\ndone")
+    run = damaged.run(*IOR)
+    run.never_passed("G8: .*hole")
     assert run.record["verdict"] == "INVALID"
-    damaged.program(tool, 'exec "$real" "$@"')
-    run = damaged.run("-n", case)
-    assert run.record["verdict"] in ("UNREFERENCED", "CONTAMINATED"), run.record["reason"]
-    assert f"{tool} checked its data {when.partition(':')[0]}" in said(run)
+
+
+@pytest.mark.needs_ior
+def test_a_mount_that_compresses_is_declared_so_or_refused(rig: Callable[..., Rig]) -> None:
+    compressed = rig("btrfs", "ior", declared={"compresses": False})
+    system("mount", "-o", "remount,compress=zstd", compressed.target.parent)
+    compressed.run(*IOR).never_passed(
+        "G18: data timestamp on .*, though the site declares target.compresses: false"
+    )
+    doctor = compressed.iogauge("doctor")
+    assert "G18: data may be compressed" in " ".join(doctor.out.split()), doctor.out
+
+
+@pytest.mark.needs_fio
+def test_wrong_data_in_the_warm_up(rig: Callable[..., Rig]) -> None:
+    damaged = rig("ext4", "fio", tasks=1)
+    damaged.damage(
+        "fio",
+        "fio-layout.0.json",
+        f'{_FILES}    truncate -s 1M "$file"; truncate -s "$size" "$file"\ndone',
+    )
+    run = damaged.run(*FIO)
+    run.never_passed(
+        r"G8: fio checked its data in the warm-up: randread: verify: .* at file .* offset [0-9]+"
+    )
+    assert run.record["verdict"] == "INVALID"
+    damaged.assert_clean()

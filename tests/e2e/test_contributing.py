@@ -1,4 +1,4 @@
-"""docs/contributing.md, followed to the letter in a copy of the project: what a newcomer types there works."""
+"""CONTRIBUTING.md, followed to the letter in a copy of the project: what a newcomer types there works."""
 
 from __future__ import annotations
 
@@ -15,17 +15,12 @@ import pytest
 
 from e2e.rig import ROOT, Rig
 
-PAGE = (ROOT / "docs" / "contributing.md").read_text()
+PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 
 #: The tool that the page adds.
 DD = "dd"
 
 pytestmark = pytest.mark.slow
-_NEWCOMER = pytest.mark.nightly(
-    "unit/test_catalogue.py::test_every_rule_is_in_the_catalogue_once",
-    "unit/test_house.py::test_a_scenario_imports_only_the_room_of_checks_and_reframe",
-    "unit/test_house.py::test_a_room_says_in_a_sentence_what_it_is_and_lists_its_modules",
-)
 
 
 def code(heading: str) -> list[str]:
@@ -77,7 +72,7 @@ def finish(clone: Path, *tests: str) -> None:
     run(clone, sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not slow", *files)
 
 
-@_NEWCOMER
+@pytest.mark.nightly
 def test_a_guard(clone: Path) -> None:
     rule, applies, line, test = code("Add a guard")
     guards = clone / "reframe" / "src" / "iogauge" / "guards"
@@ -92,7 +87,7 @@ def test_a_guard(clone: Path) -> None:
     assert "100 x the mean" in (clone / "docs" / "guards.md").read_text()
 
 
-@_NEWCOMER
+@pytest.mark.nightly
 @pytest.mark.needs_fio
 def test_a_scenario(clone: Path, make_rig: Callable[..., Rig]) -> None:
     script, *_ = code("Add a scenario")
@@ -103,7 +98,7 @@ def test_a_scenario(clone: Path, make_rig: Callable[..., Rig]) -> None:
     assert done == ("FioLargeRead", "UNREFERENCED")
 
 
-@_NEWCOMER
+@pytest.mark.nightly
 def test_a_tool(clone: Path, make_rig: Callable[..., Rig]) -> None:
     parser, base = code("Add a tool")
     library = clone / "reframe" / "src" / "iogauge"

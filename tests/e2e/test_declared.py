@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 
 from e2e.rig import Rig, Run
 from iogauge.node.host import usable_cores
+from support.devices import Devices
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.skipif(os.getuid() != 0, reason="needs root")]
 
@@ -27,36 +26,6 @@ Burst:
     published: {write_bw: [1, -0.4, null, MiB/s], read_bw: [1, -0.4, null, MiB/s]}
 """
 DIRECT = ("-n", r"IorPosix%files=per-process%order=sequential%cache=direct$")
-CGROUPS = Path("/sys/fs/cgroup/memory")
-MIB = 1 << 20
-
-
-def system(*words: str) -> str:
-    """Run a program as root; returns what it printed."""
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
-    return done.stdout.strip()
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """An ext4 on a loop device with direct I/O."""
-    image, point = tmp_path / "image", tmp_path / "mnt"
-    point.mkdir()
-    with open(image, "wb") as file:
-        file.truncate(3 << 30)
-    try:
-        device = system("losetup", "--find", "--show", "--direct-io=on", str(image))
-    except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no loop device with direct I/O: {error}")
-    try:
-        system("mkfs.ext4", "-q", "-m", "0", device)
-        system("mount", device, str(point))
-        try:
-            yield point
-        finally:
-            system("umount", str(point))
-    finally:
-        system("losetup", "--detach", device)
 
 
 def declares(rig: Rig, **parts: dict[str, Any]) -> None:
@@ -73,19 +42,15 @@ def findings(run: Run, guard: str) -> list[dict[str, Any]]:
     return [finding for finding in run.record["findings"] if finding["guard"] == guard]
 
 
-def bounds(*leaf: Any) -> dict[str, Any]:
-    return {"write_bw": [*leaf, "MiB/s"], "read_bw": [*leaf, "MiB/s"]}
-
-
 # --- memory ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.needs_loop
 def test_memory_that_is_declared_too_small_proves_nothing(
-    make_rig: Callable[..., Rig], disk: Path
+    make_rig: Callable[..., Rig], devices: Devices
 ) -> None:
     """Two tasks write and read 128 MiB through a page cache of gigabytes, declared as 12 MiB."""
-    rig = make_rig(tools=("ior",), target=disk / "own")
+    rig = make_rig(tools=("ior",), target=devices.formatted("ext4") / "own")
     declares(rig, node={"memory": "12 MiB"})
     rig.write_references(OF_BURST)
     run = rig.run(*BURST)
@@ -93,43 +58,6 @@ def test_memory_that_is_declared_too_small_proves_nothing(
     (node,) = [found for found in findings(run, "G15") if "node.memory" in found["demands"]]
     assert node["outcome"] == "warn" and "node.memory is 12 MiB" in node["saw"]
     assert "node: {memory: " in node["remedy"]
-
-
-@contextmanager
-def limited(name: str, size: int) -> Iterator[Path]:
-    """A control group of so many bytes of memory."""
-    group = CGROUPS / name
-    try:
-        group.mkdir()
-        (group / "memory.limit_in_bytes").write_text(str(size))
-    except OSError as error:
-        pytest.skip(f"no control group of memory, version 1: {error}")
-    try:
-        yield group
-    finally:
-        group.rmdir()
-
-
-@pytest.mark.nightly(
-    "e2e/test_declared.py::test_memory_that_is_declared_too_small_proves_nothing",
-    "unit/test_declared.py::test_a_control_group_limits_memory",
-    "unit/test_declared.py::test_memory_that_a_node_told_reaches_the_guards",
-)
-@pytest.mark.needs_loop
-def test_memory_is_what_the_job_may_use(make_rig: Callable[..., Rig], disk: Path) -> None:
-    """In a job that is limited to 400 MiB, 1 GiB is more than the page cache can hold."""
-    rig = make_rig(tools=("ior",), target=disk / "own", limits={"case_bytes": "1 GiB"})
-    declares(rig, node={"memory": "400 MiB"})
-    rig.write_references(OF_BURST)
-    words = ["reframe", "-c", "checks/", "-r", *BURST]
-    with limited(f"iogauge-test-{os.getpid()}", 400 * MIB) as group:
-        enter = f'echo $$ >"{group}/cgroup.procs" && exec "$@"'
-        run = rig.finish(rig.start(["sh", "-c", enter, "sh", *words]))
-    assert run.record["verdict"] == "PASS", run.out
-    assert run.record["fingerprint"]["mem.limit"] == 400 * MIB
-    (cached,) = [found for found in findings(run, "G1") if found["metric"] == "read_bw"]
-    assert cached["saw"].endswith("M = 400 MiB")
-    assert [found["outcome"] for found in findings(run, "G15")][1] == "ok"
 
 
 # --- cores ----------------------------------------------------------------------------------------
@@ -155,34 +83,16 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(
     assert f"-> Write into the partition's extras: node: {{cores: {cores}}}" in text
 
 
-def test_cores_that_no_task_needs_are_remarked_on(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(tools=("ior",), tasks=1)
-    declares(rig, node={"cores": 64})
-    run = rig.run(*DIRECT)
-    assert run.record["metrics"], run.out
-    (node,) = [found for found in findings(run, "G15") if "node.cores" in found["demands"]]
-    assert node["outcome"] == "warn"
-    assert f"a node has {usable_cores()} physical core(s), node.cores is 64" in node["saw"]
-
-
 # --- references -----------------------------------------------------------------------------------
-
-#: A device that the disk below the tests does not reach.
-FAST = {"source": "a test", "devices": {"read": "20 GB/s", "write": "20 GB/s"}}
-
-
-def test_a_bound_that_every_number_meets_is_refused(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(tools=("ior",))
-    rig.write_references({"IorPosix": bounds(500, -0.99, None)})
-    rig.run(*DIRECT).never_passed("a number 10 times worse than the value does not meet")
-    valid = rig.iogauge("validate")
-    assert valid.rc == 1 and "IorPosix.rig:default.write_bw (lower bound): found -0.99" in valid.out
 
 
 def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Rig]) -> None:
     """A tenth of a MiB/s beside 20 GB/s: nothing is run."""
-    rig = make_rig(tools=("ior",), topology=FAST)
-    rig.write_references({"IorPosix": bounds(0.1, -0.1, None)})
+    # A device that the disk below the tests does not reach.
+    fast = {"source": "a test", "devices": {"read": "20 GB/s", "write": "20 GB/s"}}
+    rig = make_rig(tools=("ior",), topology=fast)
+    low = [0.1, -0.1, None, "MiB/s"]
+    rig.write_references({"IorPosix": {"write_bw": low, "read_bw": low}})
     run = rig.run(*DIRECT)
     assert (run.record["verdict"], run.record["metrics"]) == ("ERROR", []), run.out
     run.never_passed("nothing could fail: write_bw: 0.09000 MiB/s pass, 4.7e-06 of the ceiling")
@@ -190,39 +100,6 @@ def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Ri
     assert valid.rc == 1, valid.out
     assert "IorPosix" in valid.out and "read_bw: 0.09000 MiB/s pass" in valid.out
     assert "rig: 2 mistake(s)" in valid.out
-
-
-def test_a_reference_below_a_fifth_of_its_ceiling_is_doubtful(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(
-        tools=("ior",), topology={**FAST, "devices": {"read": "5 GB/s", "write": "5 GB/s"}}
-    )
-    rig.write_references({"IorPosix": bounds(100, -0.5, None)})
-    run = rig.run(*DIRECT)
-    said = {(found["metric"], found["saw"][:22]) for found in findings(run, "reference")}
-    assert said == {
-        (metric, saw)
-        for metric in ("write_bw", "read_bw")
-        for saw in ("50.00 MiB/s pass, 0.01", "a number 2.000 times w")
-    }
-    assert all(found["outcome"] == "warn" for found in findings(run, "reference"))
-    valid = rig.iogauge("validate")
-    assert valid.rc == 0, valid.out
-    assert "rig: ok, 7 doubt(s)" in valid.out
-    assert "partition default: G15: " in valid.out, valid.out
-    assert "limits.max_spread: found 100%; allowed: at most 50%" in valid.out
-
-
-@pytest.mark.needs_ior
-def test_the_size_that_a_scenario_needs_is_named_and_is_enough(
-    make_rig: Callable[..., Rig],
-) -> None:
-    """Two transfers of 32 MiB by each of two tasks."""
-    too_small = make_rig(tools=("ior",), tasks=2, limits={"case_bytes": "64 MiB"})
-    done = too_small.run("-n", "^Burst")
-    said = re.search(r"raise limits.case_bytes to (\d+ MiB) or lower", done.record["reason"])
-    assert done.record["verdict"] == "ERROR" and said, done.record["reason"]
-    enough = make_rig(tools=("ior",), tasks=2, limits={"case_bytes": said[1]})
-    assert enough.run("-n", "^Burst").record["verdict"] != "ERROR"
 
 
 def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(
@@ -248,3 +125,44 @@ def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written
     assert "kernel is" not in run.record["reason"]
     run = expecting(lustre__servers=8)
     run.never_passed(r"G25: .*lustre\.servers is not known")
+
+
+# --- what ReFrame or a launcher would pass over ---------------------------------------------------
+
+FIO = ("-n", "^FioRandomRead%block=128KiB$")
+
+
+def test_a_prepare_command_that_fails_ends_the_job(make_rig: Callable[..., Rig]) -> None:
+    """The job of ReFrame would go on, and measure with other software than is declared."""
+    rig = make_rig()
+    data = rig.settings()
+    data["environments"][0]["prepare_cmds"] = ["true", ". '/none/it is.sh'"]
+    rig.write_settings(data)
+    run = rig.run(*FIO)
+    run.never_passed("ERROR: .*the prepare command of tools failed: [.] '/none/it is[.]sh'")
+    data["environments"][0]["prepare_cmds"] = ["true", ". '/none/it is.sh' || true"]
+    rig.write_settings(data)
+    assert rig.run(*FIO).records[-1]["verdict"] == "UNREFERENCED"
+
+
+@pytest.mark.skipif(shutil.which("modulecmd") is None, reason="no Environment Modules on PATH")
+def test_a_module_that_the_job_has_not_loaded(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
+    """A node may lack what the node of ReFrame has: there the shell's function "module" loads nothing."""
+    files = tmp_path / "modules"
+    (files / "storage").mkdir(parents=True)
+    (files / "storage" / "1.0").write_text("#%Module\nsetenv STORAGE 1\n")
+    (files / "storage" / ".version").write_text('#%Module\nset ModulesVersion "1.0"\n')
+    rig = make_rig()
+    data = rig.settings()
+    (system,) = data["systems"]
+    system["modules_system"] = "envmod"
+    found = f'module() {{ eval "$(modulecmd bash "$@")"; }}; export MODULEPATH={files}'
+    data["environments"][0] |= {"modules": ["storage"]}
+    system["partitions"][0]["prepare_cmds"] = [found]
+    rig.write_settings(data)
+    assert rig.run(*FIO, MODULEPATH=str(files)).record["verdict"] == "UNREFERENCED"
+    system["partitions"][0]["prepare_cmds"] = ['module() { [ "$1" = load ]; }']
+    rig.write_settings(data)
+    run = rig.run(*FIO, MODULEPATH=str(files))
+    run.shows_no_pass()
+    assert "has not loaded the module storage" in run.records[-1]["reason"]

@@ -4,63 +4,54 @@ from __future__ import annotations
 
 import copy
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from e2e.rig import Rig, Run, mount_of
 from e2e.test_derived import derive, keep
-from e2e.test_witness import Place
+from support.devices import Devices
+from support.devices import run as system
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.needs_loop]
 
 CASE = ("-n", "^FioSequential%files=per-process%cache=direct%block=1MiB$")
 
 
-def shell(*words: str) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
-
-
 @pytest.fixture(scope="module")
-def rig(make_module_rig: Callable[..., Rig], storage: Path) -> Iterator[tuple[Rig, Run, Run]]:
+def rig(make_module_rig: Callable[..., Rig], module_devices: Devices) -> tuple[Rig, Run, Run]:
     """Two partitions, each a btrfs that mirrors two devices, and a run on each; one device of the second is out."""
     if shutil.which("mkfs.btrfs") is None:
         pytest.skip("mkfs.btrfs is not on PATH")
-    base = storage / "degraded"
-    base.mkdir()
-    with ExitStack() as leaving:
-        place = Place(base, leaving)
-        points = {}
-        for name in ("healthy", "degraded"):
-            first, second = place.device(), place.device()
-            shell("mkfs.btrfs", "-q", "--data", "raid1", "--metadata", "raid1", first, second)
-            options = "defaults"
-            if name == "degraded":
-                # One that was never mounted whole: a mount that another test's hosts keep holds its devices.
-                shell("wipefs", "--all", "--quiet", second)
-                options = "degraded"
-            points[name] = place.mount(name, "-t", "btrfs", "-o", options, first)
-        rig = make_module_rig(tools=("fio",), target=points["healthy"] / "t")
-        settings = rig.settings()
-        (healthy,) = settings["systems"][0]["partitions"]
-        healthy["name"] = "healthy"
-        degraded: dict[str, Any] = copy.deepcopy(healthy)
-        degraded["name"] = "degraded"
-        _, source = mount_of(points["degraded"])
-        (points["degraded"] / "t").mkdir()
-        degraded["extras"]["target"] |= {"path": str(points["degraded"] / "t"), "source": source}
-        degraded["extras"]["baseline"] = {"partition": "healthy", "checks": ["FioSequential"]}
-        settings["systems"][0]["partitions"].append(degraded)
-        rig.write_settings(settings)
-        whole = rig.run(*CASE, "--system=rig:healthy")
-        part = rig.run(*CASE, "--system=rig:degraded")
-        rig.assert_clean()
-        yield rig, whole, part
-    shutil.rmtree(base)
+    points = {}
+    for name in ("healthy", "degraded"):
+        first, second = (
+            module_devices.loop(module_devices.image(f"{name}{n}", 1024)) for n in (1, 2)
+        )
+        system("mkfs.btrfs", "-q", "--data", "raid1", "--metadata", "raid1", first, second)
+        options = "rw"
+        if name == "degraded":
+            # One that was never mounted whole: a mount that another test's hosts keep holds its devices.
+            system("wipefs", "--all", "--quiet", second)
+            options = "degraded"
+        points[name] = module_devices.mount(first, name, "btrfs", options)
+    rig = make_module_rig(tools=("fio",), target=points["healthy"] / "t")
+    settings = rig.settings()
+    (healthy,) = settings["systems"][0]["partitions"]
+    healthy["name"] = "healthy"
+    degraded: dict[str, Any] = copy.deepcopy(healthy)
+    degraded["name"] = "degraded"
+    _, source = mount_of(points["degraded"])
+    (points["degraded"] / "t").mkdir()
+    degraded["extras"]["target"] |= {"path": str(points["degraded"] / "t"), "source": source}
+    degraded["extras"]["baseline"] = {"partition": "healthy", "checks": ["FioSequential"]}
+    settings["systems"][0]["partitions"].append(degraded)
+    rig.write_settings(settings)
+    whole = rig.run(*CASE, "--system=rig:healthy")
+    part = rig.run(*CASE, "--system=rig:degraded")
+    rig.assert_clean()
+    return rig, whole, part
 
 
 def test_both_are_believed(rig: tuple[Rig, Run, Run]) -> None:

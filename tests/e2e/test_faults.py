@@ -1,4 +1,4 @@
-"""What breaks while a case runs: the storage, its room, its rights, the processes, the clock.
+"""What breaks while a case runs: storage, rights, processes, the clock; storage that hangs; signals; two sessions at once.
 
 Never a pass, the cause is named, nothing runs on, and what is left on the target the janitor removes.
 """
@@ -21,8 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import ROOT, Rig, command_of, mount_of, processes, program_of, wait_for
-from e2e.test_leaves_nothing import tools_of
+from e2e.rig import ROOT, Rig, Run, command_of, processes, program_of, wait_for
 from e2e.test_never_pass import (
     GENEROUS,
     IOR,
@@ -34,23 +33,163 @@ from e2e.test_never_pass import (
 )
 from e2e.test_scenarios import STAND_INS, striped
 from iogauge.judge.verdict import Verdict
-from iogauge.workspace import directory
-from support.hanging import Unavailable, mounted
+from iogauge.workspace import directory, lock
+from support.hanging import Frozen, Hanging, Unavailable, mounted
+
+# --- whatever ends a run, nothing of ours stays ---------------------------------------------------
+
+
+#: Tools and launchers; ReFrame, the job script and the agent are Python and bash.
+PROGRAMS = ("fio", "ior", "mdtest", "mpirun", "orted", "prterun")
+
+
+def tools_of(rig: Rig) -> list[int]:
+    """Tool processes that a rig's run has started and that are still there."""
+    return [pid for pid in processes(str(rig.base)) if program_of(pid) in PROGRAMS]
+
+
+@pytest.fixture
+def running(make_rig: Callable[..., Rig]) -> tuple[Rig, list[str]]:
+    """A rig, and the command of a case whose first phase takes many seconds."""
+    rig = make_rig(limits={"phase_seconds": "60 s", "case_bytes": "64 MiB"})
+    return rig, ["-n", "FioRandomRead%block=4"]
+
+
+def start_and_wait(rig: Rig, arguments: list[str], *program: str) -> subprocess.Popen[str]:
+    process = rig.start([*(program or ("reframe", "-c", "checks/", "-r")), *arguments])
+    # In the middle of a phase: the tool runs, and data is on the target.
+    wait_for(lambda: tools_of(rig), 40, "the tool")
+    wait_for(
+        lambda: any(
+            p.is_file() and p.stat().st_size > 0
+            for p in rig.leftovers()
+            if p.name != ".iogauge-session"
+        ),
+        40,
+        "data on the target",
+    )
+    return process
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("number", "program"),
+    [
+        (signal.SIGINT, ()),
+        (signal.SIGTERM, ("iogauge", "run")),  # to the command alone, and not to ReFrame below it
+    ],
+)
+def test_signal(
+    running: tuple[Rig, list[str]], number: signal.Signals, program: tuple[str, ...]
+) -> None:
+    rig, arguments = running
+    process = start_and_wait(rig, arguments, *program)
+    os.kill(process.pid, number)
+    run = rig.finish(process, timeout=60)
+    assert run.rc != 0, run.out
+    run.shows_no_pass()
+    reason = f"run: {number.name} told the session to end, before the case was decided"
+    assert run.record["reason"] == reason
+    wait_for(lambda: not tools_of(rig), 10, "the tools to end")
+    wait_for(lambda: not processes(str(rig.base)), 10, "the job to end")
+    rig.assert_clean()
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
+    rig, arguments = running
+    process = start_and_wait(rig, arguments)
+    # The session first, then whatever it had started: nobody is left to tidy up.
+    rig.kill(process.pid)
+    process.communicate(timeout=100)
+    left = [path for path in rig.leftovers() if path.is_file()]
+    assert any(path.name == ".iogauge-session" for path in left), left
+
+    dry = rig.iogauge("clean", "--dry-run")
+    assert dry.rc == 0 and "would remove" in dry.out
+    assert [path for path in rig.leftovers() if path.is_file()] == left
+
+    first = rig.iogauge("clean")
+    assert first.rc == 0 and "removed: " in first.out, first.out
+    rig.assert_clean()
+    second = rig.iogauge("clean")
+    assert second.rc == 0 and "nothing to remove" in second.out
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_job_alone_stops_its_tool_and_tidies_up(running: tuple[Rig, list[str]]) -> None:
+    """As under a batch system: the session is gone, and only the job script is told to end."""
+    rig, arguments = running
+    process = start_and_wait(rig, arguments)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=100)
+    scripts = [p for p in processes("rfm_job.sh") if p in processes(str(rig.base))]
+    os.kill(min(scripts), signal.SIGTERM)
+    wait_for(lambda: not processes(str(rig.base)), 20, "job and tools to end")
+    # The session's own directory and marker are the session's to remove, or the janitor's.
+    assert [p.name for p in rig.leftovers() if not p.is_dir()] == [".iogauge-session"]
+    assert rig.iogauge("clean").rc == 0
+    rig.assert_clean()
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_a_living_session_is_kept(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(limits={"phase_seconds": "60 s"})
+    process = start_and_wait(rig, ["-n", "FioRandomRead%block=4"])
+    try:
+        kept = rig.iogauge("clean")
+        assert kept.rc == 0 and "kept: " in kept.out, kept.out
+        assert rig.leftovers()
+    finally:
+        os.kill(process.pid, signal.SIGTERM)
+        rig.finish(process, timeout=60)
+    rig.assert_clean()
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_what_is_not_provably_ours_is_not_touched(make_rig: Callable[..., Rig]) -> None:
+    """No marker: refused. Links below a session are removed, and not followed."""
+    rig = make_rig()
+    session = rig.target / "iogauge" / "somebody" / "20260101T000000-host-1"
+    outside = rig.target / "outside"
+    for folder in (session, outside):
+        folder.mkdir(parents=True)
+        (folder / "data").write_text("precious")
+    (session / "link").symlink_to(outside)
+    words = ("clean", str(session), "--target", str(rig.target))
+    refused = rig.iogauge(*words)
+    assert refused.rc == 1 and "no marker" in " ".join(refused.out.split()), refused.out
+    assert (session / "data").read_text() == "precious"
+    (session / ".iogauge-session").write_text("{}")
+    done = rig.iogauge(*words)
+    assert done.rc == 0 and "removed: " in done.out, done.out
+    assert not session.exists()
+    assert (outside / "data").read_text() == "precious"
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_what_lay_there_before_stays(make_rig: Callable[..., Rig]) -> None:
+    """A target with files of its own, and another user's session, is as it was."""
+    rig = make_rig(limits={"case_files": 100})
+    other = rig.target / "iogauge" / "somebody" / "session"
+    other.mkdir(parents=True)
+    (other / "data").write_text("theirs")
+    (rig.target / "data").write_text("mine")
+    before = sorted(rig.target.rglob("*"))
+    rig.run(*METADATA)
+    assert sorted(rig.target.rglob("*")) == before
+
 
 WRITE, READ, FSYNC, CLOSE = "write", "read", "fsync", "close"
 MDTEST = ("-n", "MdtestHard")
 ALL_GENEROUS = GENEROUS | {"IorPosix": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS}
-_OTHER_TOOL = pytest.mark.nightly(
-    "e2e/test_faults.py::test_a_target_that_fills_up_in_the_middle",
-    "e2e/test_faults.py::test_a_quota_is_met",
-    "e2e/test_faults.py::test_an_error_of_the_storage_is_an_error",
-    "unit/test_tool_damage.py::test_a_tool_that_failed",
-)
-_OTHER_ERROR = pytest.mark.nightly(
-    "e2e/test_faults.py::test_an_error_of_the_storage_is_an_error",
-    "unit/test_evidence.py::test_a_phase_that_failed_is_named_with_the_tools_own_words",
-)
-_OTHER_CLOCK = pytest.mark.nightly("e2e/test_faults.py::test_the_clock_is_set_in_the_middle")
 #: A case whose read takes four seconds, and nothing else long.
 LONG = {"phase_seconds": "4 s", "case_bytes": "8 MiB"}
 
@@ -136,18 +275,13 @@ def janitor_removes_all(rig: Rig) -> None:
 @pytest.mark.needs_loop
 @pytest.mark.needs_ior
 @pytest.mark.slow
-@pytest.mark.parametrize("tool", ["ior", pytest.param("mdtest", marks=_OTHER_TOOL)])
 def test_a_target_that_fills_up_in_the_middle(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path], tool: str
+    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
 ) -> None:
     """By another process, after the look at the room."""
-    rig = make_rig(
-        tools=(tool,),
-        target=small_fs("ext4", 256 << 20),
-        limits={"case_bytes": "96 MiB", "case_files": 20_000},
-    )
-    words = [*IOR, "-S", "transfer_bytes=4096"] if tool == "ior" else [*MDTEST]
-    process = start(rig, *words)
+    target = small_fs("ext4", 256 << 20)
+    rig = make_rig(tools=("ior",), target=target, limits={"case_bytes": "96 MiB"})
+    process = start(rig, *IOR, "-S", "transfer_bytes=4096")
     wait_for(lambda: data_of(rig), 60, "the first data")
     # It goes on: what a repetition removes is room for the next one.
     filler = f"while :; do cat /dev/zero >>{rig.target}/filler; sleep 0.05; done"
@@ -160,34 +294,6 @@ def test_a_target_that_fills_up_in_the_middle(
     run.never_passed("No space left on device", "ERROR")
     assert run.record["verdict"] == "ERROR"
     (rig.target / "filler").unlink()
-    rig.assert_clean()
-
-
-@pytest.mark.needs_loop
-@pytest.mark.needs_ior
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tool", "words"),
-    [
-        ("ior", IOR),
-        pytest.param("mdtest", MDTEST, marks=_OTHER_TOOL),
-        pytest.param("fio", RANDOM_READ, marks=_OTHER_TOOL),
-    ],
-)
-def test_a_quota_is_met(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path], tool: str, words: tuple[str, ...]
-) -> None:
-    """The kernel's own, of btrfs, which nobody who looks at the free space can see."""
-    target = small_fs("btrfs", 512 << 20)
-    for command in (["quota", "enable", target], ["qgroup", "limit", "1M", target]):
-        subprocess.run(["btrfs", *map(str, command)], check=True, timeout=60)
-    rig = make_rig(
-        tools=(tool,), target=target, limits={"case_bytes": "32 MiB", "case_files": 4000}
-    )
-    rig.write_references(ALL_GENEROUS)
-    run = rig.run(*words)
-    run.never_passed("ERROR", os.strerror(EDQUOT))
-    assert run.record["verdict"] == "ERROR"
     rig.assert_clean()
 
 
@@ -222,17 +328,8 @@ def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..
 @pytest.mark.parametrize(
     ("tool", "words", "fail", "told"),
     [
-        ("ior", IOR, (WRITE, EIO, 5), os.strerror(EIO)),
-        pytest.param("ior", IOR, (READ, EIO, 5), os.strerror(EIO), marks=_OTHER_ERROR),
-        ("ior", IOR_BUFFERED, (CLOSE, EIO, 2), r"ERROR: close\(\d+\) failed"),
-        pytest.param("ior", IOR, (WRITE, EDQUOT, 5), os.strerror(EDQUOT), marks=_OTHER_ERROR),
-        pytest.param("mdtest", MDTEST, (WRITE, EIO, 20), os.strerror(EIO), marks=_OTHER_ERROR),
         ("mdtest", MDTEST, (WRITE, EDQUOT, 20), os.strerror(EDQUOT)),
         ("fio", RANDOM_READ, (READ, EIO, 50), os.strerror(EIO)),
-        pytest.param(
-            "fio", RANDOM_READ, (WRITE, EDQUOT, 2), os.strerror(EDQUOT), marks=_OTHER_ERROR
-        ),
-        pytest.param("fio", RANDOM_READ, (FSYNC, EIO, 1), os.strerror(EIO), marks=_OTHER_ERROR),
     ],
 )
 def test_an_error_of_the_storage_is_an_error(
@@ -261,94 +358,27 @@ def test_an_fsync_that_failed_makes_the_figure_invalid(failing: Callable[..., Ri
     rig.assert_clean()
 
 
-@pytest.mark.nightly(
-    "e2e/test_faults.py::test_an_error_of_the_storage_is_an_error",
-    "e2e/test_contents.py::test_healthy",
-)
-@pytest.mark.needs_fio
-def test_the_same_mount_without_an_error_is_no_error(failing: Callable[..., Rig]) -> None:
-    """Its daemon does not hand O_DIRECT on. What is found beside that depends on what others read from the disk below."""
-    run = failing("write:5:1000000", "fio").run(*RANDOM_READ)
-    assert {f["guard"] for f in run.record["findings"] if f["outcome"] == "invalid"} <= {"G8"}
-    assert run.record["verdict"] in ("PASS", "INVALID"), run.out
-
-
-@pytest.mark.needs_loop
-@pytest.mark.needs_fio
-@pytest.mark.slow
-def test_a_target_that_becomes_read_only_between_two_phases(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
-) -> None:
-    rig = make_rig(target=small_fs("ext4", 64 << 20), limits={"case_files": 200})
-    remount = f"until mount -o remount,ro {rig.target}; do sleep 0.1; done 2>/dev/null"
-    # A file system on which somebody is writing cannot be made so.
-    rig.program("fio", f'case $* in *stat*) {remount} ;; esac; exec "$real" "$@"')
-    rig.write_references(ALL_GENEROUS)
-    run = rig.run(*METADATA)
-    run.never_passed("ERROR", "Read-only file system")
-    (session,) = (rig.target / "iogauge" / directory.user_name()).iterdir()
-    clean = f"left behind, remove it with: iogauge clean --target {rig.target}"
-    assert re.search(f"{re.escape(str(session))}.*{re.escape(clean)}", run.out), run.out
-    refused = rig.iogauge("clean")
-    assert refused.rc == 1, refused.out
-    assert f"refused: {session}" in refused.out.replace("\n", "")
-    assert "Read-only file system" in refused.out
-    subprocess.run(["mount", "-o", "remount,rw", str(rig.target)], check=True, timeout=60)
-    janitor_removes_all(rig)
-
-
 @pytest.mark.needs_loop
 @pytest.mark.needs_ior
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("death", "cause"),
-    [
-        pytest.param(
-            "read-only",
-            "Read-only file system",
-            marks=pytest.mark.nightly(
-                "e2e/test_faults.py::test_a_target_that_becomes_read_only_between_two_phases",
-                "e2e/test_faults.py::test_a_target_that_dies_under_the_tool",
-            ),
-        ),
-        ("gone", "Input/output error"),
-    ],
-)
 def test_a_target_that_dies_under_the_tool(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path], death: str, cause: str
+    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
 ) -> None:
-    """ext4 sees an error in itself and becomes read-only; ext4 is shut down, and everything fails."""
-    rig = make_rig(
-        tools=("ior",),
-        target=small_fs("ext4", 256 << 20),
-        limits={"case_bytes": "96 MiB", "lock_lease": "5 s"},
-    )
-    device = mount_of(rig.target)[1]
-    if death == "read-only":
-        subprocess.run(
-            ["mount", "-o", "remount,errors=remount-ro", str(rig.target)], check=True, timeout=30
-        )
+    """ext4 is shut down, and everything fails."""
+    limits = {"case_bytes": "96 MiB", "lock_lease": "5 s"}
+    rig = make_rig(tools=("ior",), target=small_fs("ext4", 256 << 20), limits=limits)
     process = start(rig, *IOR, "-S", "transfer_bytes=4096")
     wait_for(lambda: data_of(rig), 60, "the first data")
-    if death == "read-only":
-        Path("/sys/fs/ext4", Path(device).name, "trigger_fs_error").write_text("1")
-    else:
-        subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=60)
+    subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=60)
     run = rig.finish(process)
-    run.never_passed("ERROR", cause, f"iogauge clean --target {rig.target}")
+    run.never_passed("ERROR", "Input/output error", f"iogauge clean --target {rig.target}")
     assert run.record["verdict"] == "ERROR"
     subprocess.run(["umount", str(rig.target)], check=True, timeout=60)
     # A copy: hosts of other tests may hold the old mount in namespaces of their own.
     image = rig.target.parent / "image"
-    again = [
-        "mount",
-        "-o",
-        "loop",
-        str(shutil.copy(image, image.with_name("copy"))),
-        str(rig.target),
-    ]
-    subprocess.run(again, check=True, timeout=60)
-    assert data_of(rig) or rig.leftovers()
+    copy = shutil.copy(image, image.with_name("copy"))
+    subprocess.run(["mount", "-o", "loop", copy, rig.target], check=True, timeout=60)
+    assert rig.leftovers()
     janitor_removes_all(rig)
 
 
@@ -435,107 +465,36 @@ class TestKilled:
 
 # --- killed while removing ------------------------------------------------------------------------
 
-MANY = 6_000
 
-
-def slow_to_remove(make_rig: Callable[..., Rig], names: int, per_second: int) -> Rig:
-    """A rig whose only case fails and leaves many names."""
-    rig = make_rig(limits={"removals_per_second": per_second})
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_who_removes_is_killed_meanwhile(make_rig: Callable[..., Rig]) -> None:
+    """Agent, job and then the session: the marker is still there, and the janitor ends the work."""
+    rig = make_rig(limits={"removals_per_second": 1000})
     made, go = rig.base / "made", rig.base / "go"
     rig.program(
         "fio",
-        f'cd "$IOG_DIR" && seq {names} | xargs touch && touch {made}\n'
+        f'cd "$IOG_DIR" && seq 3000 | xargs touch && touch {made}\n'
         f"until [ -e {go} ]; do sleep 0.05; done; exit 1",
     )
-    return rig
 
-
-def wait_for_half(rig: Rig, names: int) -> None:
     def left() -> int:
         return sum(1 for path in rig.leftovers() if path.name.isdigit())
 
-    wait_for((rig.base / "made").exists, 60, "the names")
-    assert left() == names
-    (rig.base / "go").touch()
-    wait_for(lambda: 0 < left() < 0.8 * names, 60, "the removal to be under way")
-
-
-def marked(rig: Rig) -> list[Path]:
-    return [path for path in rig.leftovers() if path.name == directory.MARKER]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "who",
-    [
-        "agent",
-        pytest.param(
-            "job",
-            marks=pytest.mark.nightly(
-                "e2e/test_faults.py::test_who_removes_is_killed_meanwhile",
-                "e2e/test_faults.py::TestKilled::test_the_job",
-                "unit/test_removal.py::test_it_ends_in_time",
-            ),
-        ),
-        "session",
-    ],
-)
-def test_who_removes_is_killed_meanwhile(make_rig: Callable[..., Rig], who: str) -> None:
-    if shutil.which("fio") is None:
-        pytest.skip("not on PATH: fio")
-    rig = slow_to_remove(make_rig, 3000, 1000)
     process = start(rig, *METADATA)
-    wait_for_half(rig, 3000)
-    agent = those(rig, "iogauge.job.agent", "open")
+    wait_for(made.exists, 60, "the names")
+    go.touch()
+    wait_for(lambda: 0 < left() < 2400, 60, "the removal to be under way")
     # Without an agent and the job's script the session removes it.
-    kill(*agent) if who == "agent" else kill(*those(rig, "rfm_job.sh"), *agent)
-    if who == "session":
-        left = len(rig.leftovers())
-        wait_for(lambda: len(rig.leftovers()) < left - 200, 60, "the session to remove")
-        kill(process.pid)
+    kill(*those(rig, "rfm_job.sh"), *those(rig, "iogauge.job.agent", "open"))
+    then = left()
+    wait_for(lambda: left() < then - 200, 60, "the session to remove")
+    kill(process.pid)
     run = rig.finish(process)
     run.never_passed()
     nothing_runs_on(rig)
-    if who == "session":
-        assert marked(rig)
-        janitor_removes_all(rig)
-    rig.assert_clean()
-
-
-@pytest.mark.slow
-def test_the_janitor_is_killed_and_the_next_one_ends_its_work(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig()
-    child = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"from iogauge.workspace import directory; directory.create({str(rig.target)!r}, 'dead', 'case', "
-            "removals_per_second=2400)",
-        ],
-        env=rig.environment(PYTHONPATH=str(ROOT / "reframe" / "src")),
-        check=True,
-        timeout=60,
-    )
-    assert child.returncode == 0
-    case = Path(directory.session_dir(str(rig.target), "dead"), "case")
-    for number in range(MANY):
-        (case / str(number)).touch()
-    code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"
-    janitor = rig.start(
-        [sys.executable, "-c", code, "clean", "--target", str(rig.target)],
-        PYTHONPATH=str(ROOT / "reframe" / "src"),
-    )
-    wait_for(lambda: 0 < len(os.listdir(case)) < 0.8 * MANY, 60, "the removal to be under way")
-    kill(janitor.pid)
-    janitor.communicate(timeout=60)
-    nothing_runs_on(rig)
-    left = len(os.listdir(case))
-    assert left > 0 and marked(rig)
-    time.sleep(0.3)
-    assert len(os.listdir(case)) == left  # nobody removes on
-    done = rig.iogauge("clean", "--target", str(rig.target))
-    assert done.rc == 0 and "removed: " in done.out, done.out
-    rig.assert_clean()
+    assert directory.MARKER in {path.name for path in rig.leftovers()}
+    janitor_removes_all(rig)
 
 
 # --- settings of the system -----------------------------------------------------------------------
@@ -588,34 +547,21 @@ def test_checksums_come_back_after_session_and_job_were_killed(
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="not on PATH: gcc")
-@pytest.mark.parametrize(
-    ("tool", "words", "jump"),
-    [
-        ("fio", RANDOM_READ, -15),
-        pytest.param("ior", IOR, 2 * 86400, marks=_OTHER_CLOCK),
-        pytest.param("fio", RANDOM_READ, 2 * 86400, marks=_OTHER_CLOCK),
-        pytest.param("ior", IOR, -15, marks=_OTHER_CLOCK),
-    ],
-    ids=["fio-15s", "ior+2d", "fio+2d", "ior-15s"],
-)
-def test_the_clock_is_set_in_the_middle(
-    make_rig: Callable[..., Rig], tool: str, words: tuple[str, ...], jump: int
-) -> None:
+@pytest.mark.needs_fio
+def test_the_clock_is_set_in_the_middle(make_rig: Callable[..., Rig]) -> None:
     """Of session, job and tool, and of the janitor who looks at them: nothing is taken for dead, no figure is wrong."""
-    if shutil.which(tool) is None:
-        pytest.skip(f"not on PATH: {tool}")
     # By an hour back ReFrame would sleep for an hour: docs/safety.md.
-    rig = make_rig(tools=(tool,), limits={"phase_seconds": "2 s"}, time_limit="25s")
+    rig = make_rig(limits={"phase_seconds": "2 s"}, time_limit="25s")
     library, clock = rig.base / "clock.so", rig.base / "clock"
     source = ROOT / "tests" / "support" / "clock.c"
     subprocess.run(["gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
     clock.write_bytes(struct.pack("q", 0))
     fake = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(clock)}
     began = time.monotonic()
-    process = start(rig, *words, **fake)
+    process = start(rig, *RANDOM_READ, **fake)
     wait_for(lambda: data_of(rig), 60, "the first data")
     with open(clock, "r+b") as file:
-        file.write(struct.pack("q", jump))
+        file.write(struct.pack("q", -15))
     kept = rig.iogauge("clean", **fake)
     assert kept.rc == 0 and "removed" not in kept.out, kept.out
     run = rig.finish(process)
@@ -630,3 +576,222 @@ def test_the_clock_is_set_in_the_middle(
         assert record["verdict"] in ("ERROR", "INVALID"), record["reason"]
     nothing_runs_on(rig)
     rig.assert_clean()
+
+
+# --- storage that stops answering -----------------------------------------------------------------
+
+
+#: ReFrame's start and end, agent and job, on a busy machine.
+MARGIN_S = 45
+#: Seconds for which a target may be silent, and how a site says so.
+ANSWER_S = 5
+SILENCE = {"IOGAUGE_SILENCE_S": str(ANSWER_S)}
+
+
+@pytest.fixture
+def mount(storage: Path) -> Iterator[Hanging]:
+    folder = storage / f"hanging{time.monotonic_ns()}"
+    folder.mkdir()
+    try:
+        with mounted(folder) as found:
+            yield found
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def hung(mount: Hanging, make_rig: Callable[..., Rig]) -> Rig:
+    (mount.point / "target").mkdir()
+    hung = make_rig(
+        target=mount.point / "target",
+        limits={"phase_seconds": "60 s", "case_bytes": "8 MiB"},
+        # What waits for the target are children that ReFrame forks: here they are a cold command's.
+        cold=True,
+        # Then reads are O_DIRECT, which a daemon may be believed to honour.
+        declared={"honours_o_direct": True},
+    )
+    hung.time_limit = "15s"
+    hung.write_settings()
+    return hung
+
+
+READ_4K = ("-n", "FioRandomRead%block=4KiB")
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
+    hung: Rig, mount: Hanging
+) -> None:
+    process = hung.start(["reframe", "-c", "checks/", "-r", *READ_4K], **SILENCE)
+    wait_for(lambda: tools_of(hung), 40, "the tool")
+    time.sleep(1)
+    mount.hang()
+    run = hung.finish(process, timeout=15 + ANSWER_S + MARGIN_S)
+    run.never_passed(f"{hung.target} has not answered for {ANSWER_S} s")
+    assert run.record["verdict"] == "ERROR"
+    # The time limit ended it, nothing else.
+    assert re.search(r"TIMEOUT, time limit 15 s", run.record["reason"]), run.record["reason"]
+    assert f"{hung.target} has not answered" in run.record["reason"]
+
+    # The commands that look at the target do not hang either, and say what it is.
+    for words in (["clean"], ["plan", *READ_4K]):
+        began = time.monotonic()
+        done = hung.iogauge(*words, timeout=ANSWER_S + MARGIN_S, **SILENCE)
+        told = " ".join(done.out.split())
+        assert done.rc == 1 and f"{hung.target} has not answered for" in told, done.out
+        assert "watching the lock" not in told
+        assert time.monotonic() - began >= ANSWER_S - 1
+
+    mount.wake()
+    wait_for(lambda: not processes(str(hung.base)), 20, "the processes that waited to end")
+    assert any(p.is_file() for p in hung.leftovers())
+    done = hung.iogauge("clean")
+    assert done.rc == 0 and "removed: " in done.out, done.out
+    hung.assert_clean()
+
+
+@pytest.mark.needs_loop
+@pytest.mark.slow
+def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
+    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
+) -> None:
+    """It answers when it is looked at, and hangs when it is written to: when the lock is broken."""
+    hung = make_rig(target=small_fs("ext4", 64 << 20), limits={"lock_lease": "2 s"})
+    said = {"host": "elsewhere", "lease_s": 2}
+    assert lock.Lock(str(hung.target), json.dumps(said).encode() + b"\n").claim()
+    frozen = Frozen(hung.target)
+    frozen.hang()
+    try:
+        words = ["clean", "--target", str(hung.target)]
+        done = hung.iogauge(*words, timeout=ANSWER_S + MARGIN_S, **SILENCE)
+    finally:
+        frozen.wake()
+    told = " ".join(done.out.split())
+    assert done.rc == 1 and "watching the lock" in told, done.out
+    assert f"{hung.target} has not answered for" in told, done.out
+    # What had been begun is ended by the kernel when it goes on, though who began it was killed.
+    done = hung.iogauge("clean", "--target", str(hung.target))
+    assert done.rc == 0, done.out
+    hung.assert_clean()
+
+
+@pytest.mark.slow
+def test_doctor_and_bench_say_it_and_end(hung: Rig, mount: Hanging) -> None:
+    """Doctor waits for the time that holds if a site says nothing."""
+    mount.hang()
+    for words, said, seconds in (["doctor"], {}, 30), (["bench"], SILENCE, ANSWER_S):
+        done = hung.iogauge(*words, timeout=120, IOGAUGE_TARGET=str(hung.target), **said)
+        assert done.rc == 1, done.out
+        assert f"has not answered for {seconds} s" in " ".join(done.out.split()), done.out
+    mount.wake()
+
+
+# --- two sessions on one target -------------------------------------------------------------------
+
+
+LONG_READ = ["-n", "FioRandomRead%block=4"]
+
+
+def intervals(run: Run) -> list[tuple[float, float]]:
+    """From the beginning of the first phase to the end of the last, for each case."""
+    found = []
+    for file in run.stage.rglob("phases.tsv"):
+        times = [float(t) for line in file.read_text().splitlines() for t in line.split("\t")[3:5]]
+        found.append((min(times), max(times)))
+    return found
+
+
+def begin(rig: Rig, *words: str, **environment: str) -> subprocess.Popen[str]:
+    return rig.start(["reframe", "-c", "checks/", "-r", *words], **environment)
+
+
+@pytest.fixture
+def pair(make_rig: Callable[..., Rig]) -> tuple[Rig, Rig]:
+    """Two sites whose target is the same directory."""
+    first = make_rig(limits={"lock_lease": "3 s"})
+    return first, make_rig(target=first.target, limits={"lock_lease": "3 s", "lock_wait": "1 s"})
+
+
+def hold(rig: Rig) -> subprocess.Popen[str]:
+    """A session in the midst of a phase."""
+    process = begin(rig, *LONG_READ, "-S", "repetitions=1")
+    wait_for(lambda: [p for p in processes(str(rig.base)) if program_of(p) == "fio"], 60, "fio")
+    return process
+
+
+def keeper_of(rig: Rig) -> int:
+    """The process that keeps the lock of a rig's target."""
+    holder = lock.standing(str(rig.target))
+    assert holder is not None
+    return int(holder.details["processes"][0][0])
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_two_sessions_at_once_measure_one_after_the_other(make_rig: Callable[..., Rig]) -> None:
+    first = make_rig()
+    second = make_rig(target=first.target)
+    running = [begin(rig, *RANDOM_READ) for rig in (first, second)]
+    runs = [rig.finish(process) for rig, process in zip((first, second), running, strict=True)]
+    for run in runs:
+        assert {record["verdict"] for record in run.records} <= {"UNREFERENCED", "UNSTABLE"}, (
+            run.out
+        )
+        said = {f["saw"] for f in run.record["findings"] if f["guard"] == "G19"}
+        assert "the lock of the target was held throughout" in said
+        # No more than half of the job's ten minutes, whatever limits.lock_wait says.
+        assert json.loads(run.file("case.json").read_text())["lock_wait_s"] == 300
+    (one,), (other,) = map(intervals, runs)
+    assert one[1] <= other[0] or other[1] <= one[0]
+    first.assert_clean()
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig, Rig]) -> None:
+    first, second = pair
+    first.limits["phase_seconds"] = "60 s"
+    first.write_settings()
+    holding = hold(first)
+    try:
+        run = second.run(*RANDOM_READ)
+        record = run.record
+        assert record["verdict"] == "CONTAMINATED", run.out
+        assert record["metrics"] == []
+        assert run.rc == 0
+        run.shows_no_pass()
+        assert "CONTAMINATED" in run.out
+        for word in ("FioRandomRead", os.uname().nodename, "limits.lock_wait", "iogauge clean"):
+            assert word in record["reason"], record["reason"]
+        held = second.iogauge("doctor", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
+        assert "locked by user" in held
+        kept = second.iogauge("clean", "--target", str(first.target))
+        assert kept.rc == 0
+        assert "kept: the lock of user" in kept.out
+        assert "it is in use" in kept.out
+    finally:
+        os.kill(holding.pid, signal.SIGTERM)
+        first.finish(holding, timeout=60)
+    first.assert_clean()
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_the_janitor_breaks_the_lock_of_the_dead(pair: tuple[Rig, Rig]) -> None:
+    first, second = pair
+    first.limits["phase_seconds"] = "60 s"
+    first.write_settings()
+    process = hold(first)
+    # First what keeps the lock: it would give it up when it sees that the rest is gone.
+    first.kill(keeper_of(first), process.pid)
+    process.communicate(timeout=100)
+    told = second.iogauge("doctor", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
+    assert "whose processes have ended" in told
+    dry = first.iogauge("clean", "--dry-run")
+    assert "would remove: the lock of user" in dry.out
+    assert lock.standing(str(first.target)) is not None
+    done = first.iogauge("clean")
+    assert done.rc == 0
+    assert "removed: the lock of user" in done.out, done.out
+    first.assert_clean()

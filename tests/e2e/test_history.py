@@ -1,172 +1,68 @@
-"""``iogauge history`` on what real runs and other hands left in the history."""
+"""What is kept of runs and made of it: history, trend, references; and a state directory that takes no more."""
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Callable
+import math
+import re
+import statistics
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from e2e.rig import Rig
+from e2e.rig import ROOT, Rig, Run, mounted
 from e2e.test_cli import flat
 from e2e.test_values import GENEROUS, RANDOM_READ
-from iogauge.records import query
-from iogauge.records.record import Record
-from support.records import append
+from iogauge.records import journal
+from iogauge_extras.history.states import BASELINE
+from support.records import RECORD, append
 
 
-@pytest.fixture(scope="module")
-def measured(make_module_rig: Callable[..., Rig]) -> Rig:
-    """A rig with records of two sessions of the real fio: one passed, one without a reference."""
-    rig = make_module_rig()
-    rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
-    assert rig.iogauge("run", *RANDOM_READ).rc == 0
-    rig.write_references(None)
-    assert rig.iogauge("run", *RANDOM_READ).rc == 0
+@pytest.fixture
+def rig(make_rig: Callable[..., Rig]) -> Rig:
+    rig = make_rig()
+    rig.write_references(GENEROUS)
     return rig
 
 
 @pytest.mark.needs_fio
-class TestMeasured:
-    def test_newest_first(self, measured: Rig) -> None:
-        run = measured.iogauge("history")
-        assert run.rc == 0, run.out
-        assert "2 of 2 record(s)" in flat(run.out)
-        rows = [line for line in run.out.splitlines() if "read_iops" in line]
-        assert ["UNREFERENCED" in row for row in rows] == [True, False]
-        assert "PASS" in rows[1] and run.out.count("Z rig:default\n") == 2
-        medians = [m["median"] for m in measured.records()[-1]["metrics"]]
-        assert len(medians) == 2 and run.out.count("ops/s") >= 2
-
-    def test_records_come_back_as_they_are(self, measured: Rig) -> None:
-        run = measured.iogauge("history", "--json")
-        found = [json.loads(line) for line in run.out.splitlines()]
-        assert found == sorted(measured.records(), key=lambda r: str(r["time"]), reverse=True)
-
-    def test_lines_are_written_back_as_they_were(self, measured: Rig) -> None:
-        files = (measured.home / "history" / "rig").glob("*.jsonl")
-        lines = [line for file in files for line in file.read_bytes().splitlines()]
-        assert len(lines) == 2
-        assert [Record.from_line(line).to_line() for line in lines] == lines
-
-    @pytest.mark.parametrize(
-        ("options", "count"),
-        [
-            (["--verdict", "pass"], 1),
-            (["--verdict", "PASS", "--verdict", "UNREFERENCED"], 2),
-            (["--verdict", "FAIL"], 0),
-            (["--system", "rig"], 2),
-            (["--system", "elsewhere"], 0),
-            (["-n", "^FioRandom"], 2),
-            (["--check", "randomread"], 0),
-            (["--metric", "read_bw"], 2),
-            (["--metric", "write_bw"], 0),
-            (["--limit", "1"], 1),
-            (["--limit", "0"], 2),
-            (["--since", "1h"], 2),
-            (["--until", "1h"], 0),
-            (["--since", "2020-01-01", "--until", "2020-12-31"], 0),
-        ],
-    )
-    def test_filters(self, measured: Rig, options: list[str], count: int) -> None:
-        run = measured.iogauge("history", "--json", *options)
+def test_history_shows_the_newest_first_and_what_is_asked_for(rig: Rig) -> None:
+    assert rig.iogauge("run", *RANDOM_READ).rc == 0
+    rig.write_references(None)
+    assert rig.iogauge("run", *RANDOM_READ).rc == 0
+    run = rig.iogauge("history")
+    assert run.rc == 0 and "2 of 2 record(s)" in flat(run.out), run.out
+    rows = [line for line in run.out.splitlines() if "read_iops" in line]
+    assert ["UNREFERENCED" in row for row in rows] == [True, False]
+    assert "PASS" in rows[1]
+    for options, count in (
+        (["--verdict", "pass"], 1),
+        (["--system", "elsewhere"], 0),
+        (["-n", "^FioRandom"], 2),
+        (["--metric", "write_bw"], 0),
+        (["--limit", "1"], 1),
+        (["--until", "1h"], 0),
+    ):
+        run = rig.iogauge("history", "--json", *options)
         assert (run.rc, len(run.out.splitlines())) == (0, count), run.out
-
-    def test_only_the_metric_that_was_asked_for(self, measured: Rig) -> None:
-        run = measured.iogauge("history", "--metric", "read_bw")
-        assert "read_bw" in run.out and "read_iops" not in run.out
-
-    def test_every_case_measured_is_in_the_table_for_statistics(self, measured: Rig) -> None:
-        frame = query.load(measured.home / "history")
-        told = [
-            (r["session"], m["name"], m["median"], len(m["samples"]))
-            for r in measured.records()
-            for m in r["metrics"]
-        ]
-        columns = frame.select("session", "metric", "median", "samples")
-        assert sorted(columns.iter_rows()) == sorted(told)
-        assert frame["line"].n_unique() == 1
 
 
 def stored(rig: Rig, name: str, **change: Any) -> Path:
     """Append a record as a case leaves it."""
     file = rig.home / "history" / "rig" / f"{name}.jsonl"
-    record = {
-        "session": name,
-        "time": "2026-01-05T01:00:00Z",
-        "system": "rig",
-        "partition": "default",
-        "environment": "tools",
-        "check": "IorPosix",
-        "case": "IorPosix %files=shared",
-        "verdict": "ERROR",
-        "reason": "the tool failed",
-        "metrics": [],
-    }
-    append(file, record | change)
+    plain = {key: value for key, value in RECORD.items() if key != "schema"}
+    append(file, plain | {"session": name, "system": "rig", **change})
     return file
 
 
-@pytest.fixture
-def rig(make_rig: Callable[..., Rig]) -> Rig:
-    return make_rig()
-
-
-def test_nothing_recorded(rig: Rig) -> None:
-    run = rig.iogauge("history")
-    assert run.rc == 0
-    assert "0 of 0 record(s)" in flat(run.out)
-    assert rig.iogauge("history", "--json").out == rig.iogauge("history", "--damaged").out == ""
-
-
-def test_a_case_without_metrics_shows_its_reason(rig: Rig) -> None:
-    stored(rig, "s", reason="the tool failed [bold] \x1b[31m")
-    run = rig.iogauge("history")
-    assert "IorPosix shared" in run.out and "ERROR" in run.out
-    assert r"the tool failed [bold] \x1b[31m" in run.out
-
-
-def test_a_case_that_is_worse_than_its_metrics_is_found_by_its_verdict(rig: Rig) -> None:
-    metric = {"name": "write_bw", "unit": "MiB/s", "median": 5.0, "verdict": "PASS"}
-    stored(rig, "s", verdict="INVALID", metrics=[metric])
-    stored(rig, "t", verdict="FAIL", metrics=[metric, metric | {"name": "x", "verdict": "FAIL"}])
-    run = rig.iogauge("history", "--verdict", "INVALID")
-    assert "1 of 1 record(s)" in flat(run.out) and "write_bw" in run.out
-    run = rig.iogauge("history", "--verdict", "FAIL")
-    assert "1 of 1 record(s)" in flat(run.out) and "write_bw" not in run.out
-
-
-def test_days(rig: Rig) -> None:
-    for day in (4, 5, 6):
-        stored(rig, f"s{day}", time=f"2026-01-0{day}T23:59:59Z")
-    run = rig.iogauge(
-        "history", "--json", "--since", "2026-01-05", "--until", "2026-01-05T23:59:58Z"
-    )
-    assert run.out == ""
-    run = rig.iogauge("history", "--json", "--since", "2026-01-05", "--until", "2026-01-05")
-    (found,) = map(json.loads, run.out.splitlines())
-    assert found["session"] == "s5"
-
-
-def test_damaged_lines(rig: Rig) -> None:
-    file = stored(rig, "s")
-    with open(file, "a") as lines:
-        lines.write('{"schema": 9}\n')
-    stored(rig, "s", time="soon")
-    before = file.read_bytes()
-    assert "1 of 1 record(s)" in flat(rig.iogauge("history").out)
-    run = rig.iogauge("history", "--damaged")
-    assert run.rc == 0
-    first, second = run.out.splitlines()
-    assert first.startswith(f"{file}:2: schema 9, this version reads 1")
-    assert second.startswith(f"{file}:3: time is 'soon': expected UTC")
-    assert file.read_bytes() == before
-
-
 def test_a_line_that_is_no_record_may_have_been_a_failure(rig: Rig) -> None:
-    """Neither the report nor the alarm of its session ends well."""
+    """Neither the report nor the alarm of its session ends well; the history names the line."""
     stored(rig, "good", verdict="PASS", findings=[])
     file = stored(rig, "bad", verdict="FAIL", findings=[], metrics=[{"median": "x"}])
     assert rig.iogauge("report", "good").rc == rig.iogauge("alarm", "good").rc == 0
@@ -175,19 +71,149 @@ def test_a_line_that_is_no_record_may_have_been_a_failure(rig: Rig) -> None:
     # A long path is broken at the end of a line.
     assert f"{file}:1:skipped" in "".join(report.out.split())
     assert "line 1 is no record" in flat(alarm.out)
+    assert rig.iogauge("history", "--damaged").out.startswith(f"{file}:1: ")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["-n", "["], "'[' is no regular expression"),
-        (["--since", "yesterday"], "'yesterday' is no time: expected 2027-03-31"),
-        (["--until", "2026-13-01"], "'2026-13-01' is no time"),
-        (["--verdict", "GREAT"], "GREAT"),
-        (["--limit", "-1"], "--limit"),
-    ],
+# --- a hundred real runs of IOR and fio, in the middle of which the storage got slower ---------------
+
+#: The records that benchmarks/real_series.py left, whole and unchanged.
+FILE = ROOT / "tests" / "data" / "history" / "real_series.jsonl.gz"
+#: Runs at 40 MiB/s, then at 34, then at 40 again.
+HEALTHY, SLOW, AGAIN = 72, 18, 10
+
+
+def test_trend_finds_the_slowdown_by_name_and_its_end(rig: Rig) -> None:
+    found: dict[str, list[str]] = {}
+    for line in gzip.decompress(FILE.read_bytes()).decode().splitlines():
+        found.setdefault(json.loads(line)["session"], []).append(line)
+    names = sorted(found)
+    assert len(names) == HEALTHY + SLOW + AGAIN
+    folder = rig.home / "history" / "capped"
+    folder.mkdir(parents=True)
+
+    def median(sessions: list[str], row: dict[str, Any]) -> float:
+        records = [json.loads(line) for name in sessions for line in found[name]]
+        return statistics.median(
+            one["median"]
+            for record in records
+            if record["case"] == row["case"]
+            for one in record["metrics"]
+            if one["name"] == row["metric"]
+        )
+
+    begin = 0
+    for end, state in ((HEALTHY, "steady"), (HEALTHY + SLOW, "alarm"), (len(names), "recovered")):
+        for name in names[begin:end]:
+            (folder / f"{name}.jsonl").write_text("\n".join(found[name]) + "\n")
+        begin = end
+        run = rig.iogauge("trend", "--json")
+        assert run.rc == (state == "alarm"), run.out
+        rows = json.loads(run.out)
+        assert len(rows) == 4
+        for row in rows:
+            assert (row["state"], row["baseline"]) == (state, BASELINE), row
+            if state == "alarm":
+                change = row["change"]
+                assert abs(names.index(change["session"]) - HEALTHY) <= 2, row
+                lost = median(names[HEALTHY:end], row) / median(names[:HEALTHY], row) - 1
+                assert change["share"] == pytest.approx(lost, abs=0.03), row
+
+
+# --- references -------------------------------------------------------------------------------------
+
+#: Factors of a calm month: 30 runs with a spread of about 3 %, in no order.
+CALM = [math.exp(0.04 * math.sin(2.4 * (n + 1) ** 2)) for n in range(30)]
+START = datetime(2026, 9, 1, tzinfo=timezone.utc)
+
+
+@pytest.mark.needs_fio
+def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(rig: Rig) -> None:
+    rig.write_references("# made by hand\n")
+    real = rig.run(*RANDOM_READ).record
+    assert real["verdict"] == "UNREFERENCED"
+    for old in (rig.home / "history" / "rig").glob("*.jsonl"):
+        old.unlink()
+    for day, factor in enumerate(CALM):
+        record = json.loads(json.dumps(real))
+        when = START + timedelta(days=day)
+        record |= {"session": f"{when:%Y%m%d}-test-1", "time": f"{when:%Y-%m-%dT%H:%M:%SZ}"}
+        for metric in record["metrics"]:
+            metric["samples"] = [sample * factor for sample in metric["samples"]]
+            metric["median"] *= factor
+        append(rig.home / "history" / "rig" / f"{record['session']}.jsonl", record)
+    shown = rig.iogauge("calibrate")
+    assert shown.rc == 0 and re.search(r"^\+  rig:default:$", shown.out, re.M), shown.out
+    assert (rig.site / "references.yaml").read_text() == "# made by hand\n"
+    written = rig.iogauge("calibrate", "--system", "rig", "-n", "RandomRead", "--write")
+    assert written.rc == 0, written.out
+    text = (rig.site / "references.yaml").read_text()
+    assert text.startswith("# made by hand\n")
+    entry = yaml.safe_load(text)["FioRandomRead"]["rig:default"]["128KiB"]
+    for metric in real["metrics"]:
+        value, lower, upper, unit = entry[metric["name"]]
+        assert value == pytest.approx(metric["median"], rel=0.03)
+        assert (unit, upper) == (metric["unit"], None) and -0.3 < lower < -0.03
+    assert "nothing to change" in rig.iogauge("calibrate").out
+    assert rig.iogauge("validate").rc == 0
+    run = rig.run(*RANDOM_READ)
+    for metric in run.record["metrics"]:
+        used = metric["reference"]
+        assert [used["value"], used["lower"]] == entry[metric["name"]][:2]
+        assert used["source"] == "calibrated by iogauge from records of this site"
+
+
+@pytest.mark.needs_fio
+def test_an_expected_failure_that_has_ended_fails_the_run(rig: Rig) -> None:
+    xfail = ["$xfail", "ticket 42, until 2020-01-01", [1e9, -0.1, None, "ops/s"]]
+    rig.write_references({"FioRandomRead": {**GENEROUS["FioRandomRead"], "read_iops": xfail}})
+    run = rig.run(*RANDOM_READ)
+    run.never_passed("read_iops")
+    assert (run.record["verdict"], run.record["expected"]) == ("FAIL", False)
+    assert "the expected failure expired after 2020-01-01" in run.record["reason"]
+
+
+# --- a state directory that is full or read-only ----------------------------------------------------
+
+#: Fills what a directory lies on to the last byte, once fio has done its work.
+FILL = (
+    '"$real" "$@"; rc=$?; '
+    # A large write is made whole or not at all; small ones take the rest.
+    'for size in 128k 512; do dd if=/dev/zero bs=$size >>"{place}/filler" 2>/dev/null; done; exit $rc'
 )
-def test_bad_input(rig: Rig, options: list[str], message: str) -> None:
-    run = rig.iogauge("history", *options)
-    assert run.rc == 2, run.out
-    assert message in flat(run.out)
+
+
+@pytest.fixture
+def place(rig: Rig) -> Iterator[Path]:
+    """A small file system at the directory of the history, with a record from before."""
+    with mounted(rig.home / "history", "tmpfs", 16 << 20, options=",mode=755") as point:
+        stored(rig, "20260131T120000-n1-1", verdict="FAIL")
+        yield point
+
+
+def again(rig: Rig) -> Run:
+    """The literal command; what was recorded before stays."""
+    return rig.finish(rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ]))
+
+
+def verdicts(rig: Rig) -> list[str]:
+    """Verdicts of all records that can be read."""
+    files = sorted((rig.home / "history").rglob("*.jsonl"))
+    found = [record for file in files for record in journal.read(file)]
+    return [record["verdict"] for record in found if isinstance(record, dict)]
+
+
+@pytest.mark.needs_loop
+@pytest.mark.needs_fio
+def test_a_case_that_cannot_be_recorded_does_not_pass(rig: Rig, place: Path) -> None:
+    rig.program("fio", FILL.format(place=place))
+    found = again(rig)
+    found.never_passed("a record was not written: No space left on device", re.escape(str(place)))
+    # With room again, everything that was recorded is there, and new cases join it.
+    (place / "filler").unlink()
+    (rig.bin / "fio").unlink()
+    assert again(rig).rc == 0
+    assert verdicts(rig) == ["FAIL", "PASS"]
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=60)
+    found = again(rig)
+    assert found.rc != 0 and "Read-only file system" in found.out, found.out
+    rig.assert_clean()

@@ -21,7 +21,6 @@ import pytest
 from e2e.rig import processes, wait_for
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.paths import JOB_FILES, LIBRARY
-from iogauge.node.host import usable_cores
 from iogauge.plan import script, stage
 from iogauge.tools.fio import options, output
 from support import hosts as support
@@ -193,77 +192,16 @@ def test_all_hosts(job: Job) -> None:
     assert not job.directory.exists()
 
 
-@pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
-def test_ranks_stand_where_they_are_asked_to(job: Job, cyclic: bool) -> None:
-    """In blocks or round the hosts; where there are cores enough, each rank has one of its own."""
-    cores = usable_cores()
-    words = ["mpirun", "-np", "6", *script.host_options("mpirun", job.cluster.names)]
-    words += script.placing_options("mpirun", 2, cyclic)
-    words += script.binding_options("mpirun", 2, cores)
-    told = "echo $OMPI_COMM_WORLD_RANK $(uname -n) $(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)"
-    command = f"iog_phase told {' '.join(words)} sh {job.stage}/told.sh"
-    (job.stage / "told.sh").write_text(told)
-    status, printed = job.run(command)
-    assert status == 0, printed
-    lines = sorted(line.split() for line in job.text("told.1.out").splitlines())
-    hosts = job.cluster.names
-    expected = hosts * 2 if cyclic else [host for host in hosts for _ in range(2)]
-    assert [host for _, host, _ in lines] == expected
-    for host in hosts if cores >= 2 else ():
-        first, second = (bound for _, name, bound in lines if name == host)
-        assert first != second
-        assert not {*first.split(",")} & {*second.split(",")}, "threads of one core"
-    wait_for(job.all_gone, 30, "the end of all processes")
-
-
-def test_a_server_listens_on_the_declared_interface_alone(job: Job) -> None:
-    status, printed = job.run(
-        "iog_phase sockets mpirun -np 3 --hostfile hosts.txt --map-by ppr:1:node "
-        "sh -c 'ss -H -ltn \"src 10.78.0.0/24 or src 0.0.0.0\"'"
-    )
-    assert status == 0, printed + job.text("servers.err")
-    sockets = [line.split()[3] for line in job.text("sockets.1.out").splitlines()]
-    for line in job.text("servers.txt").splitlines():
-        address, _, port = line.split()[1].partition(",")
-        assert f"{address}:{port}" in sockets
-        assert f"0.0.0.0:{port}" not in sockets
-    wait_for(job.all_gone, 30, "the end of all processes")
-
-
-def test_a_job_that_is_terminated_leaves_nothing(job: Job) -> None:
+def test_a_job_that_is_killed_leaves_nothing(job: Job) -> None:
+    """Job, launcher, and what shows of the servers."""
     process = job.start("iog_client long long.fio long.json")
     wait_for(job.busy, 60, "fio's processes on all hosts")
-    process.terminate()
-    assert process.wait(60) == 143
-    wait_for(job.all_gone, 30, "the end of all processes")
-    assert not job.directory.exists()
-
-
-def kill_all(job: Job, words: tuple[str, ...]) -> None:
-    for word in words:
+    for word in ("server.sh /", "bash job", "mpirun"):
         for found in job.running(word).values():
             for pid in found:
                 # The death of one may have ended another.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-
-
-_OTHER_DEATH = pytest.mark.nightly("e2e/test_hosts.py::test_a_job_that_is_killed_leaves_nothing")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("bash job", "mpirun"),
-        pytest.param(("bash job", "mpirun", "orted"), marks=_OTHER_DEATH),
-        ("server.sh /", "bash job", "mpirun"),
-    ],
-    ids=["job and launcher", "and daemons", "and what shows of the servers"],
-)
-def test_a_job_that_is_killed_leaves_nothing(job: Job, words: tuple[str, ...]) -> None:
-    process = job.start("iog_client long long.fio long.json")
-    wait_for(job.busy, 60, "fio's processes on all hosts")
-    kill_all(job, words)
     process.wait(60)
     wait_for(job.all_gone, 60, "the end of all processes")
 
@@ -290,31 +228,3 @@ def test_a_host_that_cannot_be_reached(job: Job) -> None:
     assert "fio servers failed: 2 of 3 nodes answered within 15 s (n1 n2)" in printed
     wait_for(job.all_gone, 30, "the end of all processes")
     assert not job.directory.exists()
-
-
-def test_a_host_without_fio(job: Job) -> None:
-    own = job.stage / "bin"
-    own.mkdir()
-    (own / "fio").write_text(
-        f'#!/bin/sh\n[ "$(uname -n)" != n2 ] || exit 127\nexec {shutil.which("fio")} "$@"\n'
-    )
-    (own / "fio").chmod(0o755)
-    status, printed = job.run("true", before=f"PATH={own}:$PATH")
-    assert status == 1
-    assert f"fio server failed on n2: {own}/fio does not listen on {support.NETWORK}.2" in printed
-    assert "of 3 nodes answered and what started them has ended" in printed
-    assert "cannot be reached" not in printed
-    wait_for(job.all_gone, 30, "the end of all processes")
-
-
-def test_a_host_without_the_interface(job: Job) -> None:
-    for words in (
-        "link add only0 type veth peer name only1",
-        "addr add 10.80.0.1/32 dev only0",
-        "link set only0 up",
-    ):
-        assert job.cluster.run("n1", ["ip", *words.split()]).returncode == 0
-    status, printed = job.run("true", interface="only0")
-    assert status == 1
-    assert "no IPv4 address of only0: name an interface that all nodes have" in printed
-    wait_for(job.all_gone, 30, "the end of all processes")

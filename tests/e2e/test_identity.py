@@ -20,7 +20,6 @@ from e2e.test_several_hosts import run_on
 from e2e.test_values import METADATA
 from e2e.test_values import RANDOM_READ as CASE
 from iogauge.node.lustre import look
-from iogauge.workspace.permission import MARKER
 from support import hosts as support
 from support.hosts import Hosts
 
@@ -127,73 +126,22 @@ def test_a_declared_uuid_is_demanded_before_a_byte(
     assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
 
 
-def test_a_declared_uuid_is_missed_where_the_target_is_not_mounted(
-    make_rig: Callable[..., Rig], disks: Disks
-) -> None:
-    a = disks.insert("a")
-    rig = make_rig(target=disks.target, declared={"uuid": a, "source": None})
-    disks.remove()
-    disks.target.mkdir()
-    if look(str(disks.target)).mount.type != "ext4":  # type: ignore[union-attr]
-        pytest.skip("needs a target on ext4, as the file system that is missing")
-    refused_before_a_byte(rig.run(*CASE), disks.target, f"sees UUID {disks.uuid}", f"with UUID {a}")
-
-
-@pytest.mark.nightly(
-    "unit/test_allowed.py::test_allow_writes_the_uuid_and_a_copy_elsewhere_does_not_count",
-    "e2e/test_identity.py::test_a_declared_uuid_is_demanded_before_a_byte",
-)
-def test_a_permission_that_was_copied_does_not_count(
-    make_rig: Callable[..., Rig], disks: Disks
-) -> None:
-    a = disks.insert("a")
-    rig = make_rig(target=disks.target)
-    assert f"uuid: {a}" in rig.iogauge("allow", str(disks.target)).out
-    marker = (disks.target / MARKER).read_bytes()
-    assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
-    b = disks.insert("b")
-    (disks.target / MARKER).write_bytes(marker)
-    run = rig.run(*CASE)
-    refused_before_a_byte(run, disks.target, f"is on the file system {b}", f"written for {a}")
-    assert f"iogauge allow --replace {disks.target}" in run.record["reason"]
-    assert rig.iogauge("allow", "--replace", str(disks.target)).rc == 0
-    assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
-
-
-@pytest.mark.parametrize(
-    "way",
-    [
-        "mounted over",
-        pytest.param(
-            "unmounted",
-            marks=pytest.mark.nightly(
-                "e2e/test_identity.py::test_a_target_that_is_exchanged_in_the_last_phase_is_seen",
-                "e2e/test_faults.py::test_a_target_that_dies_under_the_tool",
-            ),
-        ),
-    ],
-)
 def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(
-    make_rig: Callable[..., Rig], disks: Disks, way: str
+    make_rig: Callable[..., Rig], disks: Disks
 ) -> None:
     """What is mounted over it has all its directories, so that no path misses anything."""
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"source": None})
     other = disks.folder / "other"
-    exchange = f"umount -l {disks.point}"
-    if way == "mounted over":
-        exchange = f"cp -a {disks.point}/. {other} && mount --bind {other} {disks.point}"
+    exchange = f"cp -a {disks.point}/. {other} && mount --bind {other} {disks.point}"
     rig.damage("fio", "*remove.1.json", exchange)
     with mounted(other, "ext4", 256 << 20, disks.folder / "c.img"):
         run = rig.run(*METADATA)
         last = disks.uuid
         disks.remove()
     assert last != a
-    if way == "unmounted":
-        run.never_passed("remove, repetition 1: .*No such file or directory")
-    else:
-        run.never_passed(f"sees UUID {last}", "after the last phase", a)
-        assert run.record["verdict"] == "INVALID"
+    run.never_passed(f"sees UUID {last}", "after the last phase", a)
+    assert run.record["verdict"] == "INVALID"
 
 
 @pytest.mark.needs_ior

@@ -27,7 +27,6 @@ REFERENCES = {
     "FioRandomRead": {"read_iops": [*ANYTHING, "ops/s"], "read_bw": [*ANYTHING, "MiB/s"]},
 }
 PER_PROCESS = r"IorPosix%files=per-process%order=sequential%cache={}$"
-SHARED = r"IorPosix%files=shared%order=sequential%cache={}$"
 
 #: Where a kernel with Lustre would show four targets and two metadata targets.
 NAMESPACE = """
@@ -104,30 +103,6 @@ def test_a_plain_case_starts_four_programs_of_lustre(
     assert done.record["fingerprint"]["layout.directory"] == "on MDT 1"
 
 
-@pytest.mark.nightly(
-    "e2e/test_lustre.py::test_a_plain_case_starts_four_programs_of_lustre",
-    "e2e/test_scenarios.py::test_every_layout_was_read_back",
-    "e2e/test_scenarios.py::test_programs_that_a_case_with_a_layout_starts",
-)
-def test_the_kernel_puts_files_on_their_targets(
-    client: tuple[Rig, dict[str, str]], tmp_path: Path
-) -> None:
-    """Four files, two repetitions and the warm-up: no program is started for their layouts."""
-    rig, knobs = client
-    settings = rig.settings()
-    extras = settings["systems"][0]["partitions"][0]["extras"]
-    extras["sweeps"] = {"tasks_per_node": [4]}
-    extras["limits"]["repetitions"] = 2
-    rig.write_settings(settings)
-    asked = counting(rig, knobs, tmp_path / "asked")
-    done = rig.run("-n", "TaskScaling%tasks=4$", **knobs)
-    assert done.record["verdict"] == "PASS", done.record["reason"] + done.out
-    assert asked() == [*["lctl"] * 4, "lfs df", "lfs quota"]
-
-
-_OTHER_WAY = pytest.mark.nightly("e2e/test_lustre.py::test_every_byte_is_witnessed_by_target")
-
-
 def findings(done: Run, guard: str) -> list[dict[str, Any]]:
     return [finding for finding in done.record["findings"] if finding["guard"] == guard]
 
@@ -136,9 +111,6 @@ def findings(done: Run, guard: str) -> list[dict[str, Any]]:
     ("check", "cache"),
     [
         (PER_PROCESS, "buffered"),
-        pytest.param(SHARED, "direct", marks=_OTHER_WAY),
-        pytest.param(PER_PROCESS, "direct", marks=_OTHER_WAY),
-        pytest.param(SHARED, "buffered", marks=_OTHER_WAY),
     ],
 )
 def test_every_byte_is_witnessed_by_target(
@@ -168,13 +140,3 @@ def test_a_reader_between_eviction_and_read_is_found(client: tuple[Rig, dict[str
     done = rig.run("-n", PER_PROCESS.format("buffered"), **knobs)
     assert done.record["verdict"] == "INVALID", done.out
     assert "bytes were fetched from storage" in done.record["reason"], done.record["reason"]
-
-
-def test_before_2_17_networks_and_disks_are_a_users_witness(
-    client: tuple[Rig, dict[str, str]],
-) -> None:
-    rig, knobs = client
-    done = rig.run("-n", PER_PROCESS.format("direct"), **{**knobs, "LFS_VERSION": "2.15.4"})
-    assert done.record["verdict"] == "PASS", done.record["reason"]
-    said = [f["saw"] for f in findings(done, "G8") if f["metric"] in ("write_bw", "read_bw")]
-    assert sum(saw.startswith("the networks and disks of the nodes: ") for saw in said) == 2, said

@@ -1,12 +1,10 @@
-"""Everything that must not end in PASS, each on the literal command, each with its cause named."""
+"""What must not end in PASS, each on the literal command, each with its cause named."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -17,48 +15,12 @@ import pytest
 
 from e2e.rig import (
     ROOT,
-    SAMPLES,
     Rig,
-    Run,
     processes,
-    program_of,
-    verbose_ior_breaks_its_json,
     wait_for,
 )
 from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
 
-
-def indexed(name: str, value: str) -> str:
-    """References of IorPosix by partition and one more name."""
-    return (
-        "$sources: {IorPosix: made up by a test}\n"
-        f"IorPosix:\n  $index: [$partition, {name}]\n  rig:default:\n    {value}:\n"
-        "      write_bw: [1, -0.5, null, MiB/s]\n      read_bw: [1, -0.5, null, MiB/s]\n"
-    )
-
-
-QUICK = pytest.mark.quick
-_OTHER_REFERENCE = pytest.mark.nightly(
-    "e2e/test_never_pass.py::TestReferenceFile::test_mistake",
-    "e2e/test_never_pass.py::TestReferenceFile::test_broken_file",
-    "unit/test_references.py::test_a_mistake_in_a_reference",
-    "unit/test_references.py::test_a_wrong_unit_is_named_with_the_converted_value",
-    "unit/test_references.py::test_a_mistake_in_the_form_of_the_file",
-    "unit/test_references.py::test_what_is_no_yaml_is_a_mistake",
-)
-_OTHER_SITE = pytest.mark.nightly(
-    "e2e/test_never_pass.py::TestSite::test_mistake",
-    "unit/test_site.py::test_a_mistake_under_extras",
-    "unit/test_site.py::test_a_mistake_elsewhere",
-)
-_OTHER_WORDS = pytest.mark.nightly(
-    "e2e/test_never_pass.py::TestNothingRan::test_nothing_selected",
-    "unit/test_session.py::test_which_command_line_runs_cases",
-    "unit/test_session.py::test_a_gate_that_decides_nothing_fails",
-)
-_OTHER_ERROR = pytest.mark.nightly(
-    "e2e/test_never_pass.py::TestNothingRan::test_check_that_cannot_be_loaded"
-)
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
 IOR_GENEROUS = {
@@ -106,456 +68,70 @@ def edit_json(edit: str) -> str:
 
 
 @pytest.mark.needs_fio
-class TestFioOutput:
-    """The real fio, whose result is damaged in the first judged repetition.
+@pytest.mark.quick
+def test_a_result_that_is_no_number(fio_rig: Rig) -> None:
+    script = edit_json("f['write']['iops'] = float('nan')")
+    fio_rig.limits = {"case_files": 200}
+    fio_rig.write_settings()
+    fio_rig.damage("fio", "fio-create.1.json", script)
+    run = fio_rig.run(*METADATA)
+    run.never_passed("create", "(?i)nan")
+    assert run.record["verdict"] == "ERROR"
+    fio_rig.assert_clean()
 
-    A session for each way to refuse; every damage meets the judge in tests/unit/test_tool_damage.py.
-    """
 
-    @pytest.mark.parametrize(
-        ("script", "causes"),
-        [
-            pytest.param(edit_json("f['write']['iops'] = float('nan')"), ["(?i)nan"], marks=QUICK),
-            ('rm "$out"', ["no output"]),
-            ("rc=1", ["exit status 1"]),
-        ],
-        ids=["nan", "no-file", "exit-1"],
+@pytest.mark.needs_fio
+def test_other_unit(fio_rig: Rig) -> None:
+    # KiB/s where bytes/s belong: a figure 1024 times too small.
+    script = edit_json("f['read']['bw_bytes'] //= 1024")
+    fio_rig.damage("fio", "fio-randread.1.json", script)
+    run = fio_rig.run(*RANDOM_READ)
+    run.never_passed("bw_bytes|G7", "bandwidth|bw")
+
+
+@pytest.mark.needs_fio
+def test_what_a_run_sets_otherwise_is_compared_with_nothing(fio_rig: Rig) -> None:
+    run = fio_rig.run(*RANDOM_READ, "-S", "tasks_per_node=1", gate=True)
+    run.never_passed("UNREFERENCED.*measured with tasks_per_node=1")
+
+
+@pytest.mark.needs_fio
+def test_a_gate_does_not_try_until_it_passes(fio_rig: Rig) -> None:
+    fio_rig.damage(
+        "fio", "fio-randread.1.json", "[ -e ../../failed ] || { touch ../../failed; rc=1; }"
     )
-    def test_damaged(self, fio_rig: Rig, script: str, causes: list[str]) -> None:
-        fio_rig.limits = {"case_files": 200}
-        fio_rig.write_settings()
-        fio_rig.damage("fio", "fio-create.1.json", script)
-        run = fio_rig.run(*METADATA)
-        run.never_passed("create", *causes)
-        assert run.record["verdict"] == "ERROR"
-        fio_rig.assert_clean()
-
-    @pytest.mark.nightly(
-        "unit/test_tool_damage.py::test_a_tool_that_failed",
-        "e2e/test_never_pass.py::TestFioOutput::test_damaged",
-    )
-    def test_last_phase_counts_too(self, fio_rig: Rig) -> None:
-        fio_rig.limits = {"case_files": 200}
-        fio_rig.write_settings()
-        fio_rig.damage("fio", "fio-remove.1.json", "rc=255")
-        fio_rig.run(*METADATA).never_passed("remove", "exit status 255")
-
-    def test_other_unit(self, fio_rig: Rig) -> None:
-        # KiB/s where bytes/s belong: a figure 1024 times too small.
-        script = edit_json("f['read']['bw_bytes'] //= 1024")
-        fio_rig.damage("fio", "fio-randread.1.json", script)
-        run = fio_rig.run(*RANDOM_READ)
-        run.never_passed("bw_bytes|G7", "bandwidth|bw")
-
-    def test_layout_that_fails(self, fio_rig: Rig) -> None:
-        fio_rig.damage("fio", "fio-layout.0.json", edit_json("f['error'] = 5"))
-        fio_rig.run(*RANDOM_READ).never_passed("layout", "5|Input/output error")
-
-    def test_killed(self, fio_rig: Rig) -> None:
-        process = fio_rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ])
-        # The read phase: fio is one process and one for each task.
-        fio = wait_for(
-            lambda: [
-                pid
-                for pid in processes("randread.fio")
-                if program_of(pid) == "fio" and str(fio_rig.base) in _directory(pid)
-            ],
-            30,
-            "fio",
-        )
-        os.kill(min(fio), signal.SIGKILL)
-        run = fio_rig.finish(process)
-        run.never_passed("randread", "SIGKILL")
-        fio_rig.assert_clean()
+    run = fio_rig.run(*RANDOM_READ, "--max-retries=3", gate=True)
+    assert run.rc == 1
+    verdicts = [r["verdict"] for r in run.records]
+    assert verdicts[0] == "ERROR" and len(verdicts) > 1, run.out
+    assert "1 case(s) did not pass at first" in run.out
 
 
-def _directory(pid: int) -> str:
+def test_a_gate_that_is_neither_open_nor_shut(fio_rig: Rig) -> None:
+    fio_rig.run(*METADATA, IOGAUGE_GATE="y").never_passed("IOGAUGE_GATE is")
+
+
+@pytest.mark.quick
+def test_another_file_system_than_declared(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(declared={"type": "lustre"})
+    run = rig.run(*METADATA)
+    run.never_passed("G9", "lustre")
+    assert (run.record["verdict"], run.record["metrics"]) == ("INVALID", [])
+    assert not list(run.stage.rglob("fio-*.json")), "the tool ran"
+    rig.assert_clean()
+
+
+@pytest.mark.needs_fio
+def test_memory(make_rig: Callable[..., Rig]) -> None:
+    """Metadata operations in memory measure no storage, references or not."""
+    target = Path("/dev/shm", f"iogauge-test-{os.getpid()}")
+    rig = make_rig(target=target)
     try:
-        return os.readlink(f"/proc/{pid}/cwd")
-    except OSError:
-        return ""
-
-
-RESULT = "j['tests'][0]['Results'][0]"
-
-
-@pytest.mark.needs_ior
-class TestIorOutput:
-    """The real IOR and mdtest, whose results are damaged in the first judged repetition; see TestFioOutput."""
-
-    @pytest.mark.parametrize(
-        ("script", "causes"),
-        [
-            (edit_json(f"{RESULT}['bwMB'] = {RESULT}.pop('bwMiB')"), ["bwMiB"]),
-            pytest.param(edit_json(f"{RESULT}['bwMiB'] *= 1.048576"), ["damaged|G7"], marks=QUICK),
-            ("rc=255", ["exit status 255"]),
-        ],
-        ids=["missing", "other-unit", "exit-255"],
-    )
-    def test_damaged(self, ior_rig: Rig, script: str, causes: list[str]) -> None:
-        ior_rig.damage("ior", "ior-write.1.json", script)
-        run = ior_rig.run(*IOR, "-S", "total_bytes=8388608")
-        run.never_passed("write", *causes)
-        assert run.record["verdict"] == "ERROR"
-        ior_rig.assert_clean()
-
-    def test_undamaged_passes(self, ior_rig: Rig) -> None:
-        """What the other tests damage would have passed."""
-        ior_rig.damage("ior", "ior-write.1.json", "true")
-        ior_rig.limits = {**ior_rig.limits, "case_bytes": "256 MiB"}
-        ior_rig.write_settings()
-        run = ior_rig.run(*IOR, *IOR_BUFFERED, gate=True)
-        assert [r["verdict"] for r in run.records] == ["PASS", "PASS"], run.out
-        assert run.rc == 0
-
-    def test_verbose(self, ior_rig: Rig) -> None:
-        """Its JSON is broken, or its command line is another than the command that was run."""
-        ior_rig.program("ior", '"$real" "$@" -v')
-        ior_rig.run(*IOR).never_passed("-v", "JSON" if verbose_ior_breaks_its_json() else "G22")
-
-    def test_less_written_than_asked(self, ior_rig: Rig) -> None:
-        ior_rig.program("ior", 'args=("$@"); exec "$real" "${args[@]/64m/63m}"')
-        run = ior_rig.run(*IOR)
-        run.never_passed("66060288|bytes", "67108864")
-
-    @pytest.mark.slow
-    @pytest.mark.nightly(
-        "e2e/test_faults.py::TestKilled::test_one_process_of_the_tool",
-        "unit/test_job_script.py::test_a_tool_that_is_killed_ends_the_job_as_killed",
-        "unit/test_tool_damage.py::test_a_tool_that_failed",
-    )
-    def test_killed_rank(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(tools=("ior",), limits={"case_bytes": "512 MiB"})
-        rig.write_references({"IorPosix": IOR_GENEROUS})
-        process = rig.start(["reframe", "-c", "checks/", "-r", *IOR, "-S", "transfer_bytes=4096"])
-        ranks = wait_for(
-            lambda: [
-                pid
-                for pid in processes(str(rig.base))
-                if program_of(pid) == "ior" and str(rig.base) in _directory(pid)
-            ],
-            30,
-            "a rank of IOR",
-        )
-        # Not before it writes: Open MPI may wait for ever for a rank that died while it started.
-        wait_for(
-            lambda: any(f.stat().st_size for f in rig.target.rglob("data*")), 30, "the first data"
-        )
-        os.kill(ranks[-1], signal.SIGKILL)
-        run = rig.finish(process, timeout=200)
-        run.never_passed("write", "(?i)killed|signal|exit status")
-        wait_for(lambda: not processes(str(rig.base)), 10, "the ranks to end")
-        rig.assert_clean()
-
-    @pytest.mark.parametrize(
-        ("script", "causes"),
-        [
-            pytest.param(
-                "sed -i '/File creation/d' create.1.out",
-                ["File creation|create"],
-                marks=pytest.mark.nightly(
-                    "e2e/test_never_pass.py::TestIorOutput::test_damaged_mdtest",
-                    "unit/test_evidence.py::test_a_rate_that_the_tool_did_not_print_is_not_made_up",
-                ),
-            ),
-            (
-                "sed -i -E 's/(File creation).*/\\1 nan nan nan nan/' create.1.out",
-                ["create", "(?i)nan"],
-            ),
-        ],
-        ids=["missing", "nan"],
-    )
-    def test_damaged_mdtest(self, ior_rig: Rig, script: str, causes: list[str]) -> None:
-        ior_rig.limits = {"case_files": 20}
-        ior_rig.write_settings()
-        # mdtest's table is on standard output, which is the job script's file create.1.out.
-        ior_rig.program(
-            "mdtest",
-            '"$real" "$@"; rc=$?\n'
-            f'case "$*" in *mdtest-create.1.*) sleep 0.05\n{script} ;; esac; exit $rc',
-        )
-        run = ior_rig.run("-n", "MdtestHard")
-        run.never_passed(*causes)
-        ior_rig.assert_clean()
-
-
-class TestRecordedIor:
-    """Recorded output of IOR, replayed: runs also where there is no IOR."""
-
-    @pytest.mark.parametrize(
-        ("sample", "status", "cause"),
-        [("ior_v1.json", 0, "-v"), ("ior_enospc.json", 134, "SIGABRT")],
-    )
-    def test_replayed(self, ior_rig: Rig, sample: str, status: int, cause: str) -> None:
-        replay = (
-            f'cp {SAMPLES / sample} "$out"\n'
-            'for word in "$@"; do case $word in saveRank*=*)\n'
-            f'    cp {SAMPLES / "ior_i2.ranks.csv"} "${{word#*=}}" ;;\nesac; done\nexit {status}'
-        )
-        ior_rig.program("ior", replay)
-        run = ior_rig.run(*IOR)
-        run.never_passed("write", cause)
-        ior_rig.assert_clean()
-
-
-class TestReferenceFile:
-    """Mistakes in references.yaml are found before anything runs."""
-
-    @pytest.mark.parametrize(
-        ("metrics", "causes"),
-        [
-            pytest.param(
-                {"create_rat": [1, -0.1, None, "ops/s"]},
-                ["create_rat", "did you mean create_rate"],
-                marks=QUICK,
-            ),
-            pytest.param(
-                {"create_rate": [1, -0.1, None, "MiB/s"]},
-                ["MiB/s", "ops/s"],
-                marks=_OTHER_REFERENCE,
-            ),
-            pytest.param(
-                {"create_rate": [1, -0.1, None, "op/s"]}, ["op/s"], marks=_OTHER_REFERENCE
-            ),
-            pytest.param({"create_rate": [1, -0.1, None]}, ["unit"], marks=_OTHER_REFERENCE),
-        ],
-        ids=["misspelt", "other-dimension", "unknown-unit", "no-unit"],
-    )
-    def test_mistake(self, fio_rig: Rig, metrics: dict[str, object], causes: list[str]) -> None:
-        fio_rig.write_references({"FioMetadata": metrics})
-        run = fio_rig.run(*METADATA)
-        run.never_passed("references.yaml", "FioMetadata", *causes)
-        fio_rig.assert_clean()
-
-    @pytest.mark.parametrize(
-        ("text", "cause"),
-        [
-            ("FioMetadata: [", "YAML|references.yaml:"),
-            pytest.param(
-                "FioMetadata: {'rig:default': {create_rate: [1, -0.1, null, ops/s]}}",
-                r"\$sources",
-                marks=_OTHER_REFERENCE,
-            ),
-            pytest.param(
-                "$sources: {A: b}\n$sources: {A: b}", "second time", marks=_OTHER_REFERENCE
-            ),
-        ],
-        ids=["not-yaml", "no-source", "twice"],
-    )
-    def test_broken_file(self, fio_rig: Rig, text: str, cause: str) -> None:
-        fio_rig.write_references(text)
-        fio_rig.run(*METADATA).never_passed("references.yaml", cause)
-
-    @pytest.mark.needs_fio
-    def test_other_check_in_gate_mode(self, fio_rig: Rig) -> None:
-        fio_rig.write_references({"FioMetadta": GENEROUS["FioMetadata"]})
-        fio_rig.run(*METADATA, gate=True).never_passed("FioMetadta", "did you mean FioMetadata")
-
-
-class TestOverrides:
-    """What a run sets otherwise than the site declares is compared with nothing."""
-
-    @pytest.mark.parametrize(
-        "setting",
-        [
-            "tasks_per_node=1",
-            pytest.param(
-                "tier=quick",
-                marks=pytest.mark.nightly(
-                    "e2e/test_modes.py::test_a_reference_holds_in_another_tier_where_its_index_names_it",
-                    "unit/test_references.py::test_what_a_run_sets_otherwise_has_no_reference",
-                ),
-            ),
-        ],
-    )
-    def test_a_reference_holds_for_what_the_site_declares(
-        self, make_rig: Callable[..., Rig], setting: str
-    ) -> None:
-        rig = make_rig(limits={"tier": "daily"} if "tier" in setting else {})
         rig.write_references(GENEROUS)
-        run = rig.run(*RANDOM_READ, "-S", setting, gate=True)
-        run.never_passed(f"UNREFERENCED.*measured with {setting}")
-
-    def test_a_case_runs_where_its_partition_says(self, fio_rig: Rig) -> None:
-        fio_rig.run(*METADATA, "-S", "local=1", gate=True).never_passed("local is set")
-
-    @pytest.mark.needs_ior
-    def test_an_index_that_never_fits_is_no_reason_for_the_ceiling(self, ior_rig: Rig) -> None:
-        ior_rig.topology = {
-            "source": "a test",
-            "devices": {"read": "2 GB/s", "write": "2 GB/s"},
-            "efficiency": {"read": 0.05, "write": 0.05},
-        }
-        ior_rig.write_settings()
-        ior_rig.write_references(indexed("files", "sharde"))
-        run = ior_rig.run(*IOR, gate=True)
-        run.never_passed("has an entry for IorPosix, but none for rig:default, files='shared'")
-
-    @pytest.mark.needs_ior
-    def test_an_index_of_something_that_is_no_variable(self, ior_rig: Rig) -> None:
-        ior_rig.write_references(indexed("fils", "shared"))
-        ior_rig.run(*IOR, gate=True).never_passed("'fils'")
-
-
-class TestRetries:
-    def test_a_gate_does_not_try_until_it_passes(self, fio_rig: Rig) -> None:
-        fio_rig.damage(
-            "fio", "fio-randread.1.json", "[ -e ../../failed ] || { touch ../../failed; rc=1; }"
-        )
-        run = fio_rig.run(*RANDOM_READ, "--max-retries=3", gate=True)
-        assert run.rc == 1
-        verdicts = [r["verdict"] for r in run.records]
-        assert verdicts[0] == "ERROR" and len(verdicts) > 1, run.out
-        assert "1 case(s) did not pass at first" in run.out
-
-    @pytest.mark.parametrize("value", ["y", "gate"])
-    def test_a_gate_that_is_neither_open_nor_shut(self, fio_rig: Rig, value: str) -> None:
-        run = fio_rig.run(*METADATA, IOGAUGE_GATE=value)
-        run.never_passed("IOGAUGE_GATE is")
-
-
-class TestTarget:
-    """The target is looked at before the first byte."""
-
-    def check(self, rig: Rig, run: Run, *causes: str) -> None:
-        run.never_passed(*causes)
-        assert run.record["verdict"] == "INVALID"
-        assert run.record["metrics"] == []
-        assert not list(run.stage.rglob("fio-*.json")), "the tool ran"
+        rig.run(*METADATA).never_passed("memory, not storage")
         rig.assert_clean()
-
-    @pytest.mark.parametrize(
-        ("declared", "causes"),
-        [
-            pytest.param({"type": "lustre"}, ["G9", "lustre"], marks=QUICK),
-            pytest.param(
-                {"source": "10.0.0.1@tcp:/scratch"},
-                ["G9", "10.0.0.1@tcp:/scratch"],
-                marks=pytest.mark.nightly(
-                    "e2e/test_never_pass.py::TestTarget::test_other_file_system",
-                    "unit/test_guards.py::test_g9_objects",
-                ),
-            ),
-        ],
-        ids=["type", "source"],
-    )
-    def test_other_file_system(
-        self, make_rig: Callable[..., Rig], declared: dict[str, str], causes: list[str]
-    ) -> None:
-        rig = make_rig(declared=declared)
-        self.check(rig, rig.run(*METADATA), *causes)
-
-    def test_too_little_space(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(limits={"case_bytes": "4 PiB"})
-        self.check(rig, rig.run(*RANDOM_READ), "G13", "1 PiB", "free")
-
-    @pytest.mark.nightly(
-        "unit/test_guards.py::test_g13", "e2e/test_never_pass.py::TestTarget::test_too_little_space"
-    )
-    def test_too_full(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig(limits={"keep_free": "100 %"})
-        self.check(rig, rig.run(*RANDOM_READ), "G13", "100%")
-
-    @pytest.mark.needs_loop
-    def test_too_few_inodes(
-        self, make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
-    ) -> None:
-        rig = make_rig(target=small_fs("tmpfs", 64 << 20, ",nr_inodes=1000"))
-        self.check(rig, rig.run(*METADATA), "G14", "inodes")
-
-    def test_vanished(self, make_rig: Callable[..., Rig]) -> None:
-        rig = make_rig()
-        rig.target.rmdir()
-        rig.run(*METADATA).never_passed(re.escape(str(rig.target)))
-
-    @pytest.mark.needs_fio
-    def test_memory(self, make_rig: Callable[..., Rig]) -> None:
-        """Metadata operations in memory measure no storage, references or not."""
-        target = Path("/dev/shm", f"iogauge-test-{os.getpid()}")
-        rig = make_rig(target=target)
-        try:
-            rig.write_references(GENEROUS)
-            rig.run(*METADATA).never_passed("memory, not storage")
-            rig.assert_clean()
-        finally:
-            shutil.rmtree(target)
-
-    @pytest.mark.needs_ior
-    def test_memory_that_accepts_o_direct(self, ior_rig: Rig) -> None:
-        """A tmpfs accepts O_DIRECT, so IOR would run on it; the case is not even selected."""
-        target = Path("/dev/shm", f"iogauge-test-{os.getpid()}")
-        target.mkdir()
-        try:
-            ior_rig.target = target
-            ior_rig.write_settings()
-            ior_rig.run(*IOR, gate=True).never_passed("no case was measured")
-        finally:
-            shutil.rmtree(target)
-
-
-FILL = 'head -c 1G /dev/zero >"{target}/filler" 2>/dev/null'
-
-
-@pytest.mark.needs_loop
-class TestFull:
-    """A file system that is full only after the guard has looked."""
-
-    @pytest.mark.needs_fio
-    def test_fio(self, make_rig: Callable[..., Rig], small_fs: Callable[..., Path]) -> None:
-        rig = make_rig(target=small_fs("ext4", 64 << 20))
-        rig.write_references(GENEROUS)
-        rig.program("fio", FILL.format(target=rig.target) + '; exec "$real" "$@"')
-        rig.run(*RANDOM_READ).never_passed("layout", "No space left on device|error 28")
-        (rig.target / "filler").unlink()
-        rig.assert_clean()
-
-    @pytest.mark.nightly(
-        "e2e/test_faults.py::test_a_target_that_fills_up_in_the_middle",
-        "e2e/test_never_pass.py::TestFull::test_fio",
-    )
-    @pytest.mark.needs_ior
-    def test_ior(self, ior_rig: Rig, small_fs: Callable[..., Path]) -> None:
-        ior_rig.target = small_fs("tmpfs", 96 << 20)
-        ior_rig.write_settings()
-        ior_rig.program("ior", FILL.format(target=ior_rig.target) + '; exec "$real" "$@"')
-        run = ior_rig.run(*IOR_BUFFERED)
-        run.never_passed("write", "No space left on device")
-        (ior_rig.target / "filler").unlink()
-        ior_rig.assert_clean()
-
-
-@pytest.mark.needs_ior
-@pytest.mark.slow
-def test_read_from_the_page_cache(ior_rig: Rig) -> None:
-    """Somebody keeps the data in memory, so that emptying the page cache has no effect."""
-    hold = (
-        "import ctypes, glob, mmap, os, sys, time\n"
-        "fd = os.open(glob.glob(sys.argv[1] + '/iogauge/*/*/*/data*')[0], os.O_RDWR)\n"
-        "size = os.fstat(fd).st_size\n"
-        "held = mmap.mmap(fd, size)\n"
-        "address = ctypes.addressof(ctypes.c_char.from_buffer(held))\n"
-        "locked = ctypes.CDLL(None).mlock(ctypes.c_void_p(address), ctypes.c_size_t(size))\n"
-        "open(sys.argv[2], 'w').write(str(locked))\n"
-        "time.sleep(20)\n"
-    )
-    (ior_rig.base / "hold.py").write_text(hold)
-    flag = ior_rig.base / "held"
-    ior_rig.damage(
-        "ior",
-        "ior-write.1.json",
-        f"{sys.executable} {ior_rig.base / 'hold.py'} {ior_rig.target} {flag} >/dev/null 2>&1 &\n"
-        f"for _ in $(seq 100); do [ ! -s {flag} ] || break; sleep 0.05; done",
-    )
-    try:
-        run = ior_rig.run(*IOR_BUFFERED, "-S", "total_bytes=8388608")
     finally:
-        for pid in processes("hold.py"):
-            os.kill(pid, signal.SIGKILL)
-    locked = flag.read_text()
-    if locked == "-1" and os.getuid() != 0:
-        pytest.skip("this user may not lock memory")
-    assert locked == "0"
-    run.never_passed("read_bw: G1", "not proven empty")
+        shutil.rmtree(target)
 
 
 @pytest.mark.needs_ior
@@ -588,34 +164,12 @@ def test_ior_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
     ior_rig.run(*IOR).never_passed("G22: ior", "'-g' instead of '--posix.odirect'")
 
 
-@pytest.mark.needs_ior
-def test_mdtest_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
-    ior_rig.program("mdtest", '"$real" "$@" -p 0')
-    run = ior_rig.run("-n", "MdtestHard")
-    run.never_passed("G22: mdtest", "'-p' instead of 'nothing'")
-
-
 @pytest.mark.needs_fio
 def test_fio_whose_job_is_changed_on_the_way(fio_rig: Rig) -> None:
     """Other options meet the judge in tests/unit/test_judge.py."""
     fio_rig.program("fio", 'sed -i "s/^direct=1$/direct=0/" randread.fio; "$real" "$@"')
     cause = "randread, repetition 1: it says direct=0 instead of direct=1"
     fio_rig.run(*RANDOM_READ).never_passed("G22: fio", cause)
-
-
-@pytest.mark.needs_ior
-def test_impossible_bandwidth(ior_rig: Rig) -> None:
-    """Faster than the parts that the target is made of."""
-    ior_rig.topology = {
-        "source": "a test",
-        "devices": {"count": 1, "read": "1 MB/s", "write": "1 MB/s"},
-    }
-    ior_rig.write_settings()
-    # A reference that leaves something to fail beside such a ceiling.
-    ior_rig.write_references(
-        {"IorPosix": {name: [0.9, -0.1, None, "MiB/s"] for name in ("write_bw", "read_bw")}}
-    )
-    ior_rig.run(*IOR).never_passed("G6", "ceiling")
 
 
 def test_time_limit(make_rig: Callable[..., Rig]) -> None:
@@ -628,211 +182,148 @@ def test_time_limit(make_rig: Callable[..., Rig]) -> None:
     rig.assert_clean()
 
 
-class TestNothingRan:
-    """A gate that measured nothing is no pass."""
-
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("-r", "-n", "NoSuchCheck"),
-            pytest.param(("-r", "-t", "no-such-tag"), marks=_OTHER_WORDS),
-            pytest.param(("-r", "-x", "."), marks=_OTHER_WORDS),
-            pytest.param(("--run", "-n", "NoSuchCheck"), marks=_OTHER_WORDS),
-            ("-vr", "-n", "NoSuchCheck"),
-            pytest.param(("-rv", "-n", "NoSuchCheck"), marks=_OTHER_WORDS),
-            ("-r", "-p", "no-such-environment"),
-        ],
-        ids=lambda words: "_".join(words),
-    )
-    def test_nothing_selected(self, fio_rig: Rig, arguments: tuple[str, ...]) -> None:
-        run = fio_rig.reframe("-c", "checks/", *arguments, IOGAUGE_GATE="1")
+@pytest.mark.quick
+def test_nothing_selected_is_no_pass_of_a_gate(fio_rig: Rig) -> None:
+    for words in (("-vr", "-n", "NoSuchCheck"), ("-r", "-p", "no-such-environment")):
+        run = fio_rig.reframe("-c", "checks/", *words, IOGAUGE_GATE="1")
         assert run.rc != 0, run.out
         assert run.records == []
-
-    @pytest.mark.quick
-    def test_says_what_to_do(self, fio_rig: Rig) -> None:
-        run = fio_rig.run("-n", "NoSuchCheck", gate=True)
-        run.never_passed("gate", "no case was measured", "-l")
-
-    def test_dry_run_records_nothing(self, fio_rig: Rig) -> None:
-        run = fio_rig.reframe("-c", "checks/", "--dry-run", *METADATA, IOGAUGE_GATE="1")
-        assert run.records == []
-        assert fio_rig.leftovers() == []
-
-    def test_listing_is_allowed(self, fio_rig: Rig) -> None:
-        run = fio_rig.reframe("-c", "checks/", "-l", "-nIor", IOGAUGE_GATE="1")
-        assert run.rc == 0, run.out
-
-    @pytest.mark.needs_fio
-    @pytest.mark.parametrize(
-        "content",
-        [
-            "import no_such_module\n",
-            pytest.param("raise ValueError('broken')\n", marks=_OTHER_ERROR),
-            pytest.param("this is no Python\n", marks=_OTHER_ERROR),
-        ],
-        ids=["import", "raises", "syntax"],
-    )
-    def test_check_that_cannot_be_loaded(self, fio_rig: Rig, content: str) -> None:
-        """One check passes, another never loads: as a gate that is no pass."""
-        checks = fio_rig.base / "checks"
-        checks.mkdir()
-        for name in ("__init__.py", "fio_metadata.py"):
-            shutil.copy(ROOT / "checks" / name, checks)
-        (checks / "lost.py").write_text(
-            "import reframe as rfm\n" + content + "@rfm.simple_test\nclass Lost: pass\n"
-        )
-        run = fio_rig.reframe("-c", str(checks), "-r", IOGAUGE_GATE="1")
-        assert run.rc != 0, run.out
-        assert "lost.py" in run.out
-
-
-class TestSite:
-    """Without a usable site nothing runs, and it is said what to do."""
-
-    def test_no_configuration(self, fio_rig: Rig) -> None:
-        env = {k: v for k, v in fio_rig.environment().items() if k != "RFM_CONFIG_PATH"}
-        done = subprocess.run(
-            ["reframe", "-c", "checks/", "-r"],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        text = done.stdout + done.stderr
-        assert done.returncode != 0, text
-        assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text
-        assert "PASSED" not in text
-
-    def test_not_yaml(self, fio_rig: Rig) -> None:
-        fio_rig.write_settings("systems: [")
-        # Its host names are unknown, so it must be named.
-        run = fio_rig.run("--system=rig")
-        run.never_passed("settings.yaml", "YAML", "nothing was measured")
-
-    @pytest.mark.parametrize(
-        ("change", "causes"),
-        [
-            (
-                lambda p: p["extras"]["limits"].update(case_byte="1 MiB"),
-                ["case_byte", "case_bytes"],
-            ),
-            pytest.param(
-                lambda p: p["extras"]["limits"].update(case_bytes=16),
-                ["case_bytes", "16"],
-                marks=_OTHER_SITE,
-            ),
-            pytest.param(
-                lambda p: p["extras"]["limits"].update(max_spread="500 %"),
-                ["max_spread"],
-                marks=_OTHER_SITE,
-            ),
-            pytest.param(lambda p: p.pop("time_limit"), ["time_limit"], marks=_OTHER_SITE),
-            (lambda p: p.update(max_jobs=4), ["max_jobs"]),
-            pytest.param(
-                lambda p: p.update(features=["luster"]), ["feature 'luster'"], marks=_OTHER_SITE
-            ),
-        ],
-        ids=[
-            *("unknown-key", "no-unit", "impossible", "no-time-limit", "max-jobs", "feature"),
-        ],
-    )
-    def test_mistake(self, fio_rig: Rig, change: Callable[..., object], causes: list[str]) -> None:
-        data = fio_rig.settings()
-        change(data["systems"][0]["partitions"][0])
-        fio_rig.write_settings(data)
-        run = fio_rig.run(*METADATA)
-        run.never_passed("settings.yaml", "nothing was measured", *causes)
-        assert run.records == []
-        fio_rig.assert_clean()
-
-    @pytest.mark.needs_fio
-    @pytest.mark.quick
-    def test_another_site_may_be_broken(self, fio_rig: Rig) -> None:
-        broken = fio_rig.sites / "broken"
-        broken.mkdir()
-        (broken / "settings.yaml").write_text("systems: 7")
-        run = fio_rig.run(*RANDOM_READ, "--system=rig")
-        assert run.rc == 0 and run.record["verdict"] == "PASS", run.out
-        assert "site broken is disabled" in run.out
+    assert fio_rig.reframe("-c", "checks/", "-l", "-nIor", IOGAUGE_GATE="1").rc == 0
 
 
 @pytest.mark.needs_fio
-class TestReframesOwnDoors:
-    """Options of ReFrame that leave out what decides."""
-
-    @pytest.fixture
-    def failing(self, fio_rig: Rig) -> Rig:
-        """Would FAIL: no machine reads a million million times a second."""
-        metrics = {**GENEROUS["FioRandomRead"], "read_iops": [1e12, -0.1, None, "ops/s"]}
-        fio_rig.write_references({"FioRandomRead": metrics})
-        return fio_rig
-
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("--skip-performance-check", "--keep-stage-files"),
-            ("-S", "strict_check=0"),
-        ],
-        ids=lambda words: " ".join(words),
-    )
-    def test_failing_value(self, failing: Rig, arguments: tuple[str, ...]) -> None:
-        run = failing.run(*RANDOM_READ, *arguments)
-        assert run.rc != 0, run.out
-        assert [r["verdict"] for r in run.records] == ["FAIL"]
-        failing.assert_clean()
-
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("--skip-sanity-check",),
-            ("--skip-sanity-check", "--skip-performance-check", "--keep-stage-files"),
-        ],
-        ids=lambda words: " ".join(words),
-    )
-    def test_nothing_judged(self, fio_rig: Rig, arguments: tuple[str, ...]) -> None:
-        run = fio_rig.run(*RANDOM_READ, *arguments)
-        assert run.rc != 0, run.out
-        assert all(r["verdict"] != "PASS" for r in run.records)
-        fio_rig.assert_clean()
-
-    @pytest.mark.parametrize(
-        "hook",
-        [
-            "_hand_over",
-            "_show_what_is_no_pass",
-            pytest.param("_nothing_passes_unproven", marks=QUICK),
-        ],
-    )
-    def test_hook_left_out(self, failing: Rig, hook: str) -> None:
-        run = failing.run(*RANDOM_READ, f"--disable-hook={hook}", "--skip-performance-check")
-        run.never_passed(hook, "not allowed")
-
-    def test_figures_of_an_earlier_run(self, failing: Rig) -> None:
-        """A tool that does nothing and says that all is well, over what an earlier run left."""
-        first = failing.run(*RANDOM_READ)
-        assert first.record["verdict"] == "FAIL", first.out
-        failing.write_references(GENEROUS)
-        failing.program("fio", "exit 0")
-        words = ["reframe", "-c", "checks/", "-r", *RANDOM_READ, "--dont-restage"]
-        second = failing.finish(failing.start(words))
-        assert second.rc != 0, second.out
-        assert all(r["verdict"] != "PASS" for r in second.records)
+def test_a_check_that_cannot_be_loaded(fio_rig: Rig) -> None:
+    """One check passes, another never loads: as a gate that is no pass."""
+    checks = fio_rig.base / "checks"
+    checks.mkdir()
+    for name in ("__init__.py", "fio_metadata.py"):
+        shutil.copy(ROOT / "checks" / name, checks)
+    lost = "import reframe as rfm\nimport no_such_module\n@rfm.simple_test\nclass Lost: pass\n"
+    (checks / "lost.py").write_text(lost)
+    run = fio_rig.reframe("-c", str(checks), "-r", IOGAUGE_GATE="1")
+    assert run.rc != 0, run.out
+    assert "lost.py" in run.out
 
 
-@pytest.mark.needs_fio
-def test_record_that_cannot_be_kept(fio_rig: Rig) -> None:
-    # The file must be in the way before ReFrame is there.
-    fio_rig.cold = True
-    fio_rig.home.mkdir()
-    process = fio_rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ])
-    (fio_rig.home / "history").write_text("in the way")
-    try:
-        out, _ = process.communicate(timeout=60)
-    finally:
-        (fio_rig.home / "history").unlink()
-    assert process.returncode != 0, out
-    assert not re.search(r"\[ +OK *\]", out)
-    assert "history" in out
+def test_without_a_usable_site_nothing_runs(fio_rig: Rig) -> None:
+    env = {k: v for k, v in fio_rig.environment().items() if k != "RFM_CONFIG_PATH"}
+    words = ["reframe", "-c", "checks/", "-r"]
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    text = done.stdout + done.stderr
+    assert done.returncode != 0, text
+    assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text
+    data = fio_rig.settings()
+    data["systems"][0]["partitions"][0]["extras"]["limits"]["case_byte"] = "1 MiB"
+    fio_rig.write_settings(data)
+    run = fio_rig.run(*METADATA)
+    run.never_passed("settings.yaml", "nothing was measured", "case_byte", "case_bytes")
+    assert run.records == []
     fio_rig.assert_clean()
+
+
+@pytest.mark.needs_fio
+@pytest.mark.quick
+def test_another_site_may_be_broken(fio_rig: Rig) -> None:
+    broken = fio_rig.sites / "broken"
+    broken.mkdir()
+    (broken / "settings.yaml").write_text("systems: 7")
+    run = fio_rig.run(*RANDOM_READ, "--system=rig")
+    assert run.rc == 0 and run.record["verdict"] == "PASS", run.out
+    assert "site broken is disabled" in run.out
+
+
+# --- options of ReFrame that leave out what decides -------------------------------------------------
+
+
+@pytest.fixture
+def failing(fio_rig: Rig) -> Rig:
+    """Would FAIL: no machine reads a million million times a second."""
+    metrics = {**GENEROUS["FioRandomRead"], "read_iops": [1e12, -0.1, None, "ops/s"]}
+    fio_rig.write_references({"FioRandomRead": metrics})
+    return fio_rig
+
+
+@pytest.mark.needs_fio
+def test_a_failing_value_whose_performance_is_not_checked(failing: Rig) -> None:
+    run = failing.run(*RANDOM_READ, "--skip-performance-check", "--keep-stage-files")
+    assert run.rc != 0, run.out
+    assert [r["verdict"] for r in run.records] == ["FAIL"]
+    failing.assert_clean()
+
+
+@pytest.mark.needs_fio
+def test_nothing_judged(fio_rig: Rig) -> None:
+    words = ("--skip-sanity-check", "--skip-performance-check", "--keep-stage-files")
+    run = fio_rig.run(*RANDOM_READ, *words)
+    assert run.rc != 0, run.out
+    assert all(r["verdict"] != "PASS" for r in run.records)
+    fio_rig.assert_clean()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    "hook", ["_hand_over", "_show_what_is_no_pass", "_nothing_passes_unproven"]
+)
+def test_hook_left_out(failing: Rig, hook: str) -> None:
+    run = failing.run(*RANDOM_READ, f"--disable-hook={hook}", "--skip-performance-check")
+    run.never_passed(hook, "not allowed")
+
+
+@pytest.mark.needs_fio
+def test_figures_of_an_earlier_run(failing: Rig) -> None:
+    """A tool that does nothing and says that all is well, over what an earlier run left."""
+    first = failing.run(*RANDOM_READ)
+    assert first.record["verdict"] == "FAIL", first.out
+    failing.write_references(GENEROUS)
+    failing.program("fio", "exit 0")
+    words = ["reframe", "-c", "checks/", "-r", *RANDOM_READ, "--dont-restage"]
+    second = failing.finish(failing.start(words))
+    assert second.rc != 0, second.out
+    assert all(r["verdict"] != "PASS" for r in second.records)
+
+
+# --- outputs of other executions, and environments that lie -----------------------------------------
+
+
+@pytest.mark.needs_ior
+def test_output_of_an_earlier_run(ior_rig: Rig) -> None:
+    kept = ior_rig.base / "kept"
+    ior_rig.damage("ior", "*", f'mkdir -p {kept}; cp "$out" {kept}/$(basename "$out")')
+    ior_rig.run(*IOR)
+    ior_rig.damage("ior", "*.json", f'cp {kept}/$(basename "$out") "$out"')
+    ior_rig.run(*IOR).never_passed(
+        r"G22: ior 4.0.0, write, repetition 1: it says '\S+/data' instead of '\S+/data'"
+    )
+
+
+@pytest.mark.needs_ior
+def test_date_of_another_year(ior_rig: Rig) -> None:
+    edit = 's/("Finished": "[^"]*) 20[0-9]+"/\\1 2019"/'
+    ior_rig.damage("ior", "ior-read.1.json", f"sed -i -E '{edit}' \"$out\"")
+    ior_rig.run(*IOR).never_passed(
+        "G22: ior 4.0.0, read, repetition 1: 'Finished' is 2019-.* and the execution lasted from 20[2-9]"
+    )
+
+
+@pytest.mark.needs_fio
+def test_output_of_one_repetition_for_another(fio_rig: Rig) -> None:
+    fio_rig.damage("fio", "fio-randread.2.json", 'cp fio-randread.1.json "$out"')
+    fio_rig.run(*RANDOM_READ, "-S", "repetitions=2").never_passed(
+        "repetition 2: it says description=randread.1.* instead of description=randread.2."
+    )
+
+
+@pytest.mark.needs_fio
+def test_a_library_that_lies(fio_rig: Rig) -> None:
+    library = next(Path("/usr/lib").glob("*/libeatmydata.so"), None)
+    if library is None:
+        pytest.skip("no libeatmydata")
+    run = fio_rig.run(*RANDOM_READ, LD_PRELOAD=str(library))
+    run.never_passed("G22: libeatmydata.so .LD_PRELOAD., which makes fsync, sync and O_SYNC do")
+
+
+def test_a_tool_that_is_too_old_is_named(ior_rig: Rig) -> None:
+    """The file holds its version, as IOR's does; IOR 3.3.0 ends with 255."""
+    ior_rig.program("ior", "echo Unrecognized parameter; exit 255\n\0" + "3.3.0\0")
+    run = ior_rig.run(*IOR_BUFFERED)
+    run.never_passed("ERROR: ior: version 3.3.0, and 4.0.0 or newer is needed: .*ci/build-stack")

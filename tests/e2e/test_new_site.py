@@ -1,41 +1,23 @@
-"""``iogauge site new`` on real machines: one from a wheel, one that sees Lustre, one with a Slurm of four nodes.
-
-What it writes outside the clone is sound, its plan fits, and a real run gives a record that nothing objects to.
-"""
+"""A newcomer's way: ``iogauge site new`` from a wheel, and each command of docs/first-hour.md."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.rig import ROOT, Rig
-from support import hanging
-from support import slurm as slurms
-from support.depth import FULL
-from support.hosts import Hosts
-from support.slurm import Slurm
-
-pytestmark = pytest.mark.slow
-
-STAND_INS = ROOT / "tests" / "support" / "lustre"
-
-
-def partition(sites: Path) -> dict[str, Any]:
-    """The only partition of the site ``mine``."""
-    data = yaml.safe_load((sites / "mine" / "settings.yaml").read_text())
-    (found,) = data["systems"][0]["partitions"]
-    assert isinstance(found, dict)
-    return found
 
 
 def is_valid(records: list[dict[str, Any]]) -> None:
@@ -91,6 +73,7 @@ class Installed:
         return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.needs_fio
 def test_a_wheel_measures_a_site_outside_the_clone(storage: Path) -> None:
     base, target = storage / "wheel", storage / "wheel" / "target"
@@ -103,116 +86,86 @@ def test_a_wheel_measures_a_site_outside_the_clone(storage: Path) -> None:
     assert "time_limit: " in said
     assert "case(s), one at a time" in said
     sites = {"IOGAUGE_SITES": str(base / "repository" / "sites")}
-    if FULL:
-        # A dry run of its own site, and of one of the clone.
-        names = ("mine", "oist-saion")
-        checked = installed.run("iogauge", "validate", *names, **sites)
-        assert all(f"{name}: ok" in checked for name in names)
-        words = ("sh", "-c", 'eval "$(iogauge site paths)"; reframe -l -t fio')
-        assert "FioRandomRead %block=4KiB" in installed.run(*words, **sites)
     case = ("-n", "FioRandomRead%block=128KiB", "--system=mine", "-S", "repetitions=1")
     installed.run("iogauge", "run", *case, **sites)
     history = base / "state" / "iogauge" / "history" / "mine"
     is_valid([json.loads(line) for file in history.glob("*.jsonl") for line in file.open()])
 
 
-@pytest.mark.nightly(
-    "unit/test_new_site.py::test_lustre_below_slurm",
-    "e2e/test_new_site.py::test_a_wheel_measures_a_site_outside_the_clone",
-    "e2e/test_lustre.py::test_every_byte_is_witnessed_by_target",
-)
-@pytest.mark.needs_ior
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, which root may")
-def test_a_client_of_lustre_is_described(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
-    folder = tmp_path / "client"
-    folder.mkdir()
-    (tmp_path / "sites").mkdir()
-    try:
-        with hanging.mounted(folder, log=folder / "io") as mount:
-            target = mount.point / "bench"
-            target.mkdir(mode=0o1777)
-            (folder / "state").mkdir()
-            rig = make_rig(target=target, cold=True)
-            sources = [STAND_INS / "agent", ROOT / "reframe" / "src"]
-            knobs = {
-                "PATH": f"{STAND_INS}:{rig.environment()['PATH']}",
-                "LFS_STATE": str(folder / "state"),
-                "LFS_MOUNT": str(mount.point),
-                "LFS_BELOW": str(folder / "back"),
-                "LFS_IO": str(folder / "io"),
-                "LFS_CLIENT": "1",
-                "LCTL_USER": "1",
-                "IOGAUGE_SITES": str(tmp_path / "sites"),
-            }
-            looking = {**knobs, "PYTHONPATH": os.pathsep.join(map(str, sources))}
-            words = ("--target", str(target), "--ceiling", "400 Gbit/s", "--queue", "none")
-            said = rig.iogauge("site", "new", "mine", *words, **looking).out
-            extras = partition(tmp_path / "sites")["extras"]
-            assert extras["target"]["type"] == "lustre", said
-            assert (extras["topology"]["targets"], extras["topology"]["metadata_targets"]) == (4, 2)
-            assert extras["expect"]["layout.stripe_count"] == 1
-            assert "longest case" in said
-            case = "IorPosix%files=shared%order=sequential%cache=direct"
-            sizes = ("-S", "repetitions=1", "-S", "tier=quick")
-            run = rig.run("--system=mine", "-n", case, *sizes, **looking)
-            assert run.records, run.out
-            is_valid(run.records)
-    except hanging.Unavailable as error:
-        pytest.skip(str(error))
+# --- the first hour -------------------------------------------------------------------------------
+
+
+PAGE = ROOT / "docs" / "first-hour.md"
+CAPPED = ROOT / "benchmarks" / "capped-fs"
+
+
+def said(page: str) -> list[str]:
+    """Commands, exit statuses and closing words of a page, without its figures."""
+    kept = re.findall(r"^    (\$ .*|\(exit status \d+\)|iogauge: [a-zA-Z ]+:|mine: ok)", page, re.M)
+    return [re.sub(r"\d+", "N", line) if line.startswith("iogauge") else line for line in kept]
 
 
 @pytest.fixture
-def slurm(storage: Path) -> Any:
-    if reason := slurms.why_not():
-        pytest.skip(reason)
-    with Hosts(5, storage) as hosts, Slurm(hosts, accounting=False) as started:
-        yield started
+def disk(storage: Path) -> Iterator[Path]:
+    place = storage / "first-hour"
+    subprocess.run([CAPPED, "up", place, "1G", "10"], check=True, timeout=60)
+    (place / "sites").mkdir()
+    yield place
+    subprocess.run([CAPPED, "down", place], check=True, timeout=60)
 
 
-@pytest.mark.nightly(
-    "unit/test_new_site.py::test_a_node_is_asked_through_a_scheduler",
-    "unit/test_new_site.py::test_a_slurm_without_accounts_that_starts_no_mpi",
-    "unit/test_new_site.py::test_queues_that_are_up_the_default_first",
-    "e2e/test_slurm.py::test_what_meets_its_reference_passes",
+def repeat(rig: Rig, times: int) -> None:
+    """Let the newest record stand for so many runs, a second apart: all that came before moves back."""
+    newest, *before = sorted(
+        (rig.home / "history" / "mine").glob("*.jsonl"), key=lambda f: -f.stat().st_mtime_ns
+    )
+    for file in before:
+        (record,) = (json.loads(line) for line in file.read_text().splitlines())
+        file.write_text(json.dumps(earlier(record, times)) + "\n")
+    (record,) = (json.loads(line) for line in newest.read_text().splitlines())
+    for n in range(1, times):
+        again = earlier(record, n) | {"session": f"{record['session']}-again-{n}"}
+        (newest.parent / f"{again['session']}.jsonl").write_text(json.dumps(again) + "\n")
+
+
+def earlier(record: dict[str, Any], seconds: int) -> dict[str, Any]:
+    time = datetime.fromisoformat(record["time"].replace("Z", "+00:00"))
+    return record | {"time": f"{time - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"}
+
+
+@pytest.mark.slow
+@pytest.mark.needs_fio
+@pytest.mark.needs_loop
+@pytest.mark.skipif(
+    not os.access("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device", os.W_OK),
+    reason="mounts and slows a disk: needs root and cgroup v1 blkio",
 )
-@pytest.mark.needs_slurm
-@pytest.mark.needs_ior
-def test_a_slurm_of_four_nodes_is_described(
-    slurm: Slurm, make_rig: Callable[..., Rig], tmp_path: Path
-) -> None:
-    rig = make_rig(cold=True)
-    sites = rig.base / "outside"
-    sites.mkdir()
-
-    def on_head(*words: str, **extra: str) -> subprocess.CompletedProcess[str]:
-        own: Mapping[str, str] = rig.environment(IOGAUGE_SITES=str(sites), **extra)
-        path = {"PATH": f"{own['PATH']}:/usr/sbin:/sbin"}
-        return subprocess.run(
-            slurm.hosts.command(slurm.head, words),
-            cwd=ROOT,
-            env={**own, **slurm.environment, **path},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-
-    iogauge = str(Path(sys.executable).parent / "iogauge")
-    done = on_head(iogauge, "site", "new", "mine", "--target", str(rig.target))
-    found = partition(sites)
-    assert done.returncode == 0, done.stdout
-    assert (found["scheduler"], found["launcher"]) == ("squeue", "srun")
-    assert found["access"] == ["--partition=compute"]
-    assert found["extras"]["scale"]["nodes"] == 4
-    # The nodes lie about their memory to Slurm; a job of one node saw what is true.
-    assert f"as {slurm.nodes[0]} sees itself" in (sites / "mine" / "settings.yaml").read_text()
-    case = ("-n", "IorPosix%files=shared%order=sequential%cache=direct", "-S", "repetitions=1")
-    # Slurm 22.05 lets some ranks pass MPI_Init before others with its other fences (docs/cluster.md).
-    knobs = {"SLURM_PMIX_FENCE": "ring", "OMPI_MCA_mpi_yield_when_idle": "1"}
-    ran = on_head(iogauge, "run", "--system=mine", "-S", "tier=quick", *case, **knobs)
-    records = rig.records()
-    assert records, ran.stdout
-    is_valid(records)
-    assert records[0]["nodes"] == 4
+def test_each_command_ends_as_the_page_says(disk: Path, make_rig: Callable[..., Rig]) -> None:
+    """But for ``make bench`` (test_fresh.py); a single real run stands for repeated ones."""
+    rig = make_rig(target=disk / "mnt")
+    done = 0
+    for block in re.split(r"^    \$ ", PAGE.read_text(), flags=re.M)[1:]:
+        if "now carries 6 MiB/s" in PAGE.read_text().partition(block)[0]:
+            subprocess.run([CAPPED, "cap", disk, "6"], check=True, timeout=60)
+        command, *_ = block.splitlines()
+        words = shlex.split(command.partition(" | ")[0].replace("/scratch", str(rig.target)))
+        times = [int(word.partition("=")[2]) for word in words if word.startswith("--repeat=")]
+        if words[0] == "sed":
+            subprocess.run(words, cwd=disk, check=True, timeout=60)
+        if words[0] != "iogauge":
+            continue
+        words = [word for word in words[1:] if not word.startswith("--repeat=")]
+        status = int(re.findall(r"exit status (\d)", block)[0])
+        for _ in range(3):
+            run = rig.iogauge(*words, IOGAUGE_SITES=str(disk / "sites"))
+            # A busy machine may miss the reference, which is no fault of the page.
+            if run.rc == status or words[0] != "run":
+                break
+        found = said("".join(f"    {line}\n" for line in run.out.splitlines()))
+        assert run.rc == status, f"{command}\n{run.out}"
+        wanted = [line for line in said(block) if not line.startswith(("$", "("))]
+        assert [line for line in wanted if line not in found] == [], f"{command}\n{run.out}"
+        if times:
+            repeat(rig, *times)
+        done += 1
+    assert done == 8

@@ -205,8 +205,8 @@ def test_a_run_that_did_not_end_is_never_green(
 
 
 @pytest.mark.nightly(
-    "e2e/test_one_at_a_time.py::test_two_sessions_at_once_measure_one_after_the_other",
-    "e2e/test_one_at_a_time.py::test_who_waits_too_long_is_contaminated_and_names_the_holder",
+    "e2e/test_faults.py::test_two_sessions_at_once_measure_one_after_the_other",
+    "e2e/test_faults.py::test_who_waits_too_long_is_contaminated_and_names_the_holder",
     "e2e/test_pipeline_form.py::test_one_at_a_time_on_a_target",
 )
 def test_two_pipelines_at_once(

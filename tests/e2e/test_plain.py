@@ -61,7 +61,11 @@ def test_nothing_healthy_is_refused(
         point = devices.made("ext4" if kind == "overlay" else kind, loop)
         if kind == "overlay":
             point = overlay(devices, point)
-        rig = make_rig(target=point / "t", tools=("fio", "ior", "md-workbench", "mdtest"))
+        rig = make_rig(
+            target=point / "t",
+            tools=("fio", "ior", "md-workbench", "mdtest"),
+            limits={"phase_seconds": "3 s"},
+        )
         leaving.enter_context(_busy(busy))
         found = rig.run(timeout=3000)
         wrong = [

@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,9 @@ from e2e.rig import Rig, Run
 from e2e.test_hosts import open_mpi
 from e2e.test_scenarios import STAND_INS, of, striped
 from iogauge.node import probes
+from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
 from support import hosts as support
-from support.depth import FULL
 from support.hosts import Hosts
-
-pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -37,39 +36,39 @@ def cluster(storage: Path) -> Iterator[Hosts]:
         yield made
 
 
-def run_on(cluster: Hosts, rig: Rig, *words: str, timeout: float = 300) -> Run:
+def run_on(cluster: Hosts, rig: Rig, *words: str, timeout: float = 300, **environment: str) -> Run:
     """Run ReFrame on n1, where mpirun reaches the other hosts through the rig's agent."""
     state = rig.base / "lfs"
     state.mkdir(exist_ok=True)
     path = os.pathsep.join([str(STAND_INS), rig.environment()["PATH"]])
+    own = {
+        "LFS_STATE": str(state),
+        "LFS_SERVERS": "2",
+        "PATH": path,
+        "OMPI_MCA_plm_rsh_agent": str(cluster.agent),
+        "OMPI_MCA_btl_tcp_if_include": "eth0",
+        "OMPI_MCA_oob_tcp_if_include": "eth0",
+        # Ranks of several hosts share a core of this machine, and wait for each other.
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+    }
     process = rig.start(
         cluster.command("n1", ["reframe", "-c", "checks/", "-r", "--exec-policy=serial", *words]),
-        LFS_STATE=str(state),
-        LFS_SERVERS="2",
-        PATH=path,
-        OMPI_MCA_plm_rsh_agent=str(cluster.agent),
-        OMPI_MCA_btl_tcp_if_include="eth0",
-        OMPI_MCA_oob_tcp_if_include="eth0",
-        # Ranks of several hosts share a core of this machine, and wait for each other.
-        OMPI_MCA_mpi_yield_when_idle="1",
+        **own | environment,
     )
     return rig.finish(process, timeout)
 
 
 @pytest.fixture(scope="module")
 def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
-    """IOR, mdtest and fio on three hosts of two tasks each."""
+    """IOR and fio on three hosts of two tasks each."""
     rig = striped(
         make_module_rig,
         scale={"nodes": 3, "tasks_per_node": 2},
         hosts=cluster.names,
         interface="eth0",
-        sweeps={"tasks_per_client": [2], "tasks_per_node": [2]},
+        sweeps={"tasks_per_client": [2]},
     )
-    names = (
-        "^(IorPosix%files=per-process%order=sequential|RandomRead%.*4KiB"
-        f"{'|MdtestHard|TrainingSamples%sample=32KiB|TaskScaling%' if FULL else '%span=one-server'})"
-    )
+    names = "^(IorPosix%files=per-process%order=sequential|RandomRead%.*4KiB%span=one-server)"
     done = run_on(cluster, rig, "-n", names)
     rig.assert_clean()
     for host in cluster.names:
@@ -78,77 +77,41 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
     return done
 
 
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
 def test_fio_serves_on_all_hosts(everything: Run) -> None:
-    """One client, one server's targets, all: 2 processes on each of 1, 3 and 3 hosts.
-
-    By day one server's: a client alone is measured in test_scenarios.py, and all targets in test_slurm.py.
-    """
-    by_span = {r["parameters"]["span"]: r for r in of(everything, "RandomRead")}
-    spans = ["all", "one-client", "one-server"] if FULL else ["one-server"]
-    assert sorted(by_span) == spans, everything.out
-    for span, record in by_span.items():
-        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-        assert record["nodes"] == (1 if span == "one-client" else 3)
-        (integrity, *_) = (f for f in record["findings"] if f["guard"] == "G22")
-        assert integrity["outcome"] == "ok"
-        said = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
-        assert said["G9"] == said["G10"] == said["G11"] == "ok"
-
-
-@pytest.mark.nightly(
-    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
-    "e2e/test_training.py::test_all_processes_read_samples_of_all_large_files",
-)
-def test_the_samples_that_one_host_made_are_read_by_all(everything: Run) -> None:
-    (record,) = of(everything, "TrainingSamples")
+    """Files of one server's targets, by two processes of each host, a target each."""
+    (record,) = of(everything, "RandomRead")
     assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
     assert record["nodes"] == 3
-    said = {(f["guard"], f["outcome"], f["saw"]) for f in record["findings"]}
-    assert ("G8", "ok", "fio checked its data in the warm-up") in said
-    assert ("G22", "ok", "fio") in {(guard, how, saw.split()[0]) for guard, how, saw in said}
+    (integrity, *_) = (f for f in record["findings"] if f["guard"] == "G22")
+    assert integrity["outcome"] == "ok"
+    said = {f["guard"]: f for f in record["findings"] if f["metric"] is None}
+    assert {said[guard]["outcome"] for guard in ("G9", "G10", "G11")} == {"ok"}
+    assert "6 file(s) on 2 of 2 storage targets" in said["G11"]["saw"]
 
 
-def test_files_of_one_server_lie_on_its_targets(everything: Run) -> None:
-    by_span = {r["parameters"]["span"]: r for r in of(everything, "RandomRead")}
-    coverage = {
-        span: next(f["saw"] for f in record["findings"] if f["guard"] == "G11")
-        for span, record in by_span.items()
-    }
-    # Two processes of each host, a target each.
-    for span in by_span.keys() - {"one-client"}:
-        assert "6 file(s) on 2 of 2 storage targets" in coverage[span], span
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything: Run) -> None:
+    """Hosts of one kernel share a cache, and the suite sees it."""
+    found = {r["parameters"]["cache"]: r for r in of(everything, "IorPosix")}
+    direct, buffered = found["direct"], found["buffered"]
+    assert direct["verdict"] in ("UNREFERENCED", "UNSTABLE"), direct["reason"]
+    assert direct["nodes"] == 3
+    (read,) = (command for command in direct["commands"] if " -r " in command)
+    assert " -C " in read and " -Q 1 " in read
+    assert buffered["verdict"] == "INVALID"
+    assert "3 nodes share 1 page cache(s): same kernel, same mount" in buffered["reason"]
+    verdicts = {metric["name"]: metric["verdict"] for metric in buffered["metrics"]}
+    assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
 
 
-def test_readers_on_the_next_host_are_believed_with_o_direct(everything: Run) -> None:
-    (record,) = (r for r in of(everything, "IorPosix") if r["parameters"]["cache"] == "direct")
-    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-    assert record["nodes"] == 3
-    (read,) = (command for command in record["commands"] if " -r " in command)
-    assert " -C " in read
-    assert " -Q 1 " in read
-
-
-def test_hosts_of_one_kernel_share_a_cache_and_are_not_believed(everything: Run) -> None:
-    # IorPosix keeps it every day; TaskScaling, which asks for a layout besides, by night.
-    buffered = [r for r in of(everything, "IorPosix") if r["parameters"]["cache"] == "buffered"]
-    for record in (*buffered, *of(everything, "TaskScaling")):
-        assert record["verdict"] == "INVALID"
-        assert "3 nodes share 1 page cache(s): same kernel, same mount" in record["reason"]
-        verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
-        assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
-
-
-@pytest.mark.nightly(
-    "e2e/test_slurm.py::test_what_meets_its_reference_passes",
-    "e2e/test_several_hosts.py::test_hosts_of_one_kernel_share_a_cache_and_are_not_believed",
-)
-def test_mdtest_creates_from_all_hosts(everything: Run) -> None:
-    (record,) = of(everything, "MdtestHard")
-    verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
-    assert verdicts["create_rate"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-    assert verdicts["read_rate"] == "INVALID"  # the shared cache again
-
-
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
 def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig]) -> None:
     """IOR itself, but its file on n2 says another version."""
     rig = make_rig(tools=("ior",))
@@ -173,121 +136,106 @@ def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig
     run.never_passed(rf"G22: ior {version} on n1; {version[:-1]}9 on n2")
 
 
-@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
-def test_elbencho_works_on_all_hosts(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> None:
-    """Each host reads what the next one wrote, and no server takes work from others, or is left."""
-    rig = make_module_rig(
-        # With IOR among them, mpirun has its variables.
-        tools=("elbencho", "ior"),
-        limits={"case_bytes": "192 MiB", "witness": "required"},
-    )
+@pytest.mark.needs_ior
+@pytest.mark.slow
+def test_what_a_site_declares_reaches_the_tasks_on_all_hosts(
+    cluster: Hosts, make_rig: Callable[..., Rig]
+) -> None:
+    """ssh starts a daemon of mpirun with an environment of its own."""
+    rig = make_rig(tools=("ior",))
     settings = rig.settings()
-    settings["systems"][0]["partitions"][0]["extras"] |= {
-        "scale": {"nodes": 3, "tasks_per_node": 2},
-        "hosts": cluster.names,
+    (partition,) = settings["systems"][0]["partitions"]
+    partition["env_vars"].append(["STORAGE_TUNED", "'by site'"])
+    settings["environments"][0]["env_vars"] = [["STORAGE_NET", "tcp"]]
+    partition["extras"] |= {
+        "scale": {"nodes": 2, "tasks_per_node": 1},
+        "hosts": cluster.names[:2],
         "interface": "eth0",
     }
     rig.write_settings(settings)
-    names = "^Elbencho(%block=1MiB$|Files.*shape=shared-3901)"
-    done = run_on(cluster, rig, "-n", names, "--keep-stage-files")
-    found = {record["check"]: record for record in done.records}
-    files = found["ElbenchoFiles"]
-    rates = {metric["name"]: metric["verdict"] for metric in files["metrics"]}
-    assert list(rates) == ["create_rate", "stat_rate", "read_rate", "remove_rate"], files["reason"]
-    # One kernel keeps what another "host" has made.
-    assert (rates["stat_rate"], rates["read_rate"]) == ("INVALID", "INVALID"), files["reason"]
-    for name in ("create_rate", "remove_rate"):
-        assert rates[name] in ("UNREFERENCED", "UNSTABLE"), files["reason"]
-    assert "3 nodes share 1 page cache(s)" in files["reason"]
-    assert all("servers.next" in command for command in files["commands"][1:])
-    record = found["Elbencho"]
-    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-    assert record["nodes"] == 3
-    said = "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"])
-    assert "G8 ok elbencho checked its data in the warm-up" in said
-    assert re.search(r"G8 ok [1-9]\d* block\(s\) of 1 repetition\(s\) read again", said)
-    counted = re.findall(r"G8 ok .*MiB or more in each execution", said)
-    assert len(counted) == 2, said
-    (stage,) = {path.parent for path in done.stage.rglob("elbencho-write.1.json")}
-    order = [(stage / name).read_text().split() for name in ("servers.hosts", "servers.next")]
-    assert order[1] == order[0][1:] + order[0][:1]
-    assert [line.split(":")[0] for line in order[0]] == [cluster.address(h) for h in cluster.names]
-    assert not list(done.stage.rglob("servers.secret"))
-    for host in cluster.names:
-        assert [one for one in cluster.processes(host).values() if "elbencho" in one] == []
-    rig.assert_clean()
+    ssh = rig.base / "ssh"
+    ssh.write_text(f'#!/bin/sh\nexec env -i PATH=/usr/bin:/bin {cluster.agent} "$@"\n')
+    ssh.chmod(0o755)
+    told = rig.base / "told"
+    rig.program("ior", f'echo "$(hostname) $STORAGE_TUNED $STORAGE_NET" >>{told}; exec $real "$@"')
+    words = ("-n", "IorPosix%files=per-process%order=sequential%cache=direct")
+    run = run_on(cluster, rig, *words, OMPI_MCA_plm_rsh_agent=str(ssh))
+    assert set(told.read_text().splitlines()) == {"n1 by site tcp", "n2 by site tcp"}, run.out
 
 
-_APART = pytest.mark.nightly(
-    "e2e/test_interference.py::test_each_load_is_measured_alone_and_beside_the_other",
-    "e2e/test_several_hosts.py::test_fio_serves_on_all_hosts",
-    "unit/tools/test_fio.py::test_a_stream_beside_a_storm_on_another_node",
-    "unit/tools/test_fio.py::test_two_loads_at_the_same_time",
-)
+# --- IO500 from two hosts -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def apart(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
-    """A stream on two hosts beside a storm on the third, and creates on one host beside a stream on two."""
-    rig = make_module_rig(
-        tools=("fio", "ior"),
-        limits={"case_bytes": "192 MiB", "case_files": 600, "phase_seconds": "2 s"},
-    )
+def hosts(storage: Path) -> Iterator[Hosts]:
+    if (reason := support.why_not()) is not None:
+        pytest.skip(reason)
+    if not open_mpi():
+        pytest.skip("no mpirun of Open MPI on PATH")
+    with Hosts(2, storage) as made:
+        yield made
+
+
+def short(hosts: Hosts, rig: Rig) -> dict[str, Any]:
+    """Run the short form from both hosts; return its record, with what the tool printed as ``printed``."""
     settings = rig.settings()
-    settings["systems"][0]["partitions"][0]["extras"] |= {
-        "scale": {"nodes": 3, "tasks_per_node": 2},
-        "hosts": cluster.names,
+    (partition,) = settings["systems"][0]["partitions"]
+    partition["extras"] |= {
+        "scale": {"nodes": 2, "tasks_per_node": 2},
+        "hosts": hosts.names,
         "interface": "eth0",
-        "topology": {"source": "made up by a test", "clients": {"nic": "100 GiB/s"}},
     }
     rig.write_settings(settings)
-    done = run_on(
-        cluster, rig, "-n", "^InterferenceApart", "--keep-stage-files", "--exec-policy=serial"
-    )
+    done: Run = run_on(hosts, rig, "-n", "Io500Short", "--keep-stage-files")
     rig.assert_clean()
-    for host in cluster.names:
-        assert [one for one in cluster.processes(host).values() if "fio" in one] == []
-    return done
+    assert len(done.records) == 1, done.out
+    printed = [file.read_text() for file in done.stage.rglob("io500.1.out")]
+    assert printed, done.out
+    return {**done.records[0], "printed": printed[0]}
 
 
-@_APART
-def test_two_loads_on_different_hosts(apart: Run) -> None:
-    found = {record["parameters"]["measured"]: record for record in apart.records}
-    assert sorted(found) == ["metadata", "stream"], apart.out
-    for kind, record in found.items():
-        assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
-        assert record["nodes"] == 3
-        values = {metric["name"]: metric["median"] for metric in record["metrics"]}
-        name = "write_bw" if kind == "stream" else "create_warm_p50"
-        # A stream on two of the three hosts has their network interfaces.
-        limits = {m["name"]: m["ceiling"] for m in record["metrics"] if m["ceiling"]}
-        of_two = dict.fromkeys((f"write_bw_{n}" for n in ("alone", "disturbed", "again")), 204800)
-        assert limits == (of_two if kind == "stream" else {})
-        alone, disturbed, again, ratio = (
-            values[f"{name}_{end}"] for end in ("alone", "disturbed", "again", "ratio")
-        )
-        assert ratio == pytest.approx(2 * disturbed / (alone + again))
-        own = [f for f in record["findings"] if "disturber" in f["demands"]]
-        assert own
-        # On a busy machine a load may have begun late: a remark.
-        assert {f["outcome"] for f in own} <= {"ok", "warn"}, own
-        said = {(f["metric"], f["demands"]) for f in record["findings"] if f["guard"] == "G22"}
-        on = 2 if kind == "stream" else 1
-        assert any(demands.endswith(f"{2 * on} task(s) on {on} node(s)") for _, demands in said), (
-            said
-        )
-        assert any(demands.endswith("6 task(s) on 3 node(s)") for _, demands in said), said
+def assert_values_are_the_tools(record: dict[str, Any]) -> None:
+    """The medians of the record are the figures that IO500 printed, the scores as well."""
+    values = {metric["name"]: metric["median"] for metric in record["metrics"]}
+    assert list(values) == [m.name for m in (*METRICS.values(), BW, MD, SCORE)]
+    printed = dict(re.findall(r"^\[RESULT\] +(\S+) +(\S+) ", record["printed"], re.MULTILINE))
+    assert {METRICS[name].name: float(value) for name, value in printed.items()} == {
+        name: value for name, value in values.items() if name not in ("bw", "md", "score")
+    }
+    total = re.search(r"Bandwidth (\S+) GiB/s : IOPS (\S+) kiops : TOTAL (\S+)", record["printed"])
+    assert total
+    assert [values["bw"], values["md"], values["score"]] == pytest.approx(
+        [float(value) for value in total.groups()], rel=1e-4
+    )
 
 
-@_APART
-def test_each_host_has_one_of_the_loads(cluster: Hosts, apart: Run) -> None:
-    addresses = [cluster.address(host) for host in cluster.names]
-    stages = {file.parent for file in apart.stage.rglob("disturbed.fio")}
-    assert len(stages) == 2
-    for stage in stages:
-        parts = [
-            [line.split(",")[0] for line in file.read_text().split()]
-            for file in sorted(stage.glob("disturbed.1.*.servers"))
-        ]
-        assert [one for part in parts for one in part] == addresses
-        assert len(parts) == 2
+@pytest.mark.needs_ior
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("io500") is None, reason="io500 is not on PATH")
+def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
+    hosts: Hosts, storage: Path, make_module_rig: Callable[..., Rig]
+) -> None:
+    rig = make_module_rig(
+        tools=("io500", "ior"),
+        limits={"case_files": 20_000, "case_bytes": "4 GiB", "phase_seconds": "1 s"},
+    )
+    record = short(hosts, rig)
+    assert record["verdict"] == "INVALID", record["reason"]
+    assert_values_are_the_tools(record)
+    verdicts = {metric["name"]: metric["verdict"] for metric in record["metrics"]}
+    believed = {name for name, verdict in verdicts.items() if verdict == "UNREFERENCED"}
+    assert believed == {
+        *("ior_easy_write_bw", "ior_hard_write_bw", "mdtest_easy_write_rate"),
+        *("mdtest_hard_write_rate", "find_rate"),
+        *("mdtest_easy_delete_rate", "mdtest_hard_delete_rate"),
+    }, record["reason"]
+    witnessed = [
+        f for f in record["findings"] if f["guard"] == "G8" and f["metric"] == "ior_hard_write_bw"
+    ]
+    assert any("or more in each execution" in f["saw"] for f in witnessed), witnessed
+    # The counters over time tell the phases apart: both writes moved their bytes while they ran.
+    by_phase = {f["metric"]: f["saw"] for f in record["findings"] if "while it ran" in f["demands"]}
+    for metric in ("ior_easy_write_bw", "ior_hard_write_bw"):
+        assert "or more while it ran" in by_phase[metric]
+    clocks = [f for f in record["findings"] if "of the phase that the counters" in f["demands"]]
+    assert {f["outcome"] for f in clocks} <= {"ok"}

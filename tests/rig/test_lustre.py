@@ -1,7 +1,7 @@
-"""Does iogauge work on your Lustre? ``make test-lustre TARGET=/scratch/me/try`` (README, docs/lustre.md).
+"""Does iogauge work on your Lustre? ``make test-lustre TARGET=/scratch/me/try`` (README, docs/cluster.md).
 
 Nothing here stands for Lustre: the commands are those that an administrator types, on a directory of a mounted file
-system. ARGS='-n "StripeCount|MdtestDom"' chooses other checks. The page that it writes is named at its end.
+system. ARGS='-k page' chooses among the tests. The page that it writes is named at its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: The quick tier, and what only Lustre has.
 CHECKS = (
     "-t quick",
-    "-n StripeCount|StripeSize|RandomRead|MdtestDom|MdtestOnMdts|MdtNeedle|TargetNeedle",
+    "-n StripeCount|StripeSize|TaskScaling|ServerScaling|^RandomRead.*4KiB|MdtestDom.*3901|MdtestOnMdts|MdtNeedle|TargetNeedle",
 )
 #: Verdicts of a measurement that is believed. Load of others is no fault of iogauge's.
 BELIEVED = {"PASS", "FAIL", "UNREFERENCED", "UNSTABLE", "CONTAMINATED"}
@@ -78,25 +78,28 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
-    """A site as ``iogauge site new`` writes it, with the sizes of a short look."""
+    """A site as ``iogauge site new`` writes it, with the sizes and the points of a short look."""
     made = Site(tmp_path_factory.mktemp("lustre"))
     (made.base / "sites").mkdir()
-    done = made.run("site", "new", made.name, "--target", TARGET, "-y")
+    done = made.run("site", "new", made.name, "--target", TARGET, "--ceiling", "100 Tbit/s", "-y")
     assert done.returncode == 0, done.stdout + done.stderr
-    text, count = re.subn(
-        r"limits: \{.*\}",
-        "limits: {case_bytes: 64 MiB, case_files: 1000, phase_seconds: 2 s, tier: quick, max_of_free: 50%, "
+    topology, expect = made.extras["topology"], made.extras["expect"]
+    targets, metadata_targets = topology["targets"], topology["metadata_targets"]
+    count, size = expect.get("layout.stripe_count", 1), expect.get("layout.stripe_bytes", 4 << 20)
+    # Eight stripes for each target that a shared file has.
+    stripes = 8 * max(size * max(2, targets if count == -1 else count), targets << 20)
+    short = {
+        "limits": f"{{case_bytes: {max(64, stripes >> 20)} MiB, case_files: 200, phase_seconds: 2 s, tier: quick, max_of_free: 50%, "
         "max_spread: 50%, repetitions: 2, max_fill: 95%}",
-        made.file.read_text(),
-        count=1,
-    )
+        # A turn of a needle takes a second or more, and 100 files.
+        "cases": f"{{TargetNeedle: {{phase_seconds: {2 * targets} s}}, "
+        f"MdtNeedle: {{phase_seconds: {4 * metadata_targets} s, case_files: {1200 * metadata_targets}}}}}",
+        "sweeps": f"{{stripe_counts: [2], stripe_sizes: [1 MiB], tasks_per_client: [2], "
+        f"tasks_per_node: [2], servers: [1], metadata_targets: [{metadata_targets - 1}]}}",
+    }
+    lines = "\n          ".join(f"{key}: {value}" for key, value in short.items())
+    text, count = re.subn(r"limits: \{.*\}", lines, made.file.read_text(), count=1)
     assert count == 1
-    metadata_targets = "metadata_targets" in text and re.search(r"metadata_targets: (\d+)", text)
-    if metadata_targets:
-        text = text.replace(
-            "          # The ceiling:",
-            f"          topology: {{metadata_targets: {metadata_targets[1]}}}\n          # The ceiling:",
-        )
     made.file.write_text(text)
     return made
 
@@ -119,14 +122,19 @@ def test_a_new_site_describes_a_client_of_lustre(site: Site) -> None:
     assert {"lustre.osts", "lustre.mdts", "layout.stripe_count"} <= set(site.extras["expect"])
     done = site.run("validate", site.name)
     assert done.returncode == 0 and "problem" not in done.stdout, done.stdout
-    done = site.run("doctor", f"--system={site.name}")
+    done = site.run("doctor")
     assert done.returncode == 0, done.stdout
 
 
 def test_each_case_is_believed_or_names_the_load_of_others(measured: list[dict[str, Any]]) -> None:
-    """No case is INVALID, and no tool fails."""
-    wrong = [f"{r['case']}: {r['reason']}" for r in measured if r["verdict"] not in BELIEVED]
-    assert measured and not wrong, "\n".join(wrong)
+    """No case is INVALID, and no tool fails. Lustre may allow root alone to choose a metadata target."""
+    wrong = [
+        f"{r['case']}: {r['reason']}"
+        for r in measured
+        if r["verdict"] not in BELIEVED
+        and not (os.getuid() and "Operation not permitted" in r["reason"] and "Mdt" in r["check"])
+    ]
+    assert len(measured) > len(CHECKS) and not wrong, "\n".join(wrong)
 
 
 def test_the_client_bears_witness(measured: list[dict[str, Any]]) -> None:

@@ -9,7 +9,7 @@ import shutil
 import struct
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,14 @@ class Devices:
 
     def __init__(self, folder: Path, leaving: contextlib.ExitStack) -> None:
         self.folder, self.leaving = folder, leaving
+        #: The newest device of a file system that :meth:`formatted` made.
+        self.last = Path()
+
+    def formatted(self, kind: str, *words: str, options: str = "rw", mib: int = 1024) -> Path:
+        """A new file system on a device of its own, mounted."""
+        file = self.folder / f"image{len(list(self.folder.iterdir()))}"
+        self.last = self.loop(self.image(file.name, mib))
+        return self.made(kind, self.last, options, *words)
 
     def image(self, name: str, mib: int = 300) -> Path:
         file = self.folder / name
@@ -91,13 +99,47 @@ class Devices:
     def made(self, kind: str, device: Path, options: str = "rw", *words: str) -> Path:
         """A new file system on a device, mounted."""
         # The kernel would write the inode tables of an ext4 later, beside what a test counts.
-        ext4 = ["-q", "-F", "-E", "lazy_itable_init=0"]
+        ext4 = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]
         quiet = {"ext4": ext4, "xfs": ["-q", "-f"], "btrfs": ["-q", "-f"]}[kind]
         program = f"mkfs.{kind}"
         if shutil.which(program) is None:
             pytest.skip(f"needs {program}")
         run(program, *quiet, *words, device)
         return self.mount(device, f"on-{device.name}", options=options)
+
+
+THROTTLE = Path("/sys/fs/cgroup/blkio")
+
+
+@contextlib.contextmanager
+def capped(device: Path, **most: int) -> Iterator[None]:
+    """A device takes at most so many bytes a second (``read``, ``written``), or ``reads``, from all of this machine."""
+    files = {
+        "read": "blkio.throttle.read_bps_device",
+        "written": "blkio.throttle.write_bps_device",
+        "reads": "blkio.throttle.read_iops_device",
+    }
+    if not (THROTTLE / files["read"]).exists():
+        pytest.skip("needs the controller blkio of cgroup v1")
+    number = Path(f"/sys/block/{device.name}/dev").read_text().strip()
+    try:
+        for way, limit in most.items():
+            (THROTTLE / files[way]).write_text(f"{number} {limit}")
+        yield
+    finally:
+        for way in most:
+            (THROTTLE / files[way]).write_text(f"{number} 0")
+
+
+@contextlib.contextmanager
+def uncounted(device: Path) -> Iterator[None]:
+    """The kernel does not count what a device moves. A loop device keeps the setting for whoever has it next."""
+    setting = Path(f"/sys/block/{device.name}/queue/iostats")
+    setting.write_text("0")
+    try:
+        yield
+    finally:
+        setting.write_text("1")
 
 
 def encrypted(directory: Path) -> None:

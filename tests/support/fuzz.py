@@ -2,16 +2,14 @@
 
 A reader turns text into values that satisfy its invariants, or raises its named error with a message.
 Inputs are recorded samples that were damaged by :func:`damage`, or made up; tests/unit/test_fuzz.py draws
-them with Hypothesis, tests/fuzz/run_atheris.py lets coverage guide them.
+them with Hypothesis.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
@@ -27,28 +25,23 @@ from rich.console import Console
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
-from iogauge.evidence import fingerprint, model, witness
-from iogauge.evidence.collect import _answers
-from iogauge.node import files, host, layouts, lustre, probes
+from iogauge.evidence import witness
+from iogauge.node import host, layouts, lustre, probes
 from iogauge.node import mounts as uuids
 from iogauge.node.layouts import LustreError
 from iogauge.node.mounts import (
-    View,
     fsname_of,
     parse_lfs_quota,
     parse_lfs_quotas,
     parse_mountinfo,
-    traits,
 )
 from iogauge.plan import stage
-from iogauge.plan.case import Printed
 from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
 from iogauge.report import export, history_table, outcome
 from iogauge.site import mistakes as site_mistakes
-from iogauge.site import references, settings, stack
+from iogauge.site import references
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.stack import StackError
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv
@@ -60,12 +53,10 @@ from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.subject import of_log
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
-from iogauge_extras.loads import check as load
 from iogauge_extras.loads.series import series_of_instants
 from iogauge_extras.needle import judge as needle
 from iogauge_extras.page import charts, collect, page
-from iogauge_extras.suites import elbencho, io500, io500_check, md_workbench
-from support import stack as facts_of_stack
+from iogauge_extras.suites import elbencho, io500, md_workbench
 from support import stage as healthy
 from support.lustre import lov as encoder
 from support.lustre.recorded import parse_parameters, sessions
@@ -98,85 +89,16 @@ def text_of(data: bytes) -> str:
 # --- damage ---------------------------------------------------------------------------------------
 
 HOSTILE: tuple[Any, ...] = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1,
-    2**31,
-    2**63,
-    2**64 - 1,
-    10**30,
-    10**400,
-    0.0,
-    -0.5,
-    1e-320,
-    1e308,
-    math.nan,
-    math.inf,
-    -math.inf,
-    "",
-    "0",
-    "nan",
-    "\0",
-    "\x1b[2J[bold]x[/]",
-    "../../x",
-    "x" * 5000,
-    "9" * 5000,
-    "\ud800",
-    "²",
-    "-x",
-    [],
-    {},
-    [[[]]],
-    {"a": {"b": []}},
-    [None],
+    *(None, True, 0, -1, 2**64 - 1, 10**400, -0.5, 1e-320, math.nan, -math.inf),
+    *("", "nan", "\0", "\x1b[2J[bold]x[/]", "../../x", "9" * 5000, "\ud800", "²"),
+    *([], {}, {"a": {"b": []}}),
 )
 #: What is put into text: numbers that are none, control characters, marks of YAML and JSON.
 SNIPPETS: tuple[bytes, ...] = (
-    b"",
-    b"\0",
-    b"\r\n",
-    b"\n",
-    b"\x1b[31m",
-    b"\xff\xfe",
-    b"\xc3\x28",
-    "\u202e\u2028".encode(),
-    b"nan",
-    b"-inf",
-    b"Infinity",
-    b"-1",
-    b"0",
-    b"0.000",
-    b"1e308",
-    b"1e-320",
-    b"1e999",
-    b"9" * 30,
-    b"9" * 400,
-    b"9" * 5000,
-    b"-",
-    b"/",
-    b"{",
-    b"}",
-    b"[" * 2000,
-    b'{"a":' * 2000,
-    b"- " * 1500,
-    b'"',
-    b"'",
-    b"&a ",
-    b"*a",
-    b"<<: *a",
-    b"!!python/object:os.system x",
-    b"!!binary x",
-    b"!!set {a}",
-    b"!!int '1_'",
-    b'"\\UFFFFFFFF"',
-    b": ",
-    b"# ",
-    b"\t",
-    b" " * 3000,
-    b"x" * 20000,
+    *(b"", b"\0", b"\r\n", b"\x1b[31m", b"\xff\xfe", "\u202e\u2028".encode(), b"\t", b" " * 3000),
+    *(b"nan", b"-inf", b"Infinity", b"-1", b"0.000", b"1e308", b"1e-320", b"1e999", b"9" * 5000),
+    *(b"-", b"/", b"{", b"}", b'"', b"[" * 2000, b'{"a":' * 2000, b"- " * 1500, b": ", b"# "),
+    *(b"&a ", b"*a", b"<<: *a", b"!!python/object:os.system x", b"!!set {a}", b"!!int '1_'"),
 )
 
 
@@ -342,19 +264,6 @@ def _settings(data: bytes) -> object:
     return _file(data, "settings.yaml", read)
 
 
-def _site(data: bytes) -> object:
-    """A site's folder as ReFrame's configuration is loaded from it: a mistake disables the site, and no more."""
-
-    def read(file: Path) -> object:
-        config, mistakes = settings.read_site(file.parent)
-        assert [system["name"] for system in config["systems"]] == [file.parent.name]
-        for mistake in mistakes:
-            assert str(file) in str(mistake)
-        return config
-
-    return _file(data, "site/settings.yaml", read)
-
-
 def _references(data: bytes) -> object:
     def read(file: Path) -> object:
         found = references._parsed(file, (0, len(data)))
@@ -444,20 +353,6 @@ def _layout(data: bytes) -> object:
     return layout
 
 
-def _directories(data: bytes) -> object:
-    """The same text as the answer of all programs that are asked for what a directory passes on."""
-    text = text_of(data)
-    found: list[object] = []
-    for parse in (
-        lustre.parse_getdirstripe,
-        lustre.parse_df_inodes,
-        lambda answer: lustre.parse_pool(answer, ()),
-    ):
-        with contextlib.suppress(LustreError):
-            found.append(parse(text))
-    return found
-
-
 def _encoded() -> list[bytes]:
     """Layouts in the binary form: plain, in a pool, progressive."""
     plain = {"count": 2, "size": 1 << 20, "objects": [0, 3], "pool": "", "begin": 0, "end": 1 << 24}
@@ -487,10 +382,6 @@ def _mounts(data: bytes) -> object:
         fsname_of(mount.source)
         assert not uuids.differ(uuids.lustre_name(mount.source), "")
     return mounts
-
-
-def _volumes(data: bytes) -> object:
-    return uuids.nfs_name(text_of(data), os.makedev(0, 52))
 
 
 def _quota(data: bytes) -> object:
@@ -530,51 +421,6 @@ def _machine(data: bytes) -> object:
         assert all(0 <= dip.lowest < 0.5 for dip in one.dips)
         assert one.change is None or one.change.at_s > 0
     return host.parse_log(text, "lustre")
-
-
-def _from_json(make: Callable[[Any], object]) -> Callable[[bytes], object]:
-    def read(data: bytes) -> object:
-        with TemporaryDirectory() as folder:
-            file = Path(folder, "view.n1.json")
-            file.write_bytes(data)
-            (answer,) = _answers(Path(folder), "view", 1)
-            found = make(answer)
-            finite(found)
-            return found
-
-    return read
-
-
-_LOAD = host.Load(
-    host="n1",
-    cache_id="c",
-    time=1795223549.5,
-    load1=0.25,
-    states={"lustre-OST0000": "FULL"},
-    history=((1795223500, "lustre-OST0000", "CONNECTING"),),
-    timeouts=0,
-    log_end=7,
-    complaints=((5, "lustre-OST0000 lost lustre-OST0000"),),
-    jobs={"own": 5, "0123456789ab": 7},
-)
-
-
-def _look(answer: Any) -> object:
-    found = host.Load.from_json(answer)
-    witness.changes([_LOAD], [found])
-    witness.changes([found], [_LOAD])
-    fingerprint.fold([found.host])
-    return found
-
-
-def _view(answer: Any) -> object:
-    view = View.from_json(answer)
-    assert view.space.fill <= 1
-    assert isinstance(hash((view.host, view.cache_id)), int)
-    fingerprint.fold([view.host])
-    if view.mount:
-        traits(view.mount.type)
-    return view
 
 
 LINE = json.dumps(RECORD).encode()
@@ -631,90 +477,6 @@ def _alarm(data: bytes) -> object:
     return _file(data, "mysite/20270131T120000-n1-1.jsonl", read)
 
 
-RUN_REPORT = json.dumps(
-    {
-        "session_info": {"version": "4.10.4"},
-        "runs": [
-            {
-                "testcases": [
-                    {
-                        "display_name": "IorPosix %files=shared",
-                        "partition": "lustre",
-                        "environ": "default",
-                        "system": "mysite",
-                        "hashcode": "0a1b",
-                        "result": "fail",
-                        "fail_phase": "run",
-                        "fail_reason": "time limit",
-                    }
-                ]
-            }
-        ],
-    }
-).encode()
-
-
-def _undecided(data: bytes) -> object:
-    run = {"session": "s", "time": RECORD["time"], "gate": False}
-    records = [Record.from_json(RECORD)]
-    _file(data, "run.json", outcome.unable)
-    found = _file(data, "run.json", lambda file: outcome.undecided(file, records, run))
-    assert isinstance(found, list)
-    for record in found:
-        _history(record.to_line())
-    return found
-
-
-UNMEASURED = json.dumps(
-    asdict(
-        selected.Unmeasured(
-            gate=True,
-            left_out=(
-                selected.UnrunCase(
-                    check="MdtestEasy",
-                    case="MdtestEasy",
-                    derived=False,
-                    place="mysite:lustre",
-                    holder="environment default",
-                    feature="mdtest",
-                    why="mdtest is not on PATH",
-                ),
-            ),
-            unfit=("TargetNeedle",),
-            unmatched=("-n x selects no case",),
-            gone=("a was recorded in s, and is gone",),
-        )
-    )
-).encode()
-
-
-def _unmeasured(data: bytes) -> object:
-    """What a session did not measure, as the line, the page and JUnit take it."""
-    found = _file(data, "mysite/20270131T120000-n1-1.json", selected.load_unmeasured)
-    assert isinstance(found, selected.Unmeasured)
-    nothing = outcome.SessionRecords()
-    end = nothing.ending(False, found)
-    assert end.word.value in ("nothing proven", "FAILED")
-    ElementTree.fromstring(export.junit(nothing, False, end, found.left_out))
-    return found
-
-
-def _stack(data: bytes) -> object:
-    found = _file(data, ".spack-env/stack.json", stack.read)
-    assert isinstance(found, stack.Stack)
-    json.dumps(found.to_record(), allow_nan=False)
-    return found
-
-
-def _runs(data: bytes) -> object:
-    runs = stage.parse_runs(text_of(data))
-    finite(runs)
-    return runs
-
-
-_RUNS = _lines(
-    *(f"{r}\t{n}\t0\t{r}.5\t{r + 1}.25\t{n}.{r}.x" for r in range(3) for n in ("write", "read"))
-)
 SETTINGS = [file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/settings.yaml"))]
 _REFERENCES = [file.read_bytes() for file in sorted(ROOT.glob("site-configs/*/references.yaml"))]
 _YAML = [
@@ -850,25 +612,6 @@ READERS: tuple[Reader, ...] = (
         "fio",
     ),
     Reader(
-        "load.parse_filled",
-        [b'{"level": 80, "fill": 0.801, "bytes": 1073741824, "total": 2147483648}'],
-        lambda data: load.parse_filled(Printed(text_of(data), "", "")),
-        (ToolOutputError,),
-        "fill",
-    ),
-    Reader(
-        "io500.parse_passed_on",
-        [
-            b'{"ior-easy": {"layout": {"path": "", "parts": [{"stripe_count": 1, "stripe_bytes": 65536, '
-            b'"pattern": "raid0", "pool": null, "objects": [], "instantiated": false, "begin_bytes": 0, '
-            b'"end_bytes": null, "mirror": 0}], "composite": false, "size": null}}, '
-            b'"ior-hard": {"layout": null}, "mdtest-easy": {"problem": "gone"}}'
-        ],
-        lambda data: io500_check.parse_passed_on(Printed(text_of(data), "", "")),
-        (ToolOutputError,),
-        "passed-on",
-    ),
-    Reader(
         "iperf3.parse",
         _samples("samples/iperf3_streams.json"),
         lambda data: proper(iperf3.parse(text_of(data), _STREAMS)),
@@ -884,7 +627,6 @@ READERS: tuple[Reader, ...] = (
         (LustreError,),
         "lustre.lov of f",
     ),
-    Reader("directories", _printed("directories.txt", "lfs"), _directories),
     Reader(
         "lustre.join_targets",
         [_OSTS, *_printed("health.txt", "")],
@@ -893,7 +635,6 @@ READERS: tuple[Reader, ...] = (
         "lfs",
     ),
     Reader("filesystem.parse_mountinfo", [_MOUNTINFO], _mounts),
-    Reader("uuids.nfs_name", [b"v4 0a000001  801 0:52 5d2f4b1ec0f04a6d:0 no\n"], _volumes),
     Reader("filesystem.parse_lfs_quota", _printed("quota.txt", "quota"), _quota),
     Reader("load, fingerprint: lctl", _printed("load.txt", "") + _printed("params.txt", ""), _lctl),
     Reader(
@@ -908,81 +649,11 @@ READERS: tuple[Reader, ...] = (
         _machine,
     ),
     Reader(
-        "fingerprint.mpi_version",
-        [b"mpirun (Open MPI) 4.1.4\n", b"HYDRA build details:\n    Version:   4.0\n"],
-        lambda data: probes.mpi_version(text_of(data)),
-        (ValueError,),
-        "mpirun",
-    ),
-    Reader("evidence.parse_runs", [_RUNS], _runs, (ToolOutputError,), "phases.tsv"),
-    Reader(
-        "filesystem.View",
-        [json.dumps(healthy.VIEW.to_json()).encode()],
-        _from_json(_view),
-        (ToolOutputError, KeyError, TypeError),
-    ),
-    Reader(
-        "load.Load",
-        [json.dumps(_LOAD.to_json()).encode()],
-        _from_json(_look),
-        (ToolOutputError, KeyError, TypeError, ValueError),
-    ),
-    Reader(
-        "files.Sample",
-        [
-            json.dumps(
-                files.Sample(
-                    repetition=1,
-                    after="write",
-                    blocks=(files.Block("data", 0, "0a1b2c3d", "hole"),),
-                    files=(files.Held("data", 8192, 4096),),
-                ).to_json()
-            ).encode()
-        ],
-        _from_json(lambda answer: files.Sample.from_json(answer)),
-        (ToolOutputError, TypeError),
-    ),
-    Reader(
-        "files.Eviction",
-        [json.dumps(files.Eviction("n1", 1, 2, 3, 0).to_json()).encode()],
-        _from_json(lambda answer: files.Eviction.from_json(answer)),
-        (ToolOutputError, KeyError, TypeError),
-    ),
-    Reader(
-        "striping.parse_layouts",
-        [
-            json.dumps(
-                layouts.Layouts(
-                    repetition=1, files=(layouts.parse_lov(_encoded()[2], "f"),), total=1
-                ).to_json()
-            ).encode()
-        ],
-        lambda data: model.parse_layouts(text_of(data)),
-        (ToolOutputError,),
-        "layouts",
-    ),
-    Reader(
-        "lustre.Pins",
-        [json.dumps(layouts.Pins(names=("a", "b/c"), kind="file").to_json()).encode()],
-        _from_json(lambda answer: layouts.Pins.from_json(answer)),
-        (ToolOutputError, KeyError, TypeError, ValueError),
-    ),
-    Reader(
         "history", [LINE, LINE + b"\n" + LINE + b"\n", b'{"schema":1}\n' + LINE[:300]], _history
     ),
     Reader("alarm", [LINE, LINE + b"\n" + LINE + b"\n", SELECTED], _alarm),
-    Reader("selected.load_unmeasured", [UNMEASURED], _unmeasured, (ValueError, TypeError)),
-    Reader("report.undecided", [RUN_REPORT], _undecided, (ValueError,), "run.json"),
-    Reader(
-        "stack.read",
-        [json.dumps(facts_of_stack.FACTS).encode()],
-        _stack,
-        (StackError,),
-        "stack.json",
-    ),
     Reader("yamlfile.load", _YAML + _REFERENCES[:1], _yaml, (YamlError,), "f.yaml"),
     Reader("site settings", SETTINGS, _settings, (YamlError,), "settings.yaml"),
-    Reader("site.read_site", SETTINGS[-1:], _site),
     Reader("references", _REFERENCES, _references),
     Reader("target.PartitionExtras", [_EXTRAS], _extras, (YamlError, ValidationError)),
     Reader("yamledit.put", _YAML + _REFERENCES[:2], _edit, (EditError,)),

@@ -5,9 +5,7 @@ glusterd keeps its state below directories of the machine that have no option. E
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -79,19 +77,6 @@ def volume(hosts: Hosts, base: Path, *kind: str) -> Iterator[Path]:
             daemon.terminate()
             daemon.wait(30)
         shutil.rmtree(base)
-
-
-def end_brick(hosts: Hosts, host: str) -> None:
-    """Kill the process that serves a host's brick, and wait until it is gone."""
-    for pid, words in hosts.processes(host).items():
-        if words.split()[0].endswith("glusterfsd"):
-            os.kill(pid, signal.SIGKILL)
-            end = time.monotonic() + 30
-            while Path(f"/proc/{pid}").exists():
-                assert time.monotonic() < end, f"{host}: {words} does not end"
-                time.sleep(0.05)
-            return
-    raise OSError(f"{host}: no brick is served")
 
 
 def _daemon(hosts: Hosts, host: str, base: Path) -> subprocess.Popen[bytes]:

@@ -1,7 +1,4 @@
-"""A thousand nodes of 64 tasks (a quarter of them by default): what is written stays small, and all of it is read.
-
-benchmarks/scale.py measures the time of that.
-"""
+"""A thousand nodes of 64 tasks (a quarter of them by default): what is written stays small, and all of it is read."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 from iogauge.guards.witness import bytes_witnessed_of, targets_witnessed_of
 from iogauge.judge.case import findings_of
+from iogauge.node.files import Eviction
 from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
 from iogauge.node.mounts import Below, Mount, Traits
 from iogauge.plan.case import CasePlan
@@ -89,14 +90,6 @@ def test_which_guards_speak_of_a_phase(
     assert {finding.guard for guard in OF_PHASE for finding in guard.speak(seen)} == guards
 
 
-def test_metadata_with_a_warning_is_asked_for_its_bytes(left: Evidence) -> None:
-    *rest, last = left.outputs["write"]
-    warned = (*rest, dataclasses.replace(last, warnings=("odd",)))
-    left = dataclasses.replace(left, outputs={**left.outputs, "write": warned})
-    (finding,) = figures.bytes_moved_of(phase(left, 0, direction="metadata"))
-    assert "odd" in finding.saw
-
-
 SIZES = (
     "WARNING: inconsistent file size by different tasks",
     "WARNING: Expected aggregate file size       = 75497472",
@@ -163,7 +156,6 @@ DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offs
     [
         ({"memory": "zram0"}, DIRECT_READ, cache.client_cache_of, "memory, not storage (zram0)"),
         ({"cached": "loop0"}, DIRECT_READ, cache.client_cache_of, "known to honour (loop0)"),
-        ({"o_direct": "fscrypt"}, DIRECT_READ, cache.client_cache_of, "honour (fscrypt)"),
         (
             {"memory": "zram0"},
             {"direction": "write", "fsync": True},
@@ -177,13 +169,6 @@ DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offs
             "fsync in the timed region, buffered, V = 788 MiB per node, but fsync proves nothing "
             "here (volatile)",
         ),
-        (
-            {"o_direct": "fscrypt"},
-            {"direction": "write", "fsync": False, "o_direct": True},
-            cache.write_back_of,
-            "no fsync, O_DIRECT, V = 788 MiB per node (fscrypt)",
-        ),
-        ({"memory": "zram0"}, {"direction": "metadata"}, preflight.storage_of, "storage (zram0)"),
         ({"fsync": "fuse"}, {"direction": "metadata"}, preflight.storage_of, "nothing here (fuse)"),
     ],
 )
@@ -206,10 +191,8 @@ def test_fsync_reaches_a_disk_through_the_page_cache_of_a_loop_device(left: Evid
     ("declared", "seen", "saw"),
     [
         (None, "", "nothing that compresses"),
-        (False, "", "nothing that compresses"),
         (True, "", "a target that compresses, as its site declares"),
         (True, "btrfs compress=zstd", "on btrfs compress=zstd"),
-        (None, "dm-vdo", "on dm-vdo"),
         (False, "zfs", "on zfs, though the site declares target.compresses: false"),
     ],
 )
@@ -220,13 +203,6 @@ def test_compression_that_a_node_sees_outweighs_the_site(
     seen_case = case(over(left, compresses=seen), site=site)
     (finding,) = cache.data_entropy_of(seen_case.phases[0])
     assert finding.saw.endswith(saw) or finding.saw.startswith(saw)
-
-
-def test_a_read_within_an_execution_that_writes_begins_when_that_has_ended(left: Evidence) -> None:
-    seen = phase(left, 1)
-    within = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, within="write"))
-    (finding,) = figures.read_after_write_of(within)
-    assert (finding.outcome, finding.saw) == (Outcome.OK, "2 read(s), each after a write")
 
 
 @pytest.mark.parametrize(("servers", "memory"), [(None, "8 GiB"), (2, "4 GiB")])
@@ -310,11 +286,6 @@ def test_bytes_with_each_target_are_those_of_all_repetitions(
     assert all(finding.outcome is Outcome.OK for finding in found), found
 
 
-def test_files_of_their_own_are_not_asked_for_stripes(left: Evidence) -> None:
-    seen = LayoutSeen(case(left), NOTED)
-    assert not list(preflight.stripes_against_size_of(seen))
-
-
 def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
     """The ceiling is another one for each metric of a phase."""
     write, read = stage.plan().repeat
@@ -333,18 +304,9 @@ def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
     ("below", "disk"),
     [
         (Below(devices=("8:1",), disks=("8:0",), names={"8:0": "sda", "8:1": "sda1"}), "8:0"),
-        (
-            Below(
-                devices=("259:2",),
-                disks=("259:0",),
-                names={"259:0": "nvme0n1", "259:2": "nvme0n1p2"},
-            ),
-            "259:0",
-        ),
         # A whole disk, a mapped device, a loop device on a disk, two disks.
         (Below(devices=("8:0",), disks=("8:0",), names={"8:0": "sda"}), None),
         (Below(devices=("253:0",), disks=("8:0",), names={"8:0": "sda", "253:0": "dm-0"}), None),
-        (Below(devices=("7:0",), disks=("8:0",), names={"8:0": "sda", "7:0": "loop0"}), None),
         (Below(devices=("8:1",), disks=("8:0", "8:16"), names={"8:0": "sda", "8:1": "sda1"}), None),
     ],
 )
@@ -502,7 +464,7 @@ GIB = 1 << 30
 @pytest.mark.parametrize(
     ("wrote", "read", "outcome"),
     [
-        ({NET: 1.0}, {NET: 1.0}, Outcome.OK),
+        ({NET: 1.0}, {NET: 1.0}, Outcome.WARN),
         ({NET: 1.0}, {NET: 0.5}, Outcome.INVALID),
         ({NET: 1.0}, {}, Outcome.INVALID),
         # Bytes that were written did not pass here: nobody knows where those that are read would pass.
@@ -510,27 +472,26 @@ GIB = 1 << 30
         ({NET: 0.5}, {NET: 1.0}, Outcome.WARN),
         ({}, {}, Outcome.WARN),
         # GPFS writes a copy to a disk of its own node, and one through the network. It reads the nearer one.
-        ({NET: 1.0, DISK: 1.0}, {DISK: 1.0}, Outcome.OK),
+        ({NET: 1.0, DISK: 1.0}, {DISK: 1.0}, Outcome.WARN),
         ({NET: 1.0, DISK: 1.0}, {NET: 0.4, DISK: 0.4}, Outcome.INVALID),
         # A mirror reads a half from each disk.
-        ({"8:0": 1.0, "8:16": 1.0}, {"8:0": 0.5, "8:16": 0.5}, Outcome.OK),
+        ({"8:0": 1.0, "8:16": 1.0}, {"8:0": 0.5, "8:16": 0.5}, Outcome.WARN),
         # A partition counts the bytes of its disk once more.
         ({"8:0": 1.0, "8:1": 1.0}, {"8:0": 0.5, "8:1": 0.5}, Outcome.INVALID),
         # Others used a disk: what passes there is theirs as well, if another way carried the tool's bytes alone.
         ({NET: 1.01, OTHER: 1.06}, {OTHER: 5.0}, Outcome.INVALID),
         # Copies on two servers; a file system over four disks of the node.
-        ({NET: 2.0}, {NET: 1.0}, Outcome.OK),
+        ({NET: 2.0}, {NET: 1.0}, Outcome.WARN),
         (
             {"8:0": 0.25, "8:16": 0.25, "8:32": 0.25, "8:48": 0.25},
             {"8:0": 0.5, "8:16": 0.5},
-            Outcome.OK,
+            Outcome.WARN,
         ),
         ({"8:0": 0.5, "8:16": 0.5}, {"8:0": 0.2, "8:16": 0.2}, Outcome.INVALID),
     ],
 )
-@pytest.mark.parametrize("bad", [1, 2])
-def test_g8_wants_reads_to_pass_where_writes_did(
-    left: Evidence, wrote: dict[str, float], read: dict[str, float], outcome: Outcome, bad: int
+def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
+    left: Evidence, wrote: dict[str, float], read: dict[str, float], outcome: Outcome
 ) -> None:
     """A client that serves its file system itself (FUSE), whose servers are reached through the network."""
     claimed = 8 << 30
@@ -551,7 +512,7 @@ def test_g8_wants_reads_to_pass_where_writes_did(
                 synced=None,
                 asked=Moved(claimed, claimed),
                 moved=Moved(claimed, claimed),
-                counters=counters if number < bad or not fine else fine,
+                counters=counters if number < 2 or not fine else fine,
             )
             testimony[name].append(witness.Testimony(witnesses=(heard,), expected=1))
     views = tuple(dataclasses.replace(view, below=Below(ways=WAYS)) for view in left.views)
@@ -694,7 +655,7 @@ def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
         assert others._beside(of_local, dataclasses.replace(output, phases=stats)) == Moved()
 
 
-def test_g1_compares_with_what_the_tool_says_if_the_plan_does_not_know(left: Evidence) -> None:
+def test_g1_compares_each_eviction_with_what_its_own_execution_read(left: Evidence) -> None:
     """mdtest after a stonewall: the plan knows no bytes, and each execution claims others."""
     (output, *_) = left.outputs["read"]
     outputs = [
@@ -702,13 +663,25 @@ def test_g1_compares_with_what_the_tool_says_if_the_plan_does_not_know(left: Evi
         for n in (3901, 7802)
     ]
     seen = phase(dataclasses.replace(left, outputs={**left.outputs, "read": outputs}), 1)
-    assert cache._least_claimed(seen) == 3901
-    unknown = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, data_bytes=None))
-    asked: list[int] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cache, "client_cache", lambda **words: asked.append(words["data_bytes"]))
-        list(cache.client_cache_of(unknown))
-    assert asked == [3901]
+    plan = dataclasses.replace(seen.case.plan, repetitions=2, nodes=1)
+    access = dataclasses.replace(seen.access, o_direct=False, evict=True)
+
+    def outcome(*emptied: int) -> Outcome:
+        evictions = tuple(Eviction("a", 1, size, size, 0) for size in emptied)
+        evidence = dataclasses.replace(seen.case.evidence, evictions={"read": evictions})
+        unknown = dataclasses.replace(seen.phase, data_bytes=None, access=access)
+        case = dataclasses.replace(
+            seen.case,
+            plan=plan,
+            evidence=dataclasses.replace(evidence, testimony={}),
+            extras=extras(target={"path": "/scratch", "type": "ext4"}),
+        )
+        (finding,) = cache.client_cache_of(dataclasses.replace(seen, case=case, phase=unknown))
+        return finding.outcome
+
+    assert outcome(3901, 7802) is Outcome.OK
+    assert outcome(7802, 3901) is Outcome.INVALID
+    assert outcome(3900, 7802) is Outcome.INVALID
 
 
 def told(left: Evidence, *written: int) -> Evidence:
@@ -803,14 +776,11 @@ def test_servers_of_several_hosts_start_their_clocks_apart(
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize(
-    ("processes", "refused"),
-    [(4, False), (5, True), (10, True)],
-)
+@pytest.mark.parametrize(("processes", "refused"), [(3, False), (4, True), (10, True)])
 def test_g22_counts_the_jobs_of_fio(
     left: Evidence, processes: int, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its options say two jobs: two processes, fio and the shell before it. A script may start other programs."""
+    """Its options say two jobs: two processes, and fio before them. A script may start other programs."""
     (output, *_) = left.outputs["write"]
     made = dataclasses.replace(output, tool="fio", tasks=2)
     looks = dataclasses.replace(
@@ -820,7 +790,7 @@ def test_g22_counts_the_jobs_of_fio(
     )
     monkeypatch.setattr(figures.Execution, "objection", "")
     (finding,) = figures.tool_integrity_of(phase(looks, 0))
-    assert (f"had {processes - 2} processes for its 2 job(s)" in finding.saw) is refused, finding
+    assert (f"had {processes - 1} processes for its 2 job(s)" in finding.saw) is refused, finding
     assert not refused or finding.outcome is Outcome.INVALID
     script = dataclasses.replace(looks, nodes=({"script.fio": "#!/bin/sh"},))
     (finding,) = figures.tool_integrity_of(phase(script, 0))
@@ -842,7 +812,6 @@ def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:
         ("mdtest", {"begins_at": 701, "iterations": 1}, Outcome.OK),
         ("fio", {}, Outcome.INVALID),
         ("fio", {"ramp_time": "5s"}, Outcome.WARN),  # nobody tells
-        ("elbencho", {}, Outcome.INVALID),
     ],
 )
 def test_how_long_a_tool_worked(
@@ -931,40 +900,24 @@ def test_files_of_each_execution_are_held_against_its_devices(
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize(
-    ("passed", "required", "outcome"),
-    [
-        (640_000, True, Outcome.OK),
-        (639_999, False, Outcome.WARN),
-        (639_999, True, Outcome.INVALID),
-        (None, False, Outcome.WARN),
-    ],
-)
-def test_files_that_nothing_counts_are_held_against_the_ways_out_of_the_nodes(
-    left: Evidence, passed: int | None, required: bool, outcome: Outcome
+@pytest.mark.parametrize(("required", "outcome"), [(False, Outcome.WARN), (True, Outcome.INVALID)])
+def test_files_that_nothing_counts_have_no_second_witness(
+    left: Evidence, required: bool, outcome: Outcome
 ) -> None:
-    """A program that keeps the files of its file system in memory sends nothing anywhere."""
+    """A program may keep the files of its file system in memory, whatever passes the networks meanwhile."""
     (output, *_) = left.outputs["write"]
     part = dataclasses.replace(output.phases[0], name="create", operations=10_000)
     created = dataclasses.replace(output, phases=(part,))
     views = tuple(dataclasses.replace(view, below=Below()) for view in left.views)
-    (one, *_) = told(left, 0).testimony["write"]
-    counters = {} if passed is None else {"net": Moved(0, passed)}
-    heard = dataclasses.replace(
-        one, witnesses=(dataclasses.replace(one.witnesses[0], counters=counters),)
-    )
     looks = dataclasses.replace(
-        left,
-        views=views,
-        outputs={**left.outputs, "write": [created]},
-        testimony={"write": (heard,)},
+        told(left, 0), views=views, outputs={**left.outputs, "write": [created]}
     )
     limits = {"witness": "required"} if required else {}
     seen = phase(looks, 0, direction="metadata")
     case_of = dataclasses.replace(seen.case, extras=extras(limits=limits))
     (finding,) = preflight.storage_of(dataclasses.replace(seen, case=case_of))
     assert finding.outcome is outcome, finding
-    assert finding.saw.startswith("no second witness: 10000 file(s)") is (outcome is not Outcome.OK)
+    assert finding.saw.startswith("no second witness: 10000 file(s)")
 
 
 @pytest.mark.parametrize(
@@ -1092,8 +1045,7 @@ def test_rate_and_latency_of_each_execution_are_compared(
 
 
 @pytest.mark.parametrize(
-    ("after", "outcome"),
-    [((500.0, 510.0), Outcome.OK), ((300.0, 310.0), Outcome.UNSTABLE)],
+    ("after", "outcome"), [((500.0, 510.0), Outcome.OK), ((300.0, 310.0), Outcome.UNSTABLE)]
 )
 def test_a_phase_that_repeats_an_earlier_one_is_compared_with_it(
     left: Evidence, after: tuple[float, float], outcome: Outcome

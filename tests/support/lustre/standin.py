@@ -19,7 +19,9 @@ Environment:
 * ``LFS_DEGRADED``: targets that the allocator avoids unless asked for. ``LFS_NO_CREATE``: targets that
   take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
 * ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
-* ``LFS_MDTS``: number of metadata targets (2). ``LFS_LIE_MDTS``: number of them that new directories get by a default,
+* ``LFS_MDTS``: number of metadata targets (2). ``LFS_ROUND=1``: as on a new file system (``lmv_max_inherit_rr: 3``),
+  directories of the first three levels go round them in the order of the first look; those below lie with that above.
+  ``LFS_LIE_MDTS``: number of them that new directories get by a default,
   whatever was asked. ``LFS_MDT_FULL``: metadata targets without room.
 * ``LFS_NO_DOM``: 1 means that the servers allow no data on metadata targets, and put them on a storage target.
 * ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``), and, if
@@ -842,8 +844,12 @@ def getdirstripe(words: list[str]) -> int:
         raise not_covered(f"lfs getdirstripe {' '.join(words)}")
     path = os.path.realpath(words[1])
     with remembered() as state:
-        kept = state.get("metadata", {})
+        kept = state.setdefault("metadata", {})
         mdts = kept.get(identity(path)) or default_mdts(state, path)
+        level = os.path.relpath(path, mount()).count("/") + 1
+        if mdts is None and os.environ.get("LFS_ROUND") and path != mount() and level <= 3:
+            state["turn"] = state.get("turn", -1) + 1
+            mdts = kept[identity(path)] = [state["turn"] % mdt_count()]
     while mdts is None and path not in (mount(), "/"):
         path = os.path.dirname(path)
         mdts = kept.get(identity(path), [])[:1] or None

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -184,12 +185,16 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     @builtins.run_after("init", always_last=True)
     def _tag_published_figures(self) -> None:
-        """Tag the case if a partition of this system has a published reference of it."""
+        """Tag the case if a partition of this system has a published reference of it.
+
+        A tag is of a case on all its partitions: selected by it, the case is only on those that have such a reference.
+        """
         check, system = type(self).__name__, runtime.runtime().system
         data = References.of_site(system.name).data
-        places = marks.published(data, check)
+        stated = marks.published(data, check)
+        places = []
         for partition in system.partitions:
-            if partition.fullname not in places or "target" not in partition.extras:
+            if partition.fullname not in stated or "target" not in partition.extras:
                 continue
             extras = PartitionExtras.of_partition(partition.extras).for_check(check)
             defaults = {"$partition": partition.fullname, "variant": "sound"}
@@ -197,7 +202,13 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             index = data[check].get("$index", ("$partition",))
             values = [getattr(self, part, None) or defaults.get(part) for part in index]
             if marks.has_entry(data[check], values):
-                self.tags.add(words.PUBLISHED_FIGURE)
+                places.append(partition.fullname)
+        if places:
+            self.tags.add(words.PUBLISHED_FIGURE)
+            if words.PUBLISHED_FIGURE in selected.values(sys.argv, "-t", "--tag"):
+                fitting = runtime.valid_sysenv_comb(self.valid_systems, self.valid_prog_environs)
+                mine = [place.fullname for place in fitting if place.fullname in places]
+                self.valid_systems = mine or self.valid_systems
 
     @builtins.run_after("init", always_last=True)
     def _check_definition(self) -> None:
@@ -288,7 +299,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     @builtins.run_after("performance")
     def _show_what_is_no_pass(self) -> None:
-        if self.is_dry_run() or self._judgement is None:
+        if self.is_dry_run():
+            self.skip("nothing is measured by a dry run")
+        if self._judgement is None:
             return
         verdict = self._judgement.verdict
         if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):

@@ -23,11 +23,12 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import reframe.core.builtins as builtins
+import reframe.core.runtime as runtime
 from pydantic import ValidationError
 from reframe.core.backends import getlauncher
 from reframe.core.exceptions import SanityError
@@ -37,7 +38,6 @@ from iogauge.check.judged import JudgedCheck
 from iogauge.core import paths, processes, registry
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
-from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes, parse_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.evidence import collect, fingerprint, model
@@ -69,7 +69,7 @@ from iogauge.plan.script import (
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase, TimedPhases
 from iogauge.records.record import short_name
 from iogauge.session import life
-from iogauge.session.current import current
+from iogauge.session.current import current, say
 from iogauge.site import references as marks
 from iogauge.site.extras import DOUBTFUL_LIMIT, Budget, Doubt, PartitionExtras
 from iogauge.site.references import ReferencesError
@@ -244,12 +244,36 @@ def resources(plan: CasePlan, extras: PartitionExtras) -> dict[str, dict[str, st
     return {name: {"capacity": capacity} for name in extras.resources}
 
 
+def _has_modules(environments: Sequence[Any]) -> Iterator[str]:
+    """Yield a line for each module that the site declares: it ends a job in which the module is not loaded."""
+    system = runtime.runtime().modules_system
+    if system.name not in ("tmod4", "envmod", "lmod"):
+        return
+    declared = [one for environment in environments for one in environment.modules_detailed]
+    for name in (
+        name
+        for one in declared
+        if not one["collection"]
+        for name in system.resolve_module(one["name"])
+    ):
+        end = shell_word(
+            f"iogauge: the job has not loaded the module {name}, which the site declares"
+        )
+        yield f"module is-loaded {shell_word(name)} || {{ echo {end} >&2; exit 1; }}"
+
+
 def script_lines(
-    job: Any, plan: CasePlan, extras: PartitionExtras, starts: Launch, order: JobOrder
+    job: Any,
+    plan: CasePlan,
+    extras: PartitionExtras,
+    starts: Launch,
+    order: JobOrder,
+    environments: Sequence[Any],
 ) -> tuple[list[str], str, list[str]]:
     """Return the lines before the executable, the executable, and its options.
 
-    Adds to the job the options with which its scheduler warns of the time limit.
+    ``environments`` are what ReFrame loads before. Adds to the job the options with which its scheduler warns of the
+    time limit.
     """
     functions = job_functions(plan, starts, notes_layouts=order.striping == "lustre")
     by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
@@ -261,9 +285,16 @@ def script_lines(
     warned = [option.partition("@")[2] for option in options if "@" in option]
     directory = os.path.join(session_dir(order.target, order.session), order.case)
     counts = [str(plan.first_repetition), str(plan.repetitions)]
+    # Daemons that mpirun starts on hosts by itself have another environment.
+    handed = dict.fromkeys(["PATH", *(name for one in environments for name in one.env_vars)])
+    own = [name for name in handed if not name.startswith(("OMPI_", "PRTE_"))]
     lines = [
-        # Daemons that mpirun starts on hosts by itself have another PATH.
-        *(["export OMPI_MCA_mca_base_env_list=PATH"] if extras.hosts else []),
+        *_has_modules(environments),
+        *(
+            [f"export OMPI_MCA_mca_base_env_list={shell_word(';'.join(own))}"]
+            if extras.hosts
+            else []
+        ),
         *(f"export {name}={value}" for name, value in reported.items()),
         f"export IOG_DIR={_directory_word(directory)}",
         f". {shell_word(str(JOB_FILES / 'job.sh'))}",
@@ -474,7 +505,8 @@ class StorageCheck(JudgedCheck):
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
         self.extra_resources = resources(plan, extras)
-        lines = script_lines(self.job, plan, extras, launch, order)
+        loaded = [self.current_partition.local_env, self.current_environ]
+        lines = script_lines(self.job, plan, extras, launch, order, loaded)
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():
@@ -599,10 +631,7 @@ class StorageCheck(JudgedCheck):
         reason = f"run: {ended}, before the case was decided"
         reason += f"; {silent}" if silent else ""
         judgement = Judgement((), (), Verdict.ERROR, reason)
-        print(
-            visible_lines(f"iogauge: ERROR: {self.display_name}: {judgement.reason}"),
-            file=sys.stderr,
-        )
+        say(f"iogauge: ERROR: {self.display_name}: {judgement.reason}")
         self._record(judgement)
 
     def _commands(self) -> list[str]:

@@ -2,7 +2,7 @@
 
 All texts of ``iogauge explain`` are kept elsewhere. The docstring of its rule explains a guard, and
 :mod:`iogauge.judge.verdict` explains a verdict. A check is explained by its class and its row in docs/checks.md, any
-other word by docs/glossary.md.
+other word by docs/keys.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def explain_word(
     words: Annotated[
-        list[str], typer.Argument(help="Guard, verdict, check, or word of docs/glossary.md.")
+        list[str], typer.Argument(help="Guard, verdict, check, or word of docs/keys.md.")
     ],
 ) -> None:
     """Say what G12, UNSTABLE or FioRandomRead means, and what to do."""
@@ -175,7 +175,7 @@ def explain(word: str) -> list[str]:
     if first := about(names[0]):
         return [*first, *(paragraph for name in names[1:] for paragraph in about(name))]
     if known := {term.lower(): term for term in words}.get(word.strip().lower()):
-        return [known, f"  {words[known]}", "See docs/glossary.md."]
+        return [known, f"  {words[known]}", "See docs/keys.md."]
     every = [*{entry.number for entry in catalogue.ALL}, *Verdict.__members__, *checks, *words]
     lower = {one.lower(): one for one in every}
     near = difflib.get_close_matches(names[0].lower(), lower, 3)
@@ -183,7 +183,7 @@ def explain(word: str) -> list[str]:
     last = max((entry.number for entry in catalogue.ALL), key=lambda name: int(name[1:]))
     raise LookupError(
         f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {last}), a verdict (UNSTABLE), "
-        "a check (FioRandomRead) or a word of docs/glossary.md"
+        "a check (FioRandomRead) or a word of docs/keys.md"
     )
 
 
@@ -322,8 +322,8 @@ def _row(name: str) -> list[str]:
 
 
 def _glossary() -> dict[str, str]:
-    """Return the words of docs/glossary.md and their meanings; empty without that page."""
-    page = project_root() / "docs" / "glossary.md"
+    """Return the words of docs/keys.md and their meanings; empty without that page."""
+    page = project_root() / "docs" / "keys.md"
     text = page.read_text(encoding="utf-8") if page.exists() else ""
     return {
         term: re.sub(r"\[(.+?)\]\(.+?\)", r"\1", " ".join(meaning.split()))

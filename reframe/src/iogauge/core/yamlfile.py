@@ -88,7 +88,22 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
+#: Numbers that YAML 1.1 reads as others than they look like: octal, in base 60, a thousand that is one.
+_UNLIKE: Final = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-5]?[0-9])+|[1-9][0-9]{0,2}(\.[0-9]{2}0)+)")
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> int | float:
+    of_integer = node.tag.endswith("int")
+    value = loader.construct_yaml_int(node) if of_integer else loader.construct_yaml_float(node)
+    if _UNLIKE.fullmatch(node.value):
+        problem = f"{node.value} is read as {value:g}. Write {value:g} if you mean it, else the other number in full"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    return value
+
+
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def _advised(problem: str, found: str) -> str:

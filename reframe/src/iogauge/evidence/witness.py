@@ -93,7 +93,7 @@ class Witness:
     their like, and ``calls`` their number. ``moved`` are bytes that the process fetched from storage and sent there. They are
     counted as the process dirties pages, without those that it dropped. ``counters`` are bytes by
     block device (``8:0``) or by the mount point of an NFS. ``requests`` are those that block devices and targets of a
-    Lustre client finished, reads and writes. ``targets`` are bytes by target of a Lustre client
+    Lustre client finished, reads and writes. ``lists_disks`` is False if the kernel lists no block device there. ``targets`` are bytes by target of a Lustre client
     (``scratch-OST0003``), None unless all of the node's Lustre devices told theirs.
     """
 
@@ -107,6 +107,7 @@ class Witness:
     counters: Mapping[str, Moved] = field(default_factory=dict)
     requests: Mapping[str, int] = field(default_factory=dict)
     targets: Mapping[str, Moved] | None = None
+    lists_disks: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +186,7 @@ class Testimony:
     def counted(self, counters: Mapping[str, Collection[str]]) -> Moved | None:
         """Return the growth of counters, whose names are given by host; None if it is unknown, or no task ran on these hosts.
 
-        A device that did not grow is not in a line. A name of neither a device nor a mount is that
+        A device that did not grow is not in a line; where the kernel lists none, nothing is known. A name of neither a device nor a mount is that
         of a Lustre file system, whose clients before 2.17 tell root alone.
         """
         if self._by_host().keys().isdisjoint(counters):
@@ -193,6 +194,8 @@ class Testimony:
         total = Moved()
         for host, of_host in self._by_host().items():
             for name in counters.get(host, ()):
+                if BLOCK_DEVICE.fullmatch(name) and not any(w.lists_disks for w in of_host):
+                    return None
                 if BLOCK_DEVICE.fullmatch(name) or name.startswith("/"):
                     total += _widest(name, [w.counters for w in of_host])
                 elif all(witness.targets is None for witness in of_host):
@@ -477,7 +480,7 @@ def _of_line(match: re.Match[str]) -> Witness:
             requests[name] = int(reads or 0) + int(writes or 0)
         else:
             clients[name], of_clients[name] = moved, int(reads or 0) + int(writes or 0)
-    told = clients.get("lustre", Moved())
+    told, disks = clients.pop("lustre", Moved()), clients.pop("disks", Moved(1))
     targets = _by_target(clients, Moved()) if 0 < told.read == told.written else None
     if targets is not None:
         requests |= _by_target(of_clients, 0)
@@ -492,6 +495,7 @@ def _of_line(match: re.Match[str]) -> Witness:
         counters=counters,
         requests=requests,
         targets=targets,
+        lists_disks=disks.read > 0,
     )
 
 

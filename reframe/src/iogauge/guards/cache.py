@@ -44,21 +44,22 @@ def client_cache(
     memory_factor: float = 2.0,
     evictions: Sequence[Eviction] = (),
     expected_evictions: int = 0,
-    data_bytes: int = 1,
+    data_bytes: Sequence[int] = (),
     page_caches: int | None = None,
     fetched: Sequence[int | None] = (),
 ) -> Finding:
-    """G1: a read must meet one of four conditions. (1) It is O_DIRECT on a file system that honours
-    O_DIRECT. (2) Another node reads than wrote: N >= 2, Q mod N != 0, the tool reports the shift,
-    and the nodes do not share a kernel and a mount. (3) V >= 2 M. (4) Every page cache was proven
-    empty before each repetition. If a counter shows what came from storage (docs/witness.md), it
-    is 95 % of the data.
+    """G1: a read is O_DIRECT, or of another node's data, or of at least 2 x M, or from page caches that
+    were proven empty. O_DIRECT counts on a file system that honours it. Another
+    node counts if the tool reports that readers are shifted to it. Nodes that share a kernel and a
+    mount do not count as two. If a counter shows what came from storage, it is 95 % of the
+    data.
 
     M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
     told. ``task_offset`` is Q in nodes, None if readers are not shifted. ``page_caches`` is the
     number of page caches of the N nodes, None if each node has its own. Containers of one kernel
-    over one mount share a page cache. Each eviction must have covered ``data_bytes``. ``fetched`` holds the
-    bytes that were fetched from storage in each repetition, None if nobody counts them.
+    over one mount share a page cache. ``data_bytes`` are the bytes that each repetition read: its evictions must
+    have covered them. ``fetched`` holds the bytes that were fetched from storage in each repetition, None if nobody
+    counts them.
     """
     needed = _larger_memory(node_memory, seen_memory)
     rule = Rule(
@@ -124,7 +125,7 @@ def _why_not_emptied(
     traits: Traits,
     evictions: Sequence[Eviction],
     expected: int,
-    data_bytes: int,
+    data_bytes: Sequence[int],
     fetched: Sequence[int | None],
 ) -> str:
     """Return why the page caches are not proven empty before each read; empty if they are."""
@@ -134,15 +135,18 @@ def _why_not_emptied(
         return f"the page cache was emptied {len(evictions)} times of {expected}"
     if held := [eviction for eviction in evictions if not eviction.proven_empty]:
         return f"the page cache was not proven empty: {held[0].describe()}"
-    if short := [eviction.bytes for eviction in evictions if eviction.bytes < data_bytes]:
-        return f"the page cache was emptied of {short[0]} of {data_bytes} bytes"
-    few = [count for count in fetched if count is not None and count < 0.95 * data_bytes]
-    if few:
-        return (
-            f"the page cache was emptied, but only {few[0]} of {data_bytes} bytes were fetched "
-            "from storage: another program had read the other data into the page cache. Run the case "
-            "when no other program reads its files"
-        )
+    repetitions = len(data_bytes)
+    for index, eviction in enumerate(evictions):
+        read = data_bytes[index * repetitions // expected] if repetitions else 1
+        if eviction.bytes < read:
+            return f"the page cache was emptied of {eviction.bytes} of {read} bytes"
+    for count, read in zip(fetched, data_bytes, strict=False):
+        if count is not None and count < 0.95 * read:
+            return (
+                f"the page cache was emptied, but only {count} of {read} bytes were fetched "
+                "from storage: another program had read the other data into the page cache. Run the case "
+                "when no other program reads its files"
+            )
     return ""
 
 
@@ -160,16 +164,13 @@ def client_cache_of(seen: PhaseSeen) -> Iterator[Finding]:
             memory_factor=extras.limits.memory_factor,
             evictions=evidence.evictions.get(seen.phase.name, ()),
             expected_evictions=plan.repetitions * plan.nodes if seen.access.evict else 0,
-            data_bytes=seen.phase.data_bytes or _least_claimed(seen),
+            data_bytes=[
+                seen.phase.data_bytes or seen.claimed_bytes(output, seen.access.direction) or 1
+                for output in seen.outputs
+            ],
             fetched=[seen.case.fetched(testimony) for testimony in seen.testimonies],
             page_caches=len({view.cache_id for view in evidence.views}),
         )
-
-
-def _least_claimed(seen: PhaseSeen) -> int:
-    """Return the bytes that each execution read or more, as its tool says; 1 if the tool does not say them."""
-    claimed = [seen.claimed_bytes(output, seen.access.direction) for output in seen.outputs]
-    return min((count for count in claimed if count), default=1)
 
 
 def _seen_offset(seen: PhaseSeen) -> int | None:
@@ -208,7 +209,7 @@ def write_back(
     seen_memory: int = 0,
     memory_factor: float = 2.0,
 ) -> Finding:
-    """G2: a write ends with fsync inside the timing, or is O_DIRECT, or V >= 2 M.
+    """G2: a write ends with fsync inside the timing, or is O_DIRECT, or each node writes at least 2 x M.
 
     M is the larger of ``node_memory``, which the site declares, and ``seen_memory``, which a node
     told.
@@ -393,9 +394,9 @@ def verification_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
-    """G8: the first node reads a sample of 32 blocks of 4 KiB with O_DIRECT. The sample is the same
-    after the last read of a repetition as after the last write. If the storage does not answer in
-    two seconds, you get a remark.
+    """G8: a sample of 32 blocks of 4 KiB is the same after the last read of a repetition as after
+    the last write. The first node reads it with O_DIRECT. If the storage does not answer in two
+    seconds, you get a remark.
 
     ``pairs`` holds the samples after the write and after the read, ``reads`` counts the repetitions
     that read.

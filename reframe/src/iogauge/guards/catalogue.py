@@ -2,7 +2,7 @@
 it.
 
 Findings come in the order of these lines. ci/docs.py makes the table of docs/guards.md from these
-lines and the first paragraph of each rule's docstring.
+lines and the first sentence of each rule's docstring.
 """
 
 from __future__ import annotations

@@ -360,7 +360,7 @@ def bytes_moved(
     warnings: Sequence[str] = (),
     read_whole: bool = False,
 ) -> Finding:
-    """G8: N x T x b x s bytes moved in every repetition, and the tool gave no warning. IOR warns if
+    """G8: all planned bytes moved in every repetition, and the tool gave no warning. IOR warns if
     tasks see a shared file with different sizes. You get a remark if all bytes were read
     afterwards: a client of GlusterFS or NFS may keep a file's size for a moment.
 
@@ -482,8 +482,9 @@ def tool_integrity(
     on_hosts: Mapping[str, Sequence[str]] = MappingProxyType({}),
     foreign: str = "",
 ) -> Finding:
-    """G22: all phases ran one version of the tool, on the planned tasks and nodes, and PATH leads to one on all nodes. Every output
-    belongs to its own execution. It has the planned words (IOR, mdtest) or options (fio, IO500),
+    """G22: every output belongs to its own execution, and all phases ran one version of the tool as planned. The tasks
+    and nodes are the planned ones, and PATH leads to one version on all nodes. An output has the planned words (IOR,
+    mdtest) or options (fio, IO500),
     this case's directory and repetition, and fio's token. Its dates lie within the execution (2 s).
     The kernel's counts (G8) are not more than the tasks. fio on one node has no more processes than its options say, unless it
     is a script.

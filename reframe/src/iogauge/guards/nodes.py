@@ -392,8 +392,8 @@ _MOST_OF_OTHERS: Final = 0.15
 
 def streams(*, wires: Sequence[tuple[str, int, int]], cores: float) -> Finding:
     """G26: at each end of a stream between nodes, the network interface counts the bytes that the
-    tool reports, and at most 15 % more. iperf3 uses at most 95 % of the cores for which it has
-    threads.
+    tool reports, and at most 15 % more. No processor limits a stream: iperf3 uses at most
+    95 % of the cores for which it has threads.
 
     ``wires`` holds (turn and end, bytes as the tool claims, bytes as the interface counted).
     """

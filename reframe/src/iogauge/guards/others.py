@@ -90,8 +90,8 @@ def foreign_load(
     max_share: float = 0.1,
     kind: str = "",
 ) -> Finding:
-    """G19: at most 10 % of the bytes that the nodes counted during the judged phases are not the
-    tasks' bytes. If servers' job accounts are readable, at most 10 % of the bytes that they counted
+    """G19: at most 10 % of the bytes that the nodes counted during the judged phases are those of
+    others. If servers' job accounts are readable, at most 10 % of the bytes that they counted
     belong to other jobs. Less than 16 MiB are ignored, unless all transfers of the case are direct and
     below 128 KiB. Then at most 10 % of the bytes and of the requests on the devices are those of
     others, and less than 256 requests are ignored. A limit above 50 % gives a remark.

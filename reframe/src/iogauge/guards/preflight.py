@@ -34,14 +34,12 @@ LEAST_FILES: Final = 1000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
     """Files that an execution made, as its tool says; what the target's devices wrote meanwhile, and how many files the
-    case's directory held then, counted up to :data:`MOST_FOUND`; None if unknown. ``passed`` is what passed the networks
-    and disks of the nodes.
+    case's directory held then, counted up to :data:`MOST_FOUND`; None if unknown.
     """
 
     files: int
     written: int | None = None
     found: int | None = None
-    passed: int | None = None
 
 
 def storage(
@@ -50,8 +48,8 @@ def storage(
     """G9: the target of metadata is storage, not memory, and fsync reaches it. After files were
     made, and before the next phase, the first node finds them in the case's directory: 100 at least,
     if there are so many. Links do not count. While files are made, the target's devices write at least 64 bytes for each.
-    If nothing under the mount counts, you get a remark unless as much passes the networks and disks of the nodes: a
-    program may keep the files in memory.
+    If nothing under the mount counts, you get a remark: a program may keep the files in memory, and no sync reaches
+    what lies below it.
 
     ``counted`` tells whether something under the mount counts. ``required`` comes from ``limits.witness``.
     """
@@ -72,16 +70,15 @@ def storage(
                 f"{one.files} file(s) were made, and the target's devices wrote {format_bytes(one.written)}: "
                 "the files lay elsewhere"
             )
-    for one in made:
-        passed = one.passed or 0
-        if not counted and one.files >= LEAST_FILES and passed < one.files * _INODE_BYTES:
-            unseen = Rule(
-                "G9",
-                "a witness of the files beside the tool",
-                "The files may lie in the memory of a program. docs/witness.md lists the witnesses that can confirm this figure",
-            )
-            missing = f"{one.files} file(s) were made, and {format_bytes(passed)} passed the networks and disks of the nodes"
-            return unseen.unwitnessed(missing, required)
+    if not counted and (most := max((one.files for one in made), default=0)) >= LEAST_FILES:
+        unseen = Rule(
+            "G9",
+            "a witness of the files beside the tool",
+            "The files may lie in the memory of a program. docs/guards.md lists the witnesses that can confirm this figure",
+        )
+        return unseen.unwitnessed(
+            f"{most} file(s) were made, and nothing under the mount counts", required
+        )
     return rule.ok("the target is storage")
 
 
@@ -111,15 +108,7 @@ def storage_of(seen: PhaseSeen) -> Iterator[Finding]:
             # Without a sync, new inodes may wait in memory for half a minute.
             there = seen.phase.syncs and not case.on_network
             written = counted.written if counted and there else None
-            passed = testimony.passed(case.ways).get("")
-            made.append(
-                Made(
-                    files=files,
-                    written=written,
-                    found=case.found_after(testimony),
-                    passed=passed.written if passed else None,
-                )
-            )
+            made.append(Made(files=files, written=written, found=case.found_after(testimony)))
     yield storage(
         traits=case.traits,
         made=made,
@@ -138,8 +127,8 @@ def identity(
     hidden: Sequence[str] = (),
     hosts: Collection[str] = (),
 ) -> Finding:
-    """G9: every node sees the declared type (and source, and UUID) at the target's path. Every node
-    sees the same file system (by its UUID) from the first byte to the end. On the first node nothing
+    """G9: every node sees the declared type, source and UUID at the target's path, and the same file
+    system from the first byte to the end. On the first node nothing
     is mounted over the case's directory or in it while a tool runs, and its mount keeps its barriers.
 
     ``at_end`` maps hosts to the UUIDs that they saw after the last phase. An unknown UUID agrees
@@ -229,7 +218,7 @@ def identity_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) -> Finding:
-    """G13: 1.2 x the case's need is free. Afterwards the fill is at most ``max_fill``, and
+    """G13: 1.2 x the case's need is free, and afterwards the fill is at most ``max_fill``, and
     ``keep_free`` of the target stays free.
     """
     after = space.bytes_free - need_bytes
@@ -282,8 +271,8 @@ def health(
     out: Collection[int] = (),
     space: Space | None = None,
 ) -> Finding:
-    """G12: there are as many storage targets as declared. All are active, and none is closed to new
-    files. The only exceptions are targets that the site declares out (``topology.out``): these must
+    """G12: there are as many storage targets as declared, all of them active and open to new files.
+    The only exceptions are targets that the site declares out (``topology.out``): these must
     be out. A degraded target gives a remark, and so does a file system that is smaller than its targets together:
     then the metadata servers leave some out, which this client calls active.
 

@@ -295,9 +295,9 @@ class PhaseSeen:
         span, phases = self.case.span(testimony), output.but_trees
         names = [phase.name for phase in phases]
         kept = output.parameters.get("unlink") != "1" and not output.disturber
-        if span is None or names not in (["create"], ["remove"]) or not kept or self.phase.pauses:
+        files = phases[0].operations if names in (["create"], ["remove"]) else None
+        if span is None or files is None or not kept or self.phase.pauses:
             return None
-        files = phases[0].operations or 0
         return span, files if names == ["create"] else -files
 
     @property

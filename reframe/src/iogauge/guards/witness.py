@@ -93,8 +93,9 @@ def bytes_witnessed(
 ) -> Finding:
     """G8: the kernel counted as many bytes as the tool reports, within 5 %. It counts the bytes of
     the tasks, and their calls of read(2) and write(2): as many as the tool's operations, if it uses POSIX one by one. It also counts the bytes of everything under the mount: down to the disks, or in the
-    client of the network file system. If nothing under the mount counts, the networks and disks of the nodes do. 95 % of the
-    bytes that a case reads must pass those which carried all that it wrote.
+    client of the network file system. If nothing under the mount counts, the networks and disks of the nodes can contradict
+    the tool, but they serve other programs too: you get a remark. 95 % of the bytes that a case reads must pass those
+    which carried all that it wrote.
 
     ``executions`` holds one entry for each execution, None if a witness is missing. ``source``
     names the counter under the mount, empty if there is none. A file system writes ``copies`` bytes
@@ -115,9 +116,6 @@ def bytes_witnessed(
     believed = [x for seen in heard for x in (seen.own, seen.counted) if x is not None]
     if len(heard) == len(executions) and believed and source:
         return rule.ok(f"{source}: {format_bytes(min(believed))} or more in each execution")
-    passed = [seen.passed for seen in heard if seen.passed is not None]
-    if passed and len(passed) == len(executions):
-        return rule.ok(f"{_PASSAGES}: {format_bytes(min(passed))} or more in each execution")
     missing = (
         f"{len(executions) - len(heard)} of {len(executions)} executions have no witness"
         if len(heard) < len(executions)
@@ -128,7 +126,7 @@ def bytes_witnessed(
     unseen = Rule(
         "G8",
         "a witness of the bytes beside the tool",
-        "Only the tool itself reports this figure. docs/witness.md lists the witnesses that can confirm it",
+        "Only the tool itself reports this figure. docs/guards.md lists the witnesses that can confirm it",
     )
     return unseen.unwitnessed(missing, required)
 
@@ -373,13 +371,13 @@ class Seconds:
 def seconds_witnessed(
     *, executions: Sequence[Seconds], rests: bool = False, required: bool = False
 ) -> Finding:
-    """G4: no execution reports more seconds than its processes ran. No execution reports fewer seconds than its bytes or
-    its files took on the target. The same holds for the time in which its first task passed its bytes to the kernel. The
-    first node counts them five times a second, and more often while a phase begins. No execution of fio reports fewer
-    seconds than fio was told to run. In half of its executions or more, a tool works no longer than it reports, a quarter
-    of that, and a second. mdtest works from the line with the number of its files to its results. fio works while all of
-    its jobs have processes; its buffered writes are left out. If nobody saw an execution, you get a remark. You also get it
-    if only the run time bounds the seconds of all executions.
+    """G4: no execution reports more seconds than its processes ran, or fewer than its bytes or files took on the target.
+    The same holds for the time in which its first task passed its bytes to the kernel. The first node counts them five
+    times a second, and more often while a phase begins. No execution of fio reports fewer seconds than fio was told to
+    run. A tool may work for a quarter longer than it reports, and a second. If more than half of the executions work
+    longer, the case is INVALID. mdtest works from the line with the number of its files to its results. fio works while
+    all of its jobs have processes; its buffered writes are left out. If nobody saw an execution, you get a remark. You
+    also get it if only the run time bounds the seconds of all executions.
 
     ``rests`` means that the tool rests on purpose: then the run time must do. ``required`` comes from ``limits.witness``.
     """

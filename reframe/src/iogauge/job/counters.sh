@@ -3,7 +3,7 @@
 # shell takes time to read functions, and the other tasks count nothing. Needs background.sh.
 #
 #   iog_count                 set $counted to all counters that are not zero, and $answers to the counts of the Lustre client's
-#                             $devices. lustre=ANSWERED,ASKED tells how many of them there are
+#                             $devices. lustre=ANSWERED,ASKED tells how many of them there are, disks=N,N how many block devices
 #   iog_grow COUNTED ANSWERS  set $counted to what has grown since; lustre then tells how many devices are in both counts
 
 iog_count() {
@@ -39,9 +39,10 @@ iog_grow() {
     tell_devices "$moved" "$heard"
 }
 
-# Append the counts of devices to $counted, and how many of them answered.
+# Append to $counted how many block devices the kernel lists, which a container may hide, and the counts of Lustre's $devices.
 tell_devices() {
     local moved=$1 heard=$2 asked
+    counted="$counted disks=$disks,$disks"
     # shellcheck disable=SC2086 # one word for each device
     set -- $devices
     [ $# -gt 0 ] || return 0
@@ -64,7 +65,7 @@ subtract() {
 # Set $counted to all counters of block devices that are not zero, and $interfaces to NAME=RECEIVED,SENT of each network.
 count_devices() {
     local line lines name IFS
-    counted='' interfaces=''
+    counted='' interfaces='' disks=0
     # One program for both files: a shell's read takes a file of /proc byte by byte.
     lines=$(cat /proc/diskstats /proc/net/dev 2>/dev/null)
     IFS='
@@ -81,6 +82,7 @@ count_devices() {
             *)
                 # shellcheck disable=SC2086
                 set -- $line
+                disks=$((disks + 1))
                 # Paths of an NVMe disk have no number of their own.
                 case $3 in nvme*c*n*) name=$3 ;; *) name=$1:$2 ;; esac
                 [ "$6${10}" = 00 ] || counted="$counted $name=$6,${10},$4,$8"

@@ -4,7 +4,7 @@ Pure functions take text (``/proc/self/mountinfo``, the output of ``lfs quota``)
 that look at the machine come last.
 
 The name of a file system is its own, whatever device or server it comes from. It is a UUID, or a word and a number. A look needs neither root nor udev, and is "" if the file
-system has no name or none can be seen. docs/sites.md lists the names of each type.
+system has no name or none can be seen. docs/keys.md lists the names of each type.
 """
 
 from __future__ import annotations

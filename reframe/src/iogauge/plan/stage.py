@@ -39,6 +39,8 @@ ROUNDS: Final = "rounds.json"
 RUNS: Final = "phases.tsv"
 #: Directories of other cases that were on the target at the same time.
 NEIGHBOURS: Final = "neighbours.txt"
+#: Standard error of the job script, under ReFrame's name.
+JOB_COMPLAINTS: Final = "rfm_job.err"
 #: Name of the signal that ended the job.
 SIGNAL: Final = "told.txt"
 #: The started servers: a line ``host address,port pid`` for each.

@@ -1,7 +1,7 @@
 """Append records to a session's file and read them back, whatever their verdict.
 
 Each session has one JSON Lines file, with one line a case. A record is appended when its case is
-decided, and flushed to disk before the next case starts. Nothing is rewritten. docs/history.md
+decided, and flushed to disk before the next case starts. Nothing is rewritten. docs/results.md
 describes the form of a record.
 """
 

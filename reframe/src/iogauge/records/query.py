@@ -508,7 +508,7 @@ def load(
 ) -> pl.DataFrame:
     """All metrics of all records below a folder, one row a metric, in the order of time.
 
-    A record without metrics has one row without. The columns are those of docs/history.md; ``columns``
+    A record without metrics has one row without. The columns are those of docs/results.md; ``columns``
     names those that are wanted, which saves time and memory, and may also name ``source``, ``number`` and
     ``position``. Damaged lines are left out: :func:`damaged` lists them. ``cache`` is where the columnar form is
     kept from one call to the next, else the history's name below ``cache`` beside it; without the right to write

@@ -1,6 +1,6 @@
 """The form of a record: what is kept of a case.
 
-A record is one line of JSON in a session's file; docs/history.md describes its keys.
+A record is one line of JSON in a session's file; docs/results.md describes its keys.
 
 The dataclasses keep keys that they do not know, and the order of all keys. So an object that an older or a newer version wrote is read, and written back as it was.
 """
@@ -433,12 +433,12 @@ class Record(Form):
 
     @property
     def line(self) -> str:
-        """Return the name of what was measured; see docs/history.md."""
+        """Return the name of what was measured; see docs/results.md."""
         return self.own_line or keys_of(self.to_json())[0]
 
     @property
     def series(self) -> str:
-        """Return the name of the line under one fingerprint; see docs/history.md."""
+        """Return the name of the line under one fingerprint; see docs/results.md."""
         return self.own_series or keys_of(self.to_json())[1]
 
     @property

@@ -354,7 +354,7 @@ def without_match(
     """
     unknown = _unknown_tags(arguments, "-t", "--tag", "selects")
     excluded = _unknown_tags(arguments, "-T", "--exclude-tag", "excludes")
-    for pattern in _values(arguments, "-x", "--exclude"):
+    for pattern in values(arguments, "-x", "--exclude"):
         hint = _hint(pattern, checks)
         if hint and not any(re.search(pattern, check) for check in checks):
             excluded.append(f"-x {pattern} excludes no case{hint}")
@@ -371,14 +371,14 @@ def without_match(
     named = [
         f"-n {pattern} selects no case"
         + (" that can run here" if fits(pattern, listed) else _hint(pattern, checks))
-        for pattern in _values(arguments, "-n", "--name")
+        for pattern in values(arguments, "-n", "--name")
         if not fits(pattern, runnable)
     ]
     return [*named, *excluded]
 
 
-def _values(arguments: Sequence[str], short: str, long: str) -> list[str]:
-    """Return the values of an option of ReFrame, in their order."""
+def values(arguments: Sequence[str], short: str, long: str) -> list[str]:
+    """Return the values of an option of ReFrame on its command line, in their order."""
     return [
         after if word in (short, long) else word.partition("=")[2]
         for word, after in zip(arguments, [*arguments, ""][1:], strict=True)
@@ -391,7 +391,7 @@ def _unknown_tags(arguments: Sequence[str], short: str, long: str, does: str) ->
     return [
         f"{short} {pattern} {does} no case{did_you_mean(pattern.strip('^$'), words.TAGS)}"
         f" (tags: {', '.join(sorted(words.TAGS))})"
-        for pattern in _values(arguments, short, long)
+        for pattern in values(arguments, short, long)
         if not any(re.search(pattern, tag) for tag in words.TAGS)
     ]
 

@@ -1,6 +1,6 @@
 """The newest results, and the history, for other tools: Prometheus, Parquet, merge requests.
 
-docs/export.md lists every name, label and column. A value that is not valid is never exported as a
+docs/results.md lists every name, label and column. A value that is not valid is never exported as a
 measurement: Prometheus gets its verdict alone.
 
 GitLab shows JUnit's XML beside a merge request and a pipeline. ReFrame's own JUnit file reports a skipped case as passed; here only PASS looks like a pass.

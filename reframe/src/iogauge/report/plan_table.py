@@ -119,7 +119,7 @@ def to_json(cases: Sequence[PlannedCase]) -> str:
 _GUESS: Final = (
     "The time is a guess: {cases} case(s) have neither a reference nor a ceiling, so {speed} is assumed. "
     "A faster target needs less time, a slower target needs more. To plan better, declare topology "
-    "(docs/sites.md)"
+    "(docs/keys.md)"
 )
 
 

@@ -47,7 +47,7 @@ StripedBy = Literal["lustre", "none"]
 #: set_param``, root).
 Right = Literal["lustre-checksums"]
 
-#: Facts that a site may expect: keys of a fingerprint (docs/fingerprint.md), and the default layout.
+#: Facts that a site may expect: keys of a fingerprint (docs/guards.md), and the default layout.
 Expected = Annotated[
     str,
     Field(

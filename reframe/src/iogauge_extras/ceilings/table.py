@@ -278,7 +278,7 @@ def remarks(shown: Shown) -> Iterator[str]:
         if (limit := chain.limit) is None:
             yield (
                 f"{chain.direction}: no layer is declared or measured: declare topology or ceilings "
-                "(docs/ceilings.md)"
+                "(docs/checks.md)"
             )
             continue
         known = "measured" if limit.carries == limit.measured else "declared"

@@ -21,7 +21,7 @@ def show_comparison(
     a: Annotated[
         str,
         typer.Argument(
-            help="A Darshan log; a session or its .jsonl, with :case; or key=value,… (docs/compare.md)."
+            help="A Darshan log; a session or its .jsonl, with :case; or key=value,… (docs/results.md)."
         ),
     ],
     b: Annotated[
@@ -51,7 +51,7 @@ def show_comparison(
             _show_contrast(console, (a, b), as_json, html, (_two(servers), _two(tib)), wide)
             return
         if html:
-            raise compare.CompareError("--html is for two sets of records: see docs/compare.md")
+            raise compare.CompareError("--html is for two sets of records: see docs/results.md")
         comparison = compare.compare(compare.read_subject(a), compare.read_subject(b))
     except compare.CompareError as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)

@@ -278,7 +278,7 @@ def read_subject(text: str) -> Subject:
         raise CompareError(
             f"{text}: neither a file nor a session in {history_dir()} (newest: "
             f"{', '.join(newest) or 'none'}). To compare sites, stacks or days, write system=NAME, "
-            "stack=NAME or day=YYYY-MM-DD for each side (docs/compare.md)"
+            "stack=NAME or day=YYYY-MM-DD for each side (docs/results.md)"
         )
     try:
         records = [r for f in files for r in journal.read_records(f) if isinstance(r, Record)]

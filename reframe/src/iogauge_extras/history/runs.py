@@ -3,7 +3,7 @@ can show.
 
 All statistics use logarithms, so that a spread of 5 % means 5 % up and down. All are robust,
 because others use the storage too. Runs that prove nothing are refused: too few, too much noise, a
-step or a trend, two populations. docs/statistics.md has the formulas and simulations of them.
+step or a trend, two populations. docs/design.md has the formulas and simulations of them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def outlook(runs: int, spread: float) -> str:
     """Say what later runs will be able to show against a baseline of runs."""
     later = runs_to_see(DROP, spread, runs)
     if later is not None:
-        return f"a loss of {DROP:.0%} shows in {later} further run(s) with power {POWER:.0%}"
+        return f"a loss of {DROP:.0%} will show within {later} run(s) ({POWER:.0%} sure)"
     needed = least_baseline(DROP, spread)
     return (
         f"a loss of {DROP:.0%} cannot be shown against {runs} runs (noise {variation(spread):.1%}): "

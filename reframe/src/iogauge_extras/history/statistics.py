@@ -2,7 +2,7 @@
 
 The first runs of a series are its baseline. After each later run the mean of the newest runs is
 compared with it, by the likelihood ratio of a t test. Values far off are cut before the test.
-docs/statistics.md derives the formulas; benchmarks/detectors.py measures how well they work.
+docs/design.md derives the formulas; benchmarks/detectors.py measures how well they work.
 
 All values are natural logarithms, signed so that more is better. A difference of logarithms is the
 logarithm of a ratio. Arrays are (series, runs): all series of a history are judged at once.

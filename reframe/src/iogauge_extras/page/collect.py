@@ -249,7 +249,7 @@ class History:
         old, new = self.fingerprints.get(before, {}), self.fingerprints.get(after, {})
         keys = [visible(f"{key}: {a} -> {b}") for key, a, b in fingerprint.changed(old, new)]
         if not keys:
-            return UNCHANGED
+            return UNCHANGED if all(map(fingerprint.is_of_node, (old, new))) else ""
         more = f"; and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
         return "changed just before: " + "; ".join(keys[:_NAMED]) + more
 

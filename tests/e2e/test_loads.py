@@ -1,0 +1,502 @@
+"""Special loads for real, at a small scale: a training, a full target, two loads at once, hours, queues, streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.rig import MIB, Rig, Run, wait_for
+from e2e.test_derived import derive, keep
+from e2e.test_derived import record as a_record
+from e2e.test_scenarios import of
+from iogauge.core.units import parse_bytes
+from support.devices import THROTTLE, Devices, capped
+
+# --- a training -----------------------------------------------------------------------------------
+
+
+#: No whole number of transfers of two tasks: 66 MiB are written in 72.
+STATE = "66 MiB"
+
+
+def declare(rig: Rig, **models: dict[str, str]) -> None:
+    """Declare models of a rig's site."""
+    data = rig.settings()
+    data["systems"][0]["partitions"][0]["extras"]["checkpoints"] = models
+    rig.write_settings(data)
+
+
+def checkpoint(save: str = "60 s", restart: str = "60 s") -> dict[str, str]:
+    return {"state": STATE, "save": save, "restart": restart}
+
+
+def found(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {metric["name"]: metric for metric in record["metrics"]}
+
+
+@pytest.fixture(scope="module")
+def models(make_module_rig: Callable[..., Rig]) -> Rig:
+    rig = make_module_rig(tools=("ior",), tasks=2)
+    declare(rig, small=checkpoint(), slow=checkpoint(save="1 ms", restart="60 s"))
+    return rig
+
+
+@pytest.fixture(scope="module")
+def saved(models: Rig) -> Run:
+    done = models.run(
+        "-n",
+        "^Checkpoint%model=(small%files=per-process|slow%files=shared)$",
+        "--exec-policy=serial",
+    )
+    models.assert_clean()
+    return done
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+def test_a_budget_that_is_kept_passes_and_another_fails(saved: Run) -> None:
+    records = of(saved, "Checkpoint")
+    assert {r["verdict"] for r in records} == {"PASS", "FAIL"}, saved.out
+    for record in records:
+        kept = record["parameters"]["model"] == "small"
+        metrics = found(record)
+        assert list(metrics) == ["save_time", "restart_time", "write_bw", "read_bw"]
+        kinds = {metrics[name]["verdict"] for name in ("save_time", "write_bw")}
+        assert kinds == {"PASS" if kept else "FAIL"}, record["reason"]
+        assert metrics["restart_time"]["verdict"] == "PASS", record["reason"]
+        assert "the budget of checkpoints." in str(metrics["save_time"]["reference"])
+        budget_s = 60 if kept else 0.001
+        for name, value, lower, upper in (
+            ("save_time", budget_s, None, 0),
+            ("write_bw", parse_bytes(STATE) / 2**20 / budget_s, 0, None),
+            ("restart_time", 60, None, 0),
+            ("read_bw", parse_bytes(STATE) / 2**20 / 60, 0, None),
+        ):
+            reference = metrics[name]["reference"]
+            assert reference["value"] == pytest.approx(value), name
+            assert (reference["lower"], reference["upper"]) == (lower, upper), name
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+def test_the_whole_state_is_saved_and_read_cold(saved: Run) -> None:
+    for record in of(saved, "Checkpoint"):
+        metrics = found(record)
+        for time, bandwidth in (("save_time", "write_bw"), ("restart_time", "read_bw")):
+            moved = metrics[time]["median"] * metrics[bandwidth]["median"]
+            assert moved == pytest.approx(72, rel=0.01)
+        said = {(f["metric"], f["guard"], f["outcome"]) for f in record["findings"]}
+        assert {("restart_time", "G1", "ok"), ("save_time", "G2", "ok")} <= said
+        assert any(
+            f["metric"] == "restart_time" and "emptied and proven empty" in f["saw"]
+            for f in record["findings"]
+        )
+        shared = record["parameters"]["files"] == "shared"
+        assert all(
+            (" -F " in command) != shared for command in record["commands"] if "ior" in command
+        )
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+def test_another_size_has_no_budget(models: Rig) -> None:
+    case = ("-n", "^Checkpoint%model=small%files=shared")
+    done = models.run(*case, "-S", f"total_bytes={96 * MIB}")
+    assert done.record["verdict"] == "UNREFERENCED", done.out
+    declare(models, small=checkpoint() | {"state": "1 GiB"})
+    models.run(*case).never_passed(
+        "checkpoints.small.state is 1 GiB", "raise the limit for Checkpoint"
+    )
+
+
+@pytest.fixture(scope="module")
+def trainer(make_module_rig: Callable[..., Rig]) -> Rig:
+    return make_module_rig(tools=("fio", "mdtest"), limits={"case_files": 400})
+
+
+@pytest.fixture(scope="module")
+def trained(trainer: Rig) -> Run:
+    done = trainer.run(
+        "-n", "^Training(Files|Samples%sample=32KiB)$", "--exec-policy=serial", "--keep-stage-files"
+    )
+    trainer.assert_clean()
+    return done
+
+
+def said(record: dict[str, Any]) -> str:
+    """Guard, outcome and observation of each finding, a line each."""
+    return "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"])
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+def test_all_processes_read_samples_of_all_large_files(trained: Run) -> None:
+    (record,) = of(trained, "TrainingSamples")
+    assert record["verdict"] == "UNREFERENCED", record["reason"]
+    metrics = found(record)
+    assert metrics["read_bw"]["median"] == pytest.approx(
+        metrics["read_iops"]["median"] / 32, rel=0.01
+    )
+    findings = said(record)
+    assert "G8 ok fio checked its data in the warm-up" in findings
+    # A busy machine reads fewer than 32 in the time that it has.
+    assert re.search(r"G8 ok [1-9]\d* block\(s\) of [1-8] file\(s\)", findings)
+    assert "or more in each execution" in findings
+    output = json.loads(trained.file("fio-randread.1.json").read_text())
+    # Both processes read, each from all files: fio has no count by file, so the job file tells.
+    job = trained.file("randread.fio").read_text().split()
+    assert {"numjobs=2", "nrfiles=8", "file_service_type=random", "direct=1"} <= set(job)
+    assert output["jobs"][0]["read"]["total_ios"] > 0
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+def test_each_small_file_is_read_once_from_storage(trained: Run) -> None:
+    (record,) = of(trained, "TrainingFiles")
+    assert record["verdict"] == "UNREFERENCED", record["reason"]
+    assert list(found(record)) == ["read_rate"]
+    findings = said(record)
+    assert "G1 ok page cache emptied and proven empty 1 times" in findings
+    # 400 files of 128 KiB, as the kernel counts them.
+    assert ": 50 MiB or more in each execution" in findings
+    (read,) = (command for command in record["commands"] if " -E " in command)
+    assert " -X " in read
+    assert " -R " in read
+
+
+# --- a target that is filled up to a level --------------------------------------------------------
+
+
+LEVEL = 80
+
+
+def fillable(filled: Rig, fill_bytes: str | None = "900 MiB") -> None:
+    """Declare the levels, and the bytes that may be taken."""
+    data = filled.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["sweeps"] = {"fill_levels": [0, LEVEL]}
+    if fill_bytes:
+        partition["extras"]["limits"]["fill_bytes"] = fill_bytes
+    filled.write_settings(data)
+
+
+@pytest.fixture(scope="module")
+def filled(make_module_rig: Callable[..., Rig], module_devices: Devices) -> Rig:
+    """A site on a file system of 1 GiB of its own."""
+    target = module_devices.formatted("ext4") / "target"
+    return make_module_rig(tools=("fio",), tasks=1, target=target, limits={"case_bytes": "32 MiB"})
+
+
+def fill_of(path: Path) -> float:
+    info = os.statvfs(path)
+    return 1 - info.f_bavail / (info.f_blocks - info.f_bfree + info.f_bavail)
+
+
+@pytest.mark.needs_fio
+@pytest.mark.needs_loop
+def test_the_target_is_as_full_as_declared_while_it_is_measured(filled: Rig) -> None:
+    fillable(filled)
+    planned = filled.iogauge("plan", "-n", f"^FillLevel%fill={LEVEL}")
+    assert "932 MiB" in planned.out, planned.out
+    before = fill_of(filled.target)
+    filled.program(
+        "fio",
+        f'df --output=pcent "$IOG_DIR" | tail -n 1 >>{filled.base}/df\nexec "$real" "$@"',
+    )
+    done = filled.run("-n", f"^FillLevel%fill={LEVEL}")
+    (filled.bin / "fio").unlink()
+    filled.assert_clean()
+    assert fill_of(filled.target) == pytest.approx(before, abs=0.002)
+    assert done.record["verdict"] == "UNREFERENCED", done.record["reason"]
+    # The case has 32 MiB of 1 GiB, and df rounds up.
+    full = [int(word.rstrip("%")) for word in (filled.base / "df").read_text().split()]
+    assert full and all(LEVEL - 1 <= share <= LEVEL + 5 for share in full), full
+    (said,) = {f["saw"] for f in done.record["findings"] if "full, within" in f["demands"]}
+    assert re.match(r"80\.\d% full, \d+ MiB of it in files of this case", said), said
+
+
+@pytest.mark.needs_fio
+@pytest.mark.needs_loop
+@pytest.mark.parametrize(
+    ("fill_bytes", "cause"),
+    [
+        (None, r"limits.fill_bytes is not set: filling needs the site's permission"),
+        ("100 MiB", r"\d+ MiB are missing, and limits.fill_bytes allows 100 MiB"),
+    ],
+)
+def test_nothing_is_filled_without_permission(
+    filled: Rig, fill_bytes: str | None, cause: str
+) -> None:
+    fillable(filled, fill_bytes)
+    before = fill_of(filled.target)
+    filled.program("fio", f'touch {filled.base}/ran\nexec "$real" "$@"')
+    done = filled.run("-n", f"^FillLevel%fill={LEVEL}")
+    (filled.bin / "fio").unlink()
+    done.never_passed(cause)
+    assert done.record["verdict"] == ("INVALID" if fill_bytes else "ERROR")
+    assert not (filled.base / "ran").exists()
+    assert fill_of(filled.target) == pytest.approx(before, abs=0.001)
+    filled.assert_clean()
+
+
+@pytest.mark.needs_fio
+@pytest.mark.needs_loop
+def test_what_fills_the_target_goes_after_a_kill(filled: Rig) -> None:
+    fillable(filled)
+    filled.program("fio", f"touch {filled.base}/holds\nsleep 300")
+    process = filled.start(["reframe", "-c", "checks/", "-r", "-n", f"^FillLevel%fill={LEVEL}"])
+    wait_for((filled.base / "holds").exists, 60, "fio to start on a full target")
+    assert fill_of(filled.target) > LEVEL / 100 - 0.02
+
+    filled.kill(process.pid)
+    process.communicate(timeout=100)
+    (filled.bin / "fio").unlink()
+    left = sum(path.stat().st_blocks * 512 for path in filled.leftovers() if path.is_file())
+    assert left > 600 * MIB
+    assert filled.iogauge("clean").rc == 0
+    filled.assert_clean()
+    assert fill_of(filled.target) < 0.05
+
+
+# --- a stream and a storm of metadata -------------------------------------------------------------
+
+
+@pytest.fixture
+def quiet(make_rig: Callable[..., Rig], devices: Devices) -> Rig:
+    """A site whose target nobody else uses: bytes of others on it are an objection."""
+    limits = {"phase_seconds": "2 s", "max_foreign": "10 %", "witness": "required"}
+    return make_rig(target=devices.formatted("ext4") / "target", limits=limits)
+
+
+def medians(record: dict[str, Any]) -> dict[str, float]:
+    return {metric["name"]: metric["median"] for metric in record["metrics"]}
+
+
+def of_disturber(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """What was found about the load beside the measured one."""
+    return [finding for finding in record["findings"] if "disturber" in finding["demands"]]
+
+
+@pytest.mark.needs_fio
+@pytest.mark.needs_loop
+def test_each_load_is_measured_alone_and_beside_the_other(quiet: Rig) -> None:
+    done = quiet.run_until(
+        lambda run: all(f["outcome"] == "ok" for one in run.records for f in of_disturber(one)),
+        "-n",
+        "^Interference",
+        "--exec-policy=serial",
+    )
+    quiet.assert_clean()
+    found = {one["parameters"]["measured"]: one for one in done.records}
+    assert set(found) == {"stream", "metadata"}
+    for kind, one in found.items():
+        # The load is ours: it is no load of others, on a target with a witness.
+        # The stream before and after it may differ by more than 100 % if the machine is busy.
+        assert one["verdict"] in ("UNREFERENCED", "UNSTABLE"), one["reason"]
+        values = medians(one)
+        for name in ["write_bw"] if kind == "stream" else ["create_warm_p50", "create_warm_p99"]:
+            alone, disturbed, again, ratio = (
+                values[f"{name}_{end}"] for end in ("alone", "disturbed", "again", "ratio")
+            )
+            assert ratio == pytest.approx(2 * disturbed / (alone + again))
+        own = of_disturber(one)
+        assert {f["outcome"] for f in own} == {"ok"}
+        assert all("_disturbed" in f["metric"] or "_ratio" in f["metric"] for f in own)
+        seen = [f for f in one["findings"] if "the kernel counts what the tool" in f["demands"]]
+        assert any("_disturbed" in f["metric"] for f in seen), "nobody counted the stream's bytes"
+
+
+# --- a burst that ends ----------------------------------------------------------------------------
+
+
+SECONDS = 16
+BURST, REST = 40, 10
+_FIGURES = ("write_bw", "write_best_minute", "write_worst_minute", "write_longest_dip")
+
+
+@pytest.mark.needs_fio
+@pytest.mark.needs_loop
+def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], devices: Devices) -> None:
+    target = devices.formatted("ext4")
+    node = os.stat(devices.last).st_rdev
+    slower = f"{os.major(node)}:{os.minor(node)} {REST * MIB}"
+    rig = make_rig(
+        tools=("fio",),
+        tasks=1,
+        target=target / "target",
+        limits={"phase_seconds": f"{SECONDS} s", "case_bytes": "64 MiB"},
+    )
+    # The device slows down after half of the write.
+    rig.program(
+        "fio",
+        f'case ${{@: -1}} in write.fio) (sleep {SECONDS / 2}; echo "{slower}" > '
+        f"{THROTTLE}/blkio.throttle.write_bps_device) & ;; esac\n"
+        'exec "$real" "$@"',
+    )
+    with capped(devices.last, written=BURST * MIB):
+        done = rig.run("-n", "^Endurance$")
+    record = done.record
+    assert record["verdict"] in ("UNREFERENCED", "CONTAMINATED"), record["reason"]
+    found = {metric["name"]: metric["median"] for metric in record["metrics"]}
+    assert tuple(found) == _FIGURES
+    # A window lasts one second here. If others keep the disk below busy for a part of one, the worst
+    # window is lower than the level, and a disk that catches up makes the best one higher.
+    assert found["write_best_minute"] == pytest.approx(BURST, rel=0.3)
+    assert 0 < found["write_worst_minute"] < 1.15 * REST
+    (steadiness,) = {f["saw"] for f in record["findings"] if "level" in f["demands"]}
+    words = re.match(r"from ([\d.]+) MiB/s to ([\d.]+) MiB/s after ([\d.]+) s", steadiness)
+    assert words, steadiness
+    assert [float(word) for word in words.groups()] == pytest.approx(
+        [BURST, REST, SECONDS / 2], rel=0.2
+    )
+    (minutes,) = record["metrics"][0]["rounds"]
+    assert len(minutes) == SECONDS
+    of_minutes = minutes.values()
+    slowest, fastest = min(of_minutes), max(of_minutes)
+    assert slowest < fastest
+    assert found["write_worst_minute"] <= slowest * 1.001
+    assert found["write_best_minute"] >= fastest * 0.999
+    rig.assert_clean()
+
+
+# --- requests in flight ---------------------------------------------------------------------------
+
+
+DEPTHS = [1, 4]
+VALID = {"UNREFERENCED", "CONTAMINATED"}
+
+
+def deepen(deep: Rig, depths: list[int], name: str = "queue_depths") -> None:
+    """Declare the points of a sweep of a deep's site."""
+    data = deep.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["sweeps"] = {name: depths}
+    deep.write_settings(data)
+
+
+@pytest.fixture(scope="module")
+def deep(make_module_rig: Callable[..., Rig]) -> Rig:
+    deep = make_module_rig(tools=("fio",), tasks=1)
+    deepen(deep, DEPTHS)
+    return deep
+
+
+@pytest.fixture(scope="module")
+def measured(deep: Rig) -> Run:
+    done = deep.run("-n", "^QueueDepth%", "--exec-policy=serial")
+    deep.assert_clean()
+    return done
+
+
+@pytest.mark.needs_fio
+def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured: Run) -> None:
+    found = {(r["parameters"]["access"], r["parameters"]["depth"]): r for r in measured.records}
+    assert set(found) == {(way, depth) for way in ("read", "write") for depth in DEPTHS}
+    for (way, depth), one in found.items():
+        assert one["verdict"] in VALID, one["reason"]
+        values = medians(one)
+        assert list(values) == [f"{way}_{name}" for name in ("iops", "p50", "p99", "p999")]
+        assert 0 < values[f"{way}_p50"] <= values[f"{way}_p99"] <= values[f"{way}_p999"]
+        # No more than the depth is in flight: half of the requests take the median or longer.
+        assert values[f"{way}_iops"] * values[f"{way}_p50"] / 1e6 / 2 <= depth
+        job = measured.file(f"QueueDepth_{one['hash']}/rand{way}.fio")
+        assert f"iodepth={depth}\n" in job.read_text()
+
+
+@pytest.mark.needs_fio
+def test_the_curve_names_the_plateau_and_the_knee(make_rig: Callable[..., Rig]) -> None:
+    """A queue of 0.2 ms a request that carries 40,000 requests in a second is full with eight in flight."""
+    deep = make_rig(tools=("fio",), tasks=1)
+    deepen(deep, [1, 4, 16, 64])
+    deep.write_references(
+        {
+            "QueueDepthCurve": {
+                "read_plateau": [40_000, -0.1, None, "ops/s"],
+                "read_knee": [8, -0.1, 0.1, "1"],
+            }
+        }
+    )
+    points = {1: 5_000, 4: 20_000, 16: 40_000, 64: 39_000}
+    keep(
+        deep,
+        *(
+            a_record("QueueDepth", {"access": "read", "depth": depth}, {"read_iops": iops})
+            for depth, iops in points.items()
+        ),
+    )
+    found = derive(deep, "-n", "^QueueDepthCurve%access=read$").record
+    assert medians(found) == {"read_plateau": 40_000, "read_knee": 8}
+    assert found["verdict"] == "PASS", found["reason"]
+
+
+# --- bandwidth without MPI ------------------------------------------------------------------------
+
+
+@pytest.mark.needs_fio
+def test_a_shared_file_through_the_page_cache(make_rig: Callable[..., Rig]) -> None:
+    rig = make_rig(tools=("fio",), tasks=2, limits={"case_bytes": "128 MiB"})
+    run = rig.run("-n", "FioSequential %files=shared %cache=buffered %block=1MiB".replace(" ", ""))
+    record = run.record
+    assert [metric["name"] for metric in record["metrics"]] == ["write_bw", "read_bw"], run.out
+    assert record["verdict"] == "UNREFERENCED", record["reason"]
+    assert all(metric["median"] > 0 for metric in record["metrics"])
+    said = {
+        (f["metric"], f["guard"], f["outcome"], f["saw"].split(" (")[0]) for f in record["findings"]
+    }
+    assert (None, "G8", "ok", "fio checked its data in the warm-up") in said
+    times = record["repetitions"]
+    assert ("read_bw", "G1", "ok", f"page cache emptied and proven empty {times} times") in said
+    assert any(f[:3] == ("write_bw", "G2", "ok") for f in said)
+    # No reference, and yet a line for each metric in ReFrame's performance log.
+    (log,) = (rig.home / "perflogs").rglob("*.log")
+    heading, *lines = [line.split("|") for line in log.read_text().splitlines()]
+    logged = [dict(zip(heading, line, strict=True)) for line in lines]
+    assert [(one["perf_var"], one["verdict"], float(one["perf_value"])) for one in logged] == [
+        (metric["name"], record["verdict"], float(f"{metric['median']:.6g}"))
+        for metric in record["metrics"]
+    ]
+    jobs = {name: (run.file(f"{name}.fio")).read_text() for name in ("write", "read")}
+    for way, text in jobs.items():
+        assert {"filename=shared", "filesize=128m", "size=64m", "offset_increment=64m"} <= set(
+            text.split()
+        ), text
+        assert ("end_fsync=1" in text) == (way == "write")
+
+
+@pytest.mark.skipif(not shutil.which("elbencho"), reason="no elbencho on PATH")
+def test_elbencho_beside_fio(make_rig: Callable[..., Rig]) -> None:
+    """Both tools move the same bytes in the same way, each in a series of its own."""
+    rig = make_rig(tools=("elbencho", "fio"), tasks=2, limits={"case_bytes": "64 MiB"})
+    names = "^(Elbencho|FioSequential%files=per-process%cache=direct)%block=1MiB$"
+    run = rig.run("-n", names, "--exec-policy=serial", "--keep-stage-files")
+    one, other = sorted(run.records, key=lambda record: str(record["check"]))
+    assert (one["check"], other["check"]) == ("Elbencho", "FioSequential"), run.out
+    assert one["series"] != other["series"]
+    assert [m["name"] for m in one["metrics"]] == [m["name"] for m in other["metrics"]]
+    assert one["verdict"] == "UNREFERENCED", one["reason"]
+    said = "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in one["findings"])
+    assert "G8 ok elbencho checked its data in the warm-up" in said
+    # A busy machine reads fewer than 32 in the time that it has.
+    assert re.search(r"G8 ok [1-9]\d* block\(s\) of 1 repetition\(s\) read again", said)
+    assert said.count("64 MiB or more in each execution") == 2
+    rig.assert_clean()
+    # Bytes that another process changes between write and read.
+    rig.program(
+        "elbencho",
+        'case " $* " in *" -r "*) printf XXXX | dd of="$IOG_DIR/r1-f0" bs=1 seek=5000000 conv=notrunc;; esac\n'
+        'exec "$real" "$@"',
+    )
+    rig.run("-n", "^Elbencho%block=1MiB$").never_passed("Data verification failed")
+    # A write through the page cache.
+    rig.program(
+        "elbencho",
+        'for word in "$@"; do [ "$word" = --direct ] || words+=("$word"); done\nexec "$real" "${words[@]}"',
+    )
+    rig.run("-n", "^Elbencho%block=1MiB$").never_passed("'--nolive' instead of '--direct'")

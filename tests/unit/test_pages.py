@@ -1,0 +1,86 @@
+"""The pages: links lead somewhere, every picture is shown, and all keys and commands of a user are named."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import typer.main
+from pydantic import BaseModel
+
+from iogauge.cli.app import app
+from iogauge.site.extras import PartitionExtras
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    ROOT / name
+    for name in subprocess.check_output(
+        ["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT, text=True
+    ).split()
+    if (ROOT / name).exists()
+]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def anchors(page: Path) -> set[str]:
+    """Names of the headings as GitLab and GitHub make them."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        place, _, anchor = link.partition("#")
+        if "://" in place:
+            continue
+        there = (page.parent / place).resolve() if place else page
+        assert there.exists(), link
+        assert not anchor or anchor in anchors(there), link
+
+
+def test_every_page_that_a_text_names_is_there() -> None:
+    words = ["git", "grep", "-hoE", r"\bdocs/[a-z0-9-]+\.(md|json)(#[a-z0-9-]+)?", "--"]
+    named = subprocess.check_output(
+        [*words, "reframe/src", "ci", "checks", "benchmarks", "site-configs", "environments"],
+        cwd=ROOT,
+        text=True,
+    )
+    for name in sorted(set(named.split())):
+        page, _, anchor = name.partition("#")
+        assert (ROOT / page).exists(), name
+        assert not anchor or anchor in anchors(ROOT / page), name
+
+
+def test_every_picture_is_shown() -> None:
+    shown = {Path(link).name for page in PAGES for link in LINK.findall(page.read_text("utf-8"))}
+    assert {file.name for file in (ROOT / "docs" / "images").iterdir()} <= shown
+
+
+def keys(model: type[BaseModel]) -> Iterator[str]:
+    """Every key of a model and of the models below it, by its own name."""
+    for name, field in model.model_fields.items():
+        yield name
+        inner = [field.annotation]
+        while inner:
+            kind = inner.pop()
+            inner += get_args(kind)
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from keys(kind)
+
+
+def test_the_page_of_keys_has_every_key() -> None:
+    text = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
+    own = {"size_of"}  # written by the suite into the partitions of other sizes
+    missing = {key for key in keys(PartitionExtras) if not re.search(rf"\b{key}\b", text)} - own
+    assert not missing
+
+
+def test_the_readme_names_every_command() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = typer.main.get_group(app).commands  # type: ignore[attr-defined]
+    assert {name for name in commands if f"`iogauge {name}" not in text} == set()
