@@ -128,9 +128,9 @@ def cases_of(rig: Rig, run: Run) -> list[Case]:
     assert run.rc == 0, run.out
     found = []
     for case in run.cases:
-        if case["result"] == "skip":
-            continue
         stage = Path(case["stagedir"])
+        if not (stage / "rfm_job.sh").exists():
+            continue
         files = [*stage.glob("*.fio"), *stage.glob("hosts.txt")]
         found.append(
             Case(
@@ -144,8 +144,6 @@ def cases_of(rig: Rig, run: Run) -> list[Case]:
                 inputs={file.name: file.read_text() for file in files},
             )
         )
-    scripts = {script.parent for script in run.stage.rglob("rfm_job.sh")}
-    assert scripts == {Path(case["stagedir"]) for case in run.cases if case["result"] != "skip"}
     return found
 
 
