@@ -12,7 +12,7 @@ from iogauge.core.measurement import Disturber, Quantity
 from iogauge.evidence import collect, model, witness
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Moved, Witness
-from iogauge.guards import cache, figures, nodes, others, preflight
+from iogauge.guards import cache, figures, nodes, origin, others, preflight
 from iogauge.guards import witness as guards_witness
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
@@ -1086,3 +1086,25 @@ def test_a_disturber_is_followed_from_its_own_begin(
     loaded = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, beside="metadata"))
     (finding,) = nodes.on_purpose_of(loaded)
     assert finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(
+    ("hours", "is_believed"),
+    [(0, True), (5.5, True), (-9.75, True), (14, True), (0.1, False), (14.25, False), (-24, False)],
+)
+def test_g22_believes_the_local_dates_of_a_tool_in_another_zone(
+    left: Evidence, hours: float, is_believed: bool
+) -> None:
+    """Tasks in a container have its zone. A date that no zone explains is of another run."""
+    seen = phase(left, 0)
+    local = [one for one in seen.outputs[0].moments if one.local]
+    assert local
+
+    def shifted(output: Any) -> Any:
+        moved = (dataclasses.replace(m, seconds=m.seconds + 3600 * hours) for m in local)
+        return dataclasses.replace(output, moments=tuple(moved))
+
+    outputs = {**left.outputs, "write": [shifted(seen.outputs[0])]}
+    case = dataclasses.replace(seen.case, evidence=dataclasses.replace(left, outputs=outputs))
+    (execution, *_) = origin.Execution.all_of(case)
+    assert (execution.objection == "") is is_believed, execution.objection

@@ -129,6 +129,13 @@ def test_messages_in_the_middle_of_the_json() -> None:
     assert len(output.warnings) == 4
 
 
+def test_a_launchers_words_before_the_first_of_ior_are_no_warning_of_ior() -> None:
+    launcher = "WARNING: module gcc/12 is deprecated and will be removed\n"
+    log = f"{launcher}Writing output to x\nWriting output to x\nWARNING: The file exists\n"
+    assert parse_json(sample("ior_i1.json"), log).warnings == ("WARNING: The file exists",)
+    assert parse_json(sample("ior_i1.json"), launcher).warnings == (launcher.strip(),)
+
+
 def test_corrupt_data_is_a_warning_of_the_log() -> None:
     output = parse_json(sample("ior_corrupt.json"), sample("ior_corrupt.stdout"))
     assert output.warnings == ("WARNING: Incorrect data on read (1 errors found).",)
@@ -220,6 +227,17 @@ def test_rank_times_of_another_run() -> None:
         with_rank_times(four, ranks)
     with pytest.raises(ToolOutputError, match="2 ranks in a write phase, expected 3"):
         rank_times_csv(sample("ior_stone.ranks.csv"), tasks=3)
+
+
+def test_worlds_of_one_task_that_wrote_one_summary() -> None:
+    """Under the launcher of another MPI: the last summary is left, and the rank details of all."""
+    alone = parse_json(sample("ior_wonly.json"))
+    alone = replace(alone, tasks=1, phases=alone.phases[:1])
+    (one, *_) = rank_times_csv(sample("ior_i2.ranks.csv"))
+    with pytest.raises(ToolOutputError, match=r"2 phases, .* has 1: .* use the matching mpirun"):
+        with_rank_times(alone, [one, one])
+    with pytest.raises(ToolOutputError, match=r"2 phases, but the summary has 1$"):
+        with_rank_times(replace(alone, tasks=2), [one, one])
 
 
 def test_truncated_rank_times() -> None:

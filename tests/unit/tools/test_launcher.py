@@ -60,6 +60,10 @@ REASONS = {
     "srun -n1 --mem=99G ior # Slurm": "srun: error: Memory specification can not be satisfied",
     "srun -n 1 --mpi=nosuch ior # Slurm": "srun: error: Couldn't find the specified plugin name",
     "srun -n 1 --cpu-bind=map_cpu:77 ior # Slurm": "srun: error: CPU binding outside of job step allocation",
+    "srun -n 2 mdtest, Slurm without PMIx # Open MPI 4.1": (
+        'The application appears to have been direct launched using "srun", but OMPI was not built with SLURM\'s PMI '
+        "support and therefore cannot execute. Let srun offer what this MPI understands"
+    ),
 }
 #: A tool ran: no cause of the launcher's.
 RAN = [name for name in SAID if "which" in name or "sh -c" in name]

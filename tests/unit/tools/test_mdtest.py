@@ -54,6 +54,15 @@ def test_the_headers_of_4_1_name_units(version: str) -> None:
             parse_table(text.replace(f"(in {header})", f"(in {other})"))
 
 
+def test_a_launchers_words_before_the_first_of_mdtest_are_no_warning_of_mdtest() -> None:
+    text = sample("mdtest_easy_create.stdout")
+    launcher = "Loading ior/4.0.0\nWARNING: module gcc/12 is deprecated and will be removed\n"
+    assert parse_table(launcher + text).phases == parse_table(text).phases
+    assert parse_table(launcher + text).warnings == parse_table(text).warnings == ()
+    late = text.replace("SUMMARY rate", "WARNING: it is slow\n\nSUMMARY rate")
+    assert parse_table(late).warnings == ("WARNING: it is slow",)
+
+
 def test_one_iteration() -> None:
     output = parse_table(sample("mdtest_base.stdout"))
     assert (output.tool, output.version, output.tasks, output.nodes) == ("mdtest", "4.0.0", 2, 1)

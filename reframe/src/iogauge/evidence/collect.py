@@ -85,6 +85,7 @@ _CAUSES: Final = re.compile(
     r"|A request for multiple cpus-per-proc"
     r"|An unrecognized option was included"
     r"|(?:mpirun|prterun) has detected an attempt to run as root"
+    r"|The application appears to have been direct launched using"
 )
 
 #: A trace of hydra: ``[mpiexec@n1] function (file:line): words``.
@@ -115,6 +116,11 @@ _REMEDIES: Final = (
     (
         "attempt to run as root",
         "Run as an ordinary user, or set the two variables that mpirun names",
+    ),
+    (
+        "have been direct launched",
+        "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the "
+        "launcher mpirun",
     ),
 )
 
@@ -238,7 +244,7 @@ def stage_folder(folder: Path, what: str) -> dict[str, str]:
 _SYSTEM_ERRORS: Final = tuple(os.strerror(number) for number in errno.errorcode)
 
 _FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
-_TOOL_ERROR: Final = re.compile(r"\bERROR\b")
+_TOOL_ERROR: Final = re.compile(r"(?<!OPAL )(?<!ORTE )(?<!PMIX )(?<!PRTE )\bERROR\b")
 
 
 #: What a tool is told by the kernel whose connection to a Lustre server broke (EIO, ESHUTDOWN).

@@ -12,6 +12,7 @@ second. Bytes of a neighbour may lie in that second: they can hide that bytes ar
 from __future__ import annotations
 
 import configparser
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,10 @@ from iogauge.plan.stage import PhaseRun
 #: Seconds by which a tool's date may lie outside its execution. Tools cut theirs to whole seconds.
 #: Between two looks at a clock, time servers slow it down or speed it up by 0.5 ms a second at most.
 SLACK_S: Final = 2.0
+
+#: Zones lie whole quarters of an hour from UTC, 14 hours at most (tzdata).
+_ZONES_S: Final = 900
+_FARTHEST_S: Final = 14 * 3600
 
 #: Characters of an option's value that fio's servers report (``struct cmd_job_option``, server.h).
 _FIO_CUTS_AT: Final = 127
@@ -161,17 +166,17 @@ def _out_of_time(moments: Sequence[Moment], run: PhaseRun, clocks: Sequence[Cloc
     """Return which of a tool's dates lies outside an execution; empty if none does.
 
     The nodes' clocks may differ, and may be set during the job. So a date is believed if it lies
-    within the execution by any look at a clock, or between two looks.
+    within the execution by any look at a clock, or between two looks. The tool's zone may be another than the job
+    script's, as in a container: a local date is believed in any zone.
     """
     if not clocks:
         return "the dates of the execution are unknown: the record of the clocks is missing"
     first = run.started + min(clock.least for clock in clocks) - SLACK_S
     last = run.ended + max(clock.most for clock in clocks) + SLACK_S
-    offsets = dict.fromkeys(clock.utc_offset for clock in clocks)
     for moment in moments:
-        shifts = offsets if moment.local else [0]
-        if not any(first <= moment.seconds - shift <= last for shift in shifts):
-            zone = next(iter(offsets))
+        shift = _ZONES_S * math.ceil((moment.seconds - last) / _ZONES_S) if moment.local else 0
+        if not (first <= moment.seconds - shift <= last and abs(shift) <= _FARTHEST_S):
+            zone = clocks[0].utc_offset
             printed = moment.seconds - (zone if moment.local else 0)
             return (
                 f"{moment.name!r} is {_date(printed, zone)}, and the execution lasted from "

@@ -208,7 +208,9 @@ def parse_table(text: str) -> ToolOutput:
     if not text.strip():
         raise ToolOutputError("mdtest printed nothing: it failed before its first phase")
     text = "\n".join(text.splitlines()) + "\n"
-    warnings = unique(COMPLAINT.findall(text))
+    # Lines before mdtest's first one are the launcher's.
+    own = text[began.start() :] if (began := _DATE.search(text)) else text
+    warnings = unique(COMPLAINT.findall(own))
     launch = _one_launch(text, warnings)
     tasks, nodes = int(launch[2]), int(launch[3])
     tables = _tables(text, warnings)

@@ -53,6 +53,7 @@ _PAIRS: Final = re.compile(r"stonewalling pairs accessed min: (\d{1,18}) max: (\
 _STRAY_BRACKET: Final = re.compile(r'\]\s*\]\s*,\s*"max"\s*:')
 _NAN: Final = re.compile(r'"([^"\n]+)"\s*:\s*"?(-?(?:nan|inf(?:inity)?))\b', re.IGNORECASE)
 _VERBOSE: Final = re.compile(r'"verbose"\s*:\s*[1-9]')
+_SUMMARY_TO: Final = "Writing output to "
 _WRONG_MPI: Final = (
     "this is what happens when the launcher is not that of the MPI library ior was built with: "
     "each task then runs alone as a world of one; use the matching mpirun or srun"
@@ -87,7 +88,9 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
     if text.strip() and not body.strip():
         raise ToolOutputError(f"no IOR JSON summary, only messages: {excerpt(text)}")
     document, before, after = _load(body)
-    messages += [line for part in (before, after, log) for line in part.splitlines()]
+    # Each task says where the summary goes, before all else. Lines before that are the launcher's.
+    own = log[max(log.find(_SUMMARY_TO), 0) :]
+    messages += [line for part in (before, after, own) for line in part.splitlines()]
     warnings = unique(m[1] for line in messages if (m := _COMPLAINT.match(line)))
 
     version = member(document, "Version", "IOR JSON")
@@ -491,8 +494,11 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankTimes]) -> ToolOutpu
     Raises :class:`ToolOutputError` if the rank details belong to another output.
     """
     if [phase.name for phase in output.phases] != [entry.operation for entry in ranks]:
+        # Worlds of one task append to one file of rank details, and overwrite each other's summary.
+        alone = output.tasks == 1 and len(ranks) > len(output.phases)
         raise ToolOutputError(
             f"IOR rank details: {len(ranks)} phases, but the summary has {len(output.phases)}"
+            + (f": {_WRONG_MPI}" if alone else "")
         )
     phases = []
     for phase, entry in zip(output.phases, ranks, strict=True):
