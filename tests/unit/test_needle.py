@@ -321,6 +321,7 @@ def entry(name: str, mib_s: float, way: str = "write", **more: Any) -> dict[str,
         "bw_bytes": round(mib_s * 2**20),
         "bw": round(mib_s * 1024),
         "iops": mib_s,
+        "lat_ns": {"N": blocks, "mean": 1e9 / mib_s},
     }
     return job | {"read": idle, "write": idle, way: busy}
 
