@@ -160,7 +160,7 @@ def words_of(command: str) -> Counter[str]:
     """Words of an IOR command line through mpirun, without the names of files; options keep their values."""
     words = ["ior" if word.endswith("/ior") else word for word in shlex.split(command)]
     # What stands before the tool counts beside it, what the warm-up adds is said there.
-    text = re.sub(r" sh \S+/witness\.sh ior ", " ior ", " ".join(words))
+    text = re.sub(r" sh \S+/witness\.sh \S+ \S+ ior ", " ior ", " ".join(words))
     text = text.replace("${IOG_VERIFY[@]}", "")
     text = re.sub(r"(-o|summaryFile=|DetailsCSV=)( ?)\S+", r"\1\2FILE", text)
     # A value belongs to its option: "-b 8g" and "-b=8g" are one word here.
