@@ -42,7 +42,7 @@ docs: ## write the parts of the pages that are made from code
 
 lock: ## pin requirements/*.in anew, with hashes
 	@ci/setup --dev
-	@cd requirements && for name in runtime dev mpi; do \
+	@cd requirements && for name in runtime dev spack; do \
 	    echo "lock: $$name.lock" && known= && \
 	    if [ "$$name" = dev ]; then \
 	        known=$$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' runtime.lock); \

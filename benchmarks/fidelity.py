@@ -11,7 +11,7 @@ before (alternating), it runs what `--effect` names:
 
 Reported is the ratio of bandwidths, effect over hand: median, and a 95 % confidence interval of the median by the sign test
 (order statistics). Exit status 1 if an interval lies outside of 1 by more than --tolerance. On a file system whose rate is capped (benchmarks/capped-fs) noise is below 1 %. On a disk as fast as
-memory, give the tools huge pages first: docs/benchmarks.md says why.
+memory, give the tools huge pages first: docs/design.md says why.
 """
 
 from __future__ import annotations

@@ -171,7 +171,8 @@ class Records:
         demand(len(new) <= 1, f"more than one file of records: {new}")
         found = [one for file in new for one in journal.read_whole(file)]
         records = [one for one in found if isinstance(one, Record)]
-        demand(len(records) == len(found), f"damaged: {found}")
+        damaged = [one for one in found if isinstance(one, journal.Damaged)]
+        demand(not damaged, f"damaged: {damaged}")
         kept = Counter(record.case for record in records)
         demand(set(kept.values()) <= {1}, f"recorded twice: {kept}\n{said}")
         ended = {case.strip(): end for end, case in ENDED.findall(said)}

@@ -121,7 +121,7 @@ MUTANTS = (
         "a reference rests on runs that are INVALID",
     ),
     Mutant(
-        "calibrate-over-step", "iogauge_extras/history", "runs.py",
+        "calibrate-over-step", "iogauge_extras/history", "statistics.py",
         "    return split if abs(change) >= LEAST_SPREAD else None",
         "    return split if change >= LEAST_SPREAD else None",
         "tests/unit/test_calibrate.py::test_a_step_is_found_where_it_is",
@@ -605,8 +605,8 @@ MUTANTS = (
     ),
     Mutant(
         "witness-counts-itself", "job", "witness.sh",
-        'echo "$IOG_TOOL" >"$IOG_TASK"',
-        'echo $$ >"$IOG_TASK"',
+        'echo "$IOG_TOOL ${20}" >"$IOG_TASK"',
+        'echo "$$ ${20}" >"$IOG_TASK"',
         "tests/unit/test_witness.py::test_the_agent_is_told_the_process_of_the_tool_alone",
         "lctl, which the witness starts, counts as a process of fio",
     ),
@@ -1434,13 +1434,6 @@ MUTANTS = (
         "float(verdict is record.verdict)",
         "tests/unit/test_export.py::test_each_metric_has_its_own_verdict",
         "Prometheus gets the case's verdict for each of its metrics",
-    ),
-    Mutant(
-        "influx-all-valid", "report", "export.py",
-        '"valid": "true" if valid else "false",',
-        '"valid": "true",',
-        "tests/unit/test_export.py::test_line_protocol_says_what_is_valid",
-        "InfluxDB gets every run as valid",
     ),
     Mutant(
         "site-counts-twice", "report", "export.py",

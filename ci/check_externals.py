@@ -1,8 +1,4 @@
-"""Whether the externals of a lock file are on this machine. Read by ci/check_stack.py.
-
-What a build would stumble over is wrong: a prefix, program or header that is not there, a compiler of another
-version. A build tool of another version is only told: the stack is as good, and its hashes say what was declared.
-"""
+"""Whether externals are on this machine, and are what a build needs. Read by ci/check_stack.py."""
 
 import glob
 import os
@@ -41,19 +37,11 @@ def run(command, environment=None, cwd=None):
     return done.returncode, done.stdout.decode(errors="replace")
 
 
-# What must be below the prefix of a package: patterns, | is or.
+# What must be below the prefix of a package: patterns, | is or. Intel's wrappers are deeper.
 NEEDED = {
-    "openmpi": ["bin/mpicc"],
-    "mpich": ["bin/mpicc"],
-    "mvapich": ["bin/mpicc"],
-    "cray-mpich": ["bin/mpicc"],
-    "lustre": [
-        "bin/lfs",
-        "include/lustre/lustreapi.h",
-        "lib*/liblustreapi.so|lib/*/liblustreapi.so",
-    ],
-    "hdf5": ["bin/h5dump"],
-    **{name: [f"include/{header}"] for name, header, _ in found.LIBRARIES},
+    "lustre": ["include/lustre/lustreapi.h", "lib*/liblustreapi.so|lib/*/liblustreapi.so"],
+    **{name: ["bin/mpicc"] for name in found.MPI_NAMES if name != "intel-oneapi-mpi"},
+    **{name: [f"include/{header}"] for name, header in found.LIBRARIES.items()},
 }
 # The distributions' package of a header, for the remedy.
 PACKAGES = {
@@ -61,69 +49,50 @@ PACKAGES = {
     "zlib": "zlib1g-dev, zlib-devel",
     "lustre": "lustre-client, lustre-client-devel",
 }
-TELLS = {name: (program, regex) for name, program, regex in found.PROGRAMS}
-
-
-def _name(spec):
-    return f"{spec['name']}@{spec['version']}"
-
-
-def _differs(told, declared):
-    return not (told == declared or told.startswith(declared + "."))
-
-
-def _compiler(spec):
-    """What is wrong with a compiler, one sentence each."""
-    compilers = (spec["external"].get("extra_attributes") or {}).get("compilers") or {}
-    for language, path in sorted(compilers.items()):
-        if not os.access(path, os.X_OK):
-            yield f"{_name(spec)}: its {language} compiler {path} does not exist"
-            continue
-        told = found.version_in(found.output(path, "-dumpfullversion"), r"^(\d+[\d.]*)")
-        if told and _differs(told, spec["version"]):
-            yield f"{_name(spec)}: its {language} compiler {path} is {told}"
 
 
 def wrong_of(spec):
-    """What a build with an external would stumble over, one sentence each."""
-    prefix = spec["external"].get("path")
+    """What a build with an external of a lock file would stumble over, one sentence each."""
+    prefix, name = spec["external"].get("path"), f"{spec['name']}@{spec['version']}"
     if prefix and not os.path.isdir(prefix):
-        yield f"{_name(spec)}: its prefix {prefix} does not exist"
+        yield f"{name}: its prefix {prefix} does not exist"
         return
-    yield from _compiler(spec)
+    compilers = (spec["external"].get("extra_attributes") or {}).get("compilers") or {}
+    for language, path in sorted(compilers.items()):
+        if not os.access(path, os.X_OK):
+            yield f"{name}: its {language} compiler {path} does not exist"
+            continue
+        told = found.version_in(found.output(path, "-dumpfullversion"), r"^(\d+[\d.]*)")
+        if told and not (told == spec["version"] or told.startswith(spec["version"] + ".")):
+            yield f"{name}: its {language} compiler {path} is {told}"
     for pattern in NEEDED.get(spec["name"], ()) if prefix else ():
         if not any(glob.glob(os.path.join(prefix, one)) for one in pattern.split("|")):
             package = PACKAGES.get(spec["name"])
             remedy = f" (a package brings it: {package})" if package else ""
-            yield f"{_name(spec)}: {prefix} has no {pattern}{remedy}"
-    if prefix and spec["name"] in TELLS:
-        program = os.path.join(prefix, "bin", TELLS[spec["name"]][0])
-        if not os.access(program, os.X_OK):
-            yield f"{_name(spec)}: {program} does not exist"
+            yield f"{name}: {prefix} has no {pattern}{remedy}"
 
 
-def notes_of(spec):
-    """What an external is not as declared, if that matters to no build."""
-    if spec["name"] in TELLS and spec["external"].get("path"):
-        program, regex = TELLS[spec["name"]]
-        path = os.path.join(spec["external"]["path"], "bin", program)
-        told = found.version_in(found.output(path, "--version"), regex)
-        if told and _differs(told, spec["version"]):
-            yield f"{_name(spec)} is {told}"
+def wrong_before_the_solve(environment):
+    """What a solve would search for in vain, by what the scopes of an environment name; and how many externals they name.
 
-
-def declared_in(text):
-    """The externals that a packages.yaml declares, as a lock file would hold them.
-
-    Read by lines: nothing but Python is needed here, and every site's file has one key a line.
+    Spack would search for minutes, and say only that nothing provides C. Of several externals of a package one suffices.
     """
-    specs = []
-    for line in text.splitlines():
-        if told := re.match(r"\s+- spec: [\"']?([\w-]+)@([\w.-]+)", line):
-            specs.append({"name": told[1], "version": told[2], "external": {}})
-        elif specs and (told := re.match(r"\s+prefix: (/\S+)\s*$", line)):
-            specs[-1]["external"]["path"] = told[1]
-        elif specs and (told := re.match(r"\s+(c|cxx|fortran): (/\S+)\s*$", line)):
-            attributes = specs[-1]["external"].setdefault("extra_attributes", {"compilers": {}})
-            attributes["compilers"][told[1]] = told[2]
-    return specs
+    packages, wrong, count = found.packages_of(environment), [], 0
+    for name in {*found.PROGRAMS, *found.MPI_NAMES, *NEEDED} & set(packages):
+        faults = []
+        for one in packages[name].get("externals") or ():
+            version = re.match(r"[\w-]+@=?([\w.-]+)", one["spec"])
+            external = {**one, "path": one.get("prefix")}
+            made = {"name": name, "version": version[1] if version else "", "external": external}
+            faults.append(list(wrong_of(made)))
+        count += len(faults)
+        if faults and all(faults):
+            wrong += [text for texts in faults for text in texts]
+    if not found.has_external(packages, *found.MPI_NAMES) and "require" not in packages.get(
+        "mpi", {}
+    ):
+        wrong.append(
+            "no MPI is named, and Spack would build one that knows neither fabric nor scheduler: load the module of the MPI"
+            f" that jobs use, then run ci/find_externals.py {environment}"
+        )
+    return sorted(wrong), count

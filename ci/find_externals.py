@@ -1,172 +1,94 @@
 #!/usr/bin/env python3
-"""Find what this machine already has, so that `spack install` builds the benchmarks only.
+"""Find what this machine has, so that `spack install` builds the benchmarks only.
 
-    ci/find_externals.py [-o FILE] [--print]
+    ci/find_externals.py [ENVIRONMENT]          environments/local, unless told
 
-Writes environments/local/packages.yaml: the compiler, the autotools, the MPI and the libraries on this
-machine as externals of Spack. What is not found is left to Spack to build, and said. An MPI comes from
-PATH (`module load` it first); MPICC=/path/to/mpicc names another.
+Writes ENVIRONMENT/found/packages.yaml: compilers, autotools and a Lustre client as `spack external find` sees them,
+then the MPI and the libraries. Spack builds what is not found, except for the MPI: load its module first, so that its
+mpicc comes first on PATH, or name it: MPICC=/path/to/mpicc. The modules that are loaded become those of the MPI. An
+external that a scope of Spack names already (`spack config blame packages`) is left to that scope.
 
-Nothing but Python 3.6 is needed. Exit status 1: no C, C++ and Fortran compiler of one version.
+Needs spack on PATH (ci/install-spack). Exit status 1: no MPI is known here; the message has the text to write.
 """
 
 import argparse
 import glob
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGET = ROOT / "environments" / "local" / "packages.yaml"
-MARK = "# Written by ci/find_externals.py; not kept in git. "
 
-# Programs: Spack's name, the program, and what finds the version in what it says of itself.
-PROGRAMS = (
-    ("autoconf", "autoconf", r"\) (\d+[\d.]*)"),
-    ("automake", "automake", r"\) (\d+[\d.]*)"),
-    ("libtool", "libtoolize", r"\) (\d+[\d.]*)"),
-    ("m4", "m4", r"\) (\d+[\d.]*)"),
-    ("perl", "perl", r"\(v(\d+[\d.]*)\)"),
-    ("gmake", "make", r"GNU Make (\d+[\d.]*)"),
-    ("pkgconf", "pkgconf", r"^(\d+[\d.]*)"),
-)
+# Found by Spack itself, by their programs.
+PROGRAMS = ("gcc", "autoconf", "automake", "libtool", "m4", "perl", "gmake", "pkgconf", "lustre")
 
-# Libraries: Spack's name, a header, pkg-config's name.
-LIBRARIES = (
-    ("zlib", "zlib.h", "zlib"),
-    ("libaio", "libaio.h", None),
-    ("libnl", "libnl3/netlink/netlink.h", "libnl-3.0"),
-    ("libyaml", "yaml.h", "yaml-0.1"),
-    ("readline", "readline/readline.h", "readline"),
-    ("util-linux", "libmount/libmount.h", "mount"),
-    ("parallel-netcdf", "pnetcdf.h", None),
-)
-# Debian splits this one: Lustre's configure ends without the second library, whose package is libnl-genl-3-dev.
-WHOLE_WITH = {"libnl": "libnl-genl-3.so"}
-
-# The component of Open MPI that a value of its variants brings: one of these. The last is read in its library.
-PARTS = {
-    "fabrics": {
-        "ucx": ["pml:ucx"],
-        "ofi": ["mtl:ofi", "btl:ofi"],
-        "verbs": ["btl:openib"],
-        "psm2": ["mtl:psm2"],
-    },
-    "schedulers": {
-        "slurm": ["plm:slurm", "ras:slurm"],
-        "tm": ["plm:tm", "ras:tm"],
-        "lsf": ["plm:lsf", "ras:lsf"],
-    },
-    "lustre": {True: ["fs:lustre"]},
-    "romio-filesystem": {"lustre": ["romio:lustre"]},
+# Libraries: Spack's name, and a header. Without headers nothing can be built on them, and Spack does not look for those.
+LIBRARIES = {
+    "zlib": "zlib.h",
+    "libaio": "libaio.h",
+    "libnl": "libnl3/netlink/genl/genl.h",
+    "libyaml": "yaml.h",
+    "readline": "readline/readline.h",
+    "util-linux": "libmount/libmount.h",
+    "parallel-netcdf": "pnetcdf.h",
 }
 
-# What is provided by an external must not be built a second time under its general name.
-VIRTUAL = {"zlib": "zlib-api", "pkgconf": "pkgconfig"}
-# Spack may not build these: a second MPI beside the machine's is how a wrong one gets used.
-VIRTUAL_MPI = "mpi"
-MPIS = {"openmpi", "mpich", "mvapich"}
+# What an MPI says of itself (MPI_Get_library_version): Spack's name of it, and where its version stands. The first counts:
+# most are children of MPICH, and some say so too.
+MPIS = (
+    ("", r"ParaStation|HPE|HMPT|Fujitsu|Spectrum"),
+    ("openmpi", r"Open MPI v(\d+[\d.]*)"),
+    ("intel-oneapi-mpi", r"Intel\(R\) MPI Library (\d+[\d.]*)"),
+    ("cray-mpich", r"CRAY MPICH version (\d+\.\d+\.\d+)"),
+    ("mvapich2", r"MVAPICH2[- ]?\w* Version\s*:\s*(2[\d.]*)"),
+    ("mvapich", r"MVAPICH Version\s*:\s*(\d+[\d.]*)"),
+    ("mpich", r"MPICH Version:\s*(\d+[\d.]*)"),
+)
+ASK = """import ctypes, sys
+text = ctypes.create_string_buffer(1 << 16)
+ctypes.CDLL(sys.argv[1]).MPI_Get_library_version(text, ctypes.byref(ctypes.c_int()))
+print(text.value.decode(errors="replace"))"""
 
 
-def say(*words):
-    print("find_externals:", *words, file=sys.stderr)
+class Unknown(Exception):
+    """No MPI that can be written down; the message says what to do."""
 
 
 def output(*command):
-    """What a command prints, or an empty text where it cannot be run."""
+    """What a command prints, or an empty text if it fails."""
     try:
         done = subprocess.run(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            timeout=30,
+            timeout=60,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
 
 
-def version_in(text, regex=r"(\d+(?:\.\d+)+)"):
+def version_in(text, regex):
     found = re.search(regex, text, re.MULTILINE)
     return found.group(1).rstrip(".") if found else None
 
 
-def packaged_version(path):
-    """The version of the distribution's package that a file belongs to."""
-    owner = output("dpkg-query", "-S", path).split(":")[0]
-    text = output("dpkg-query", "-W", "-f", "${Version}", owner) if owner else ""
-    text = text or output("rpm", "-qf", "--qf", "%{VERSION}", path)
-    return version_in(re.sub(r"^\d+:", "", text), r"(\d+(?:\.\d+)*)")
-
-
-class External:
-    def __init__(self, name, version, prefix, extra=(), options=""):
-        self.name, self.version, self.prefix = name, version, prefix
-        self.options, self.extra = options, list(extra)
-
-    def lines(self):
-        yield f"  {self.name}:"
-        yield "    buildable: false"
-        # The double colon: a compiler that Spack finds does not take the place of this one.
-        yield "    externals::" if self.name == "gcc" else "    externals:"
-        yield f'      - spec: "{self.name}@{self.version}{self.options}"'
-        yield f"        prefix: {self.prefix}"
-        for line in self.extra:
-            yield "        " + line
-
-
-def prefix_of(program):
-    return os.path.dirname(os.path.dirname(program))
-
-
-def find_compiler():
-    """GCC with C, C++ and Fortran of one version; the newest on PATH."""
-    candidates = []
-    for directory in os.environ.get("PATH", "").split(os.pathsep):
-        for path in glob.glob(os.path.join(directory, "gcc*")):
-            suffix = os.path.basename(path)[len("gcc") :]
-            trio = [os.path.join(directory, name + suffix) for name in ("gcc", "g++", "gfortran")]
-            if re.match(r"^(-\d+)?$", suffix) and all(os.access(p, os.X_OK) for p in trio):
-                versions = {
-                    version_in(output(p, "-dumpfullversion"), r"^(\d+[\d.]*)") for p in trio
-                }
-                if len(versions) == 1 and None not in versions:
-                    version = versions.pop()
-                    order = [int(part) for part in version.split(".")]
-                    # Of equals the shorter name: /usr/bin/gcc before /usr/bin/gcc-12.
-                    candidates.append((order, -len(suffix), version, trio))
-    if not candidates:
+def find_library(header):
+    """Version and prefix of the distribution's package that a header belongs to, or None."""
+    path = Path("/usr/include") / header
+    if not path.exists():
         return None
-    _, _, version, (c, cxx, fortran) = max(candidates)
-    extra = [
-        "extra_attributes:",
-        "  compilers:",
-        f"    c: {c}",
-        f"    cxx: {cxx}",
-        f"    fortran: {fortran}",
-    ]
-    return External("gcc", version, prefix_of(c), extra, " languages='c,c++,fortran'")
-
-
-def find_program(name, program, regex):
-    path = shutil.which(program)
-    version = path and version_in(output(path, "--version"), regex)
-    return External(name, version, prefix_of(path)) if version else None
-
-
-def find_library(name, header, module):
-    for prefix in ("/usr", "/usr/local"):
-        path = os.path.join(prefix, "include", header)
-        second = [os.path.join(prefix, lib, WHOLE_WITH.get(name, "")) for lib in ("lib*", "lib/*")]
-        if os.path.exists(path) and any(glob.glob(pattern) for pattern in second):
-            version = module and version_in(output("pkg-config", "--modversion", module))
-            version = version or packaged_version(path)
-            return External(name, version, prefix) if version else None
-    return None
+    owner = output("dpkg-query", "-S", str(path)).split(":")[0]
+    text = output("dpkg-query", "-W", "-f", "${Version}", owner) if owner else ""
+    text = text or output("rpm", "-qf", "--qf", "%{VERSION}", str(path))
+    version = version_in(re.sub(r"^\d+:", "", text), r"(\d+(?:\.\d+)*)")
+    return version and {"spec": version, "prefix": "/usr"}
 
 
 def romio_knows_lustre(prefix):
@@ -189,176 +111,131 @@ def parts_of(prefix):
     return parts | {"romio:lustre"} if parts and romio_knows_lustre(prefix) else parts
 
 
-def options_of_openmpi(prefix):
-    """What an Open MPI has, in the words of Spack's variants: the self-check will ask for it."""
-    parts = parts_of(prefix)
-    words = []
-    for variant, kinds in PARTS.items():
-        has = [value for value, names in kinds.items() if parts & set(names)]
-        if variant == "lustre":
-            words.append("+lustre" if has else "~lustre")
-        else:
-            words.append(f"{variant}={','.join(has) or 'none'}")
-    return " " + " ".join(words) if parts else ""
+def library_version(mpicc):
+    """What the library that an mpicc links with says of itself; empty if it cannot be asked."""
+    words = shlex.split(output(mpicc, "-show"))
+    folders = [word[2:] for word in words if word.startswith("-L")]
+    names = [word[2:] for word in words if re.match(r"-lmpi(ch)?(_gnu\w*|_cray)?$", word)]
+    for path in [f"{folder}/lib{name}.so" for folder in folders for name in names]:
+        if os.path.exists(path) and (text := output(sys.executable, "-c", ASK, path)):
+            return text
+    return ""
 
 
 def find_mpi():
-    """The MPI whose compiler comes first on PATH, or that MPICC names."""
-    mpicc = shutil.which(os.environ.get("MPICC", "mpicc"))
+    """Name and external of the MPI whose compiler comes first on PATH, or that MPICC names; raises Unknown."""
+    # HPE's modules put no mpicc on PATH, and say where the MPI is.
+    cray = os.environ.get("CRAY_MPICH_DIR", "")
+    mpicc = shutil.which(os.environ.get("MPICC") or (cray and f"{cray}/bin/mpicc") or "mpicc")
     if not mpicc:
-        return None
-    prefix = prefix_of(mpicc)
-    if os.path.basename(mpicc) != "mpicc":
-        # Spack calls <prefix>/bin/mpicc, which may be of another MPI.
-        say(f"{mpicc} is not called mpicc: not used; make it the first mpicc on PATH")
-        return None
-
-    def own(program, *arguments):
-        path = os.path.join(prefix, "bin", program)
-        return output(path, *arguments) if os.access(path, os.X_OK) else ""
-
-    for name, text, regex in (
-        ("openmpi", own("ompi_info", "--version"), r"Open MPI v(\d+[\d.]*)"),
-        ("mvapich", own("mpiname", "-a"), r"MVAPICH2?\S* (\d+[\d.]*)"),
-        ("mpich", own("mpichversion"), r"MPICH Version:\s*(\d+[\d.]*)"),
-    ):
-        version = version_in(text, regex)
-        if version:
-            options = options_of_openmpi(prefix) if name == "openmpi" else ""
-            return External(name, version, prefix, options=options)
-    say(f"{mpicc} is neither of Open MPI, MPICH nor MVAPICH: not used")
-    return None
-
-
-def find_hdf5(mpi):
-    """HDF5 with this MPI; the distributions keep one for each MPI in a directory of its own."""
-    if mpi is None:
-        return None
-    for prefix in [*sorted(glob.glob(f"/usr/lib/*/hdf5/{mpi.name}")), "/usr"]:
-        settings = os.path.join(prefix, "include", "H5pubconf.h")
-        try:
-            text = Path(settings).read_text(errors="replace")
-        except OSError:
-            continue
-        if not os.access(os.path.join(prefix, "bin", "h5dump"), os.X_OK):
-            continue  # Darshan asks h5dump, in the same prefix, for the version
-        if re.search(r"^#define H5_HAVE_PARALLEL 1", text, re.MULTILINE):
-            version = version_in(text, r'H5_PACKAGE_VERSION "(\d+[\d.]*)"')
-            if version:
-                return External("hdf5", version, prefix, options="+mpi")
-    return None
-
-
-def find_lustre():
-    """The client with its library and headers: without them nothing can be built on it."""
-    lfs = shutil.which("lfs")
-    version = lfs and version_in(output(lfs, "--version"), r"lfs (\d+(?:\.\d+)*)")
-    if not version:
-        return None
-    prefix = prefix_of(lfs)
-    header = os.path.join(prefix, "include", "lustre", "lustreapi.h")
-    library = [
-        f
-        for pattern in ("lib64", "lib", "lib/*")
-        for f in glob.glob(f"{prefix}/{pattern}/liblustreapi.so")
-    ]
-    if not (os.path.exists(header) and library):
-        say(
-            f"{lfs} ({version}) comes without liblustreapi's headers: install lustre-client-devel for +lustre"
+        raise Unknown(
+            "no mpicc on PATH: load the module of the MPI that jobs use, or install it (apt install libopenmpi-dev, dnf"
+            " install openmpi-devel), then try again. environments/generic builds an MPI of its own instead"
         )
-        return None
-    return External("lustre", version, prefix)
+    prefix = os.path.dirname(os.path.dirname(mpicc))
+    modules = [name for name in os.environ.get("LOADEDMODULES", "").split(":") if name]
+    text = library_version(mpicc)
+    name = next((name for name, regex in MPIS if re.search(regex, text)), "")
+    if not name or os.path.basename(mpicc) != "mpicc":
+        example = {
+            "spec": "NAME@VERSION",
+            "prefix": prefix,
+            **({"modules": modules} if modules else {}),
+        }
+        raise Unknown(
+            f"{mpicc} is of an MPI that this command does not know; it says of itself: {text.strip()[:120]!r}.\n"
+            "Write it under `packages:` of the environment's spack.yaml, by its name in Spack (mpich for a relative of"
+            " MPICH, mpt for HPE MPI), then run this again:\n"
+            f"    mpi: {{buildable: false, require: NAME}}\n    NAME: {{buildable: false, externals: [{json.dumps(example)}]}}"
+        )
+    version = version_in(text, dict(MPIS)[name])
+    options = ""
+    if name == "intel-oneapi-mpi":
+        # Spack's prefix is the one of all Intel's programs, and the wrappers of gcc have the general names.
+        prefix, options = re.sub(r"/mpi/[^/]+$", "", prefix), " +generic-names"
+    external = {"spec": f"{name}@{version}{options}", "prefix": prefix}
+    return name, {**external, **({"modules": modules} if modules and prefix != "/usr" else {})}
 
 
-def find_slurm():
-    """Slurm with the header that an MPI built here needs; asked only if there is no MPI."""
-    srun = shutil.which("srun")
-    version = srun and version_in(output(srun, "--version"), r"slurm\S* (\d+[\d.]*)")
-    if not version or not os.path.exists(os.path.join(prefix_of(srun), "include/slurm/pmi2.h")):
-        return None
-    return External("slurm", version.replace(".", "-"), prefix_of(srun))
+def spack(environment, *words):
+    if not shutil.which("spack"):
+        raise SystemExit("no spack on PATH: ci/install-spack brings it, then: . .iogauge/spack.sh")
+    command = ["spack", "-e", str(environment), *words]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed; see above")
+    return done.stdout
 
 
-def built_openmpi(names):
-    """The Open MPI that Spack builds if there is none: fabric, scheduler and file systems written out."""
-    words = ["@4.1 fabrics=ucx +romio"]
-    words.append(
-        "schedulers=slurm +pmi +legacylaunchers" if "slurm" in names else "schedulers=none"
-    )
-    lustre = "lustre" in names
-    words.append(
-        "+lustre romio-filesystem=lustre,nfs,ufs" if lustre else "~lustre romio-filesystem=none"
-    )
-    return f'  mpi:\n    require: openmpi\n  openmpi:\n    require: "{" ".join(words)}"'
+def packages_of(environment):
+    """The packages that all scopes of an environment name, as Spack merges them."""
+    code = "import json, spack.config; print(json.dumps(spack.config.get('packages')))"
+    return json.loads(spack(environment, "python", "-c", code))
 
 
-def find_all():
-    compiler = find_compiler()
-    mpi = find_mpi()
-    found = [compiler, mpi or find_slurm()]
-    found += [find_program(*program) for program in PROGRAMS]
-    found += [find_library(*library) for library in LIBRARIES]
-    found += [find_hdf5(mpi), find_lustre()]
-    return [external for external in found if external]
+def has_external(packages, *names):
+    return any(packages.get(name, {}).get("externals") for name in names)
 
 
-def text_of(externals):
-    names = [external.name for external in externals]
-    lines = [MARK + "Run it again when the machine changes.", "packages:"]
-    for external in externals:
-        lines += external.lines()
-    lines += [f"  {VIRTUAL[name]}:\n    buildable: false" for name in names if name in VIRTUAL]
-    if set(names) & MPIS:
-        mpi = next(name for name in names if name in MPIS)
-        lines.append(f"  {VIRTUAL_MPI}:\n    buildable: false\n    require: {mpi}")
-    else:
-        lines.append(built_openmpi(names))
-    return "\n".join(lines) + "\n"
+def find(environment):
+    """Write what is here into the environment's found/, and return what was written; raises Unknown."""
+    folder = environment / "found"
+    shutil.rmtree(folder, ignore_errors=True)
+    known = packages_of(environment)
+    names = [name for name in PROGRAMS if not has_external(known, name)]
+    if names:
+        spack(environment, "external", "find", "--not-buildable", *names)
+    found = {}
+    for name, header in LIBRARIES.items():
+        if not has_external(known, name) and (library := find_library(header)):
+            found[name] = {**library, "spec": f"{name}@{library['spec']}"}
+    own = {name: {"buildable": False, "externals": [one]} for name, one in found.items()}
+    if "zlib" in found:
+        own["zlib-api"] = {"buildable": False}
+    if not has_external(known, *MPI_NAMES) and known.get("mpi", {}).get("require") != "openmpi":
+        name, external = find_mpi()
+        own[name] = {"buildable": False, "externals": [external]}
+        own["mpi"] = {"buildable": False, "require": name}
+    folder.mkdir(exist_ok=True)
+    file = folder / "packages.yaml"
+    text = file.read_text() if file.exists() else "packages:\n"
+    text += "".join(f"  {name}: {json.dumps(one)}\n" for name, one in own.items())  # JSON is YAML
+    file.write_text(text)
+    return text
+
+
+MPI_NAMES = (
+    "openmpi",
+    "mpich",
+    "mvapich",
+    "mvapich2",
+    "mvapich-plus",
+    "cray-mpich",
+    "hpcx-mpi",
+    "intel-oneapi-mpi",
+    "mpt",
+)
 
 
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("-o", "--output", type=Path, default=TARGET, help="default: %(default)s")
-    parser.add_argument("--print", action="store_true", help="print it, write nothing")
-    arguments = parser.parse_args()
-
-    externals = find_all()
-    names = [external.name for external in externals]
-    for external in externals:
-        say(f"{external.name:16} {external.version:10} {external.prefix}")
-    wanted = ["gcc", *(p[0] for p in PROGRAMS), "zlib", "libaio"]
-    missing = [name for name in wanted if name not in names]
-    if not set(names) & MPIS:
-        missing.append("Open MPI over UCX" + (" and Slurm" if "slurm" in names else ""))
-    if missing:
-        say("not here, so Spack builds it:", ", ".join(name for name in missing if name != "gcc"))
-    if "gcc" not in names:
-        say(
-            "no gcc, g++ and gfortran of one version on PATH; install them"
-            " (apt install gcc g++ gfortran; dnf install gcc gcc-c++ gcc-gfortran)"
-        )
+    parser.add_argument("environment", type=Path, nargs="?", default=ROOT / "environments/local")
+    environment = parser.parse_args().environment
+    file, lock = environment / "found/packages.yaml", environment / "spack.lock"
+    before = file.read_text() if file.exists() else ""
+    try:
+        text = find(environment)
+    except Unknown as error:
+        print(f"find_externals: {error}", file=sys.stderr)
         return 1
-
-    if arguments.print:
-        print(text_of(externals), end="")
-        return 0
-    path = arguments.output
-    if path.exists() and not path.read_text().startswith(MARK):
-        say(f"{path} was written by hand and is left alone; move it away and try again")
-        return 1
-    text = text_of(externals)
-    lock = path.with_name("spack.lock")
-    if lock.exists() and (not path.exists() or path.read_text() != text):
+    for line in re.findall(r"spec\"?: \"?([^\"\n]*)", text):
+        print("find_externals:", line)
+    if lock.exists() and sorted(text.splitlines()) != sorted(before.splitlines()):
         lock.unlink()
-        say(
-            f"removed {lock}: it was made for other externals; the next `spack install` makes it anew"
-        )
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(text)
-    temporary.replace(path)
-    say("wrote", path)
+        print(f"find_externals: removed {lock}: it was made for other externals")
+    print(f"find_externals: wrote {file}")
     return 0
 
 

@@ -2,22 +2,21 @@
 """What an installed stack is, told from its lock file, without Spack.
 
     ci/stack_facts.py ENVIRONMENT...            e.g. environments/local
+    ci/stack_facts.py --compare ENVIRONMENT...  whether their lock files agree with what every site measures with
+    ci/stack_facts.py --record ENVIRONMENT      a new version of the stack: write ci/stack.json
 
-Writes beside the environment's view (ENVIRONMENT/.spack-env/):
+The first writes beside the environment's view (ENVIRONMENT/.spack-env/):
 
     stack.json     the fingerprint: versions, variants and DAG hashes of ior, fio, mpi, darshan, io500;
                    the lock file's sha256; `stack`, which is equal at two sites that measure with equal
                    programs, whatever MPI and compiler they have
-    activate.sh    puts the programs and their MPI on PATH and the fingerprint into the environment of a
-                   job; starts no process. The paths are absolute: run this again after moving the tree.
-    modules/       the same as a module file, for Lmod and Environment Modules:
-                   module use ENVIRONMENT/.spack-env/modules && module load iogauge-stack
+    activate.sh    puts the programs and their MPI on PATH, and loads the modules of that MPI; starts no process. The
+                   paths are absolute: run this again after moving the tree
 
 Nothing but Python 3.6 is needed.
 """
 
 import argparse
-import contextlib
 import hashlib
 import json
 import shlex
@@ -26,6 +25,10 @@ from pathlib import Path
 
 # Whose version, variants and recipe decide what is measured.
 TOOLS = ("ior", "fio", "io500", "darshan-runtime", "darshan-util", "iogauge-stack")
+# What every site measures with: version, recipe, variants and flags of each tool.
+RECORD = Path(__file__).resolve().with_name("stack.json")
+# What a site may switch on, under the names that the packages give it: told apart, and no fault.
+CHOICES = {"lustre", "hdf5", "ncmpi", "parallel-netcdf"}
 # Where a site may differ without measuring something else.
 SITE_VARIANTS = {"scheduler", "log_path", "build_system", "dev_path"}
 MPIS = ("openmpi", "mpich", "mvapich", "cray-mpich", "hpcx-mpi", "intel-oneapi-mpi", "mvapich2")
@@ -81,20 +84,18 @@ def version_of(spec):
     return version if version is not None else (spec.get("versions") or ["?"])[0]
 
 
+FLAGS = {"cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs"}
+
+
 def variants_of(spec):
     """The variants without the compiler flags and what a site may choose."""
-    flags = {"cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs"}
-    return {
-        name: value
-        for name, value in sorted(spec.get("parameters", {}).items())
-        if name not in flags and name not in SITE_VARIANTS
-    }
+    parameters = sorted(spec.get("parameters", {}).items())
+    return {name: value for name, value in parameters if name not in FLAGS | SITE_VARIANTS}
 
 
 def flags_of(spec):
-    names = ("cflags", "cxxflags", "fflags", "cppflags", "ldflags", "ldlibs")
     parameters = spec.get("parameters", {})
-    return {name: parameters[name] for name in names if parameters.get(name)}
+    return {name: parameters[name] for name in sorted(FLAGS) if parameters.get(name)}
 
 
 def identity(spec):
@@ -106,6 +107,40 @@ def identity(spec):
         "variants": variants_of(spec),
         "flags": flags_of(spec),
     }
+
+
+def tools_of(lock):
+    """The identities of the tools of a lock file, by name."""
+    specs = reachable(lock)
+    return {name: identity(specs[name]) for name in TOOLS if name in specs}
+
+
+def flat(identity):
+    """An identity as one level of names to printable values, without what a site may choose."""
+    values = {name: identity[name] for name in ("version", "namespace", "recipe")}
+    for kind in ("variants", "flags"):
+        for name, value in identity[kind].items():
+            if name not in CHOICES:
+                values[name] = ",".join(value) if isinstance(value, list) else value
+    return values
+
+
+def differs_from_record(lock):
+    """Where a lock file differs from what every site measures with, one sentence each."""
+    recorded, here = json.loads(RECORD.read_text()), tools_of(lock)
+    told = []
+    for name in TOOLS:
+        if (name in recorded) != (name in here):
+            told.append(f"{name} is {'here alone' if name in here else 'missing here'}")
+            continue
+        there, mine = flat(recorded.get(name, EMPTY)), flat(here.get(name, EMPTY))
+        for key in sorted({*there, *mine}):
+            if str(there.get(key)) != str(mine.get(key)):
+                told.append(f"{name} {key}: {mine.get(key)} here, {there.get(key)} elsewhere")
+    return told
+
+
+EMPTY = {"version": None, "namespace": None, "recipe": None, "variants": {}, "flags": {}}
 
 
 def mpi_of(specs):
@@ -128,7 +163,7 @@ def facts_of(environment):
     environment = Path(environment)
     lock = read_lock(environment)
     specs = reachable(lock)
-    tools = {name: identity(specs[name]) for name in TOOLS if name in specs}
+    tools = tools_of(lock)
     if "ior" not in tools:
         raise StackError(
             f"{environment}/spack.lock has no ior: it is not one of these environments"
@@ -169,72 +204,26 @@ def external_prefix(spec):
     return (spec.get("external") or {}).get("path")
 
 
-def external_modules(spec):
-    return list((spec.get("external") or {}).get("module") or [])
+def mpi_bin(spec):
+    """The folder of an external MPI's programs; Intel's is deeper."""
+    prefix = Path(external_prefix(spec))
+    return next(iter(sorted(prefix.glob(f"mpi/{version_of(spec)}*/bin"))), prefix / "bin")
 
 
-def path_of(environment):
-    """Directories in front of PATH: the view's, and that of an MPI outside of it."""
+def activate_text(environment):
     environment = Path(environment).resolve()
     mpi = mpi_of(reachable(read_lock(environment)))
-    front = [str(environment / VIEW / "bin")]
-    prefix = external_prefix(mpi) if mpi else None
-    if prefix and prefix not in ("/usr", "/"):
-        front.append(str(Path(prefix) / "bin"))
-    return front
-
-
-def variables_of(environment, facts):
-    """What a job is told of the stack, by name of the variable."""
-    packages = facts["packages"]
-    values = {
-        "IOGAUGE_SPACK_ENVIRONMENT": facts["environment"],
-        "IOGAUGE_STACK_JSON": str(environment / ".spack-env" / "stack.json"),
-        "IOGAUGE_STACK_FINGERPRINT": facts["stack"],
-        "IOGAUGE_STACK_LOCK_SHA256": facts["lock_sha256"],
-    }
-    for name in ("ior", "fio", "mpi", "darshan-runtime"):
-        if name in packages:
-            key = "IOGAUGE_STACK_HASH_" + name.split("-")[0].upper()
-            values[key] = packages[name]["hash"]
-    return values
-
-
-def module_text(environment, facts):
-    """The stack as a module file in Tcl, which Lmod reads too."""
-    environment = Path(environment).resolve()
-    mpi = mpi_of(reachable(read_lock(environment)))
-
-    def quoted(text):
-        return "{" + text + "}"
-
-    lines = [
-        "#%Module1.0",
-        "# Written by ci/stack_facts.py.",
-        f"module-whatis {quoted('IOR, mdtest, fio, IO500 and Darshan; stack ' + facts['stack'])}",
-        "conflict iogauge-stack",
-    ]
-    lines += [f"module load {quoted(name)}" for name in (external_modules(mpi) if mpi else [])]
-    # The last that is put in front comes first.
-    lines += [f"prepend-path PATH {quoted(path)}" for path in reversed(path_of(environment))]
-    values = variables_of(environment, facts)
-    lines += [f"setenv {name} {quoted(value)}" for name, value in values.items()]
-    return "\n".join(lines) + "\n"
-
-
-def activate_text(environment, facts):
-    environment = Path(environment).resolve()
-    mpi = mpi_of(reachable(read_lock(environment)))
+    external = (mpi or {}).get("external") or {}
     lines = [
         "# shellcheck shell=sh",
         "# Written by ci/stack_facts.py. Sourced by a job; starts no process.",
     ]
-    for module in external_modules(mpi) if mpi else []:
+    for module in external.get("module") or []:
         lines.append(f"module load {shlex.quote(module)} || return 1")
-    front = ":".join(shlex.quote(directory) for directory in path_of(environment))
-    lines.append(f'export PATH={front}"${{PATH:+:$PATH}}"')
-    values = variables_of(environment, facts)
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+    front = [str(environment / VIEW / "bin")]
+    if external.get("path", "/usr") not in ("/usr", "/"):
+        front.append(str(mpi_bin(mpi)))
+    lines.append(f'export PATH={":".join(map(shlex.quote, front))}"${{PATH:+:$PATH}}"')
     return "\n".join(lines) + "\n"
 
 
@@ -263,12 +252,7 @@ def write_facts(environment):
     facts = facts_of(environment)
     directory = environment / ".spack-env"
     replace(directory / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
-    replace(directory / "activate.sh", activate_text(environment, facts))
-    version = facts["packages"].get("iogauge-stack", {}).get("version", "0")
-    modules = directory / "modules/iogauge-stack"
-    with contextlib.suppress(OSError):  # told by the file in it
-        modules.mkdir(parents=True, exist_ok=True)
-    replace(modules / version, module_text(environment, facts))
+    replace(directory / "activate.sh", activate_text(environment))
     return facts
 
 
@@ -277,18 +261,44 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("environments", nargs="+", metavar="ENVIRONMENT")
-    status = 0
-    for environment in parser.parse_args().environments:
+    parser.add_argument("--compare", action="store_true", help="with what every site measures with")
+    parser.add_argument("--record", action="store_true", help="as what every site measures with")
+    arguments, status = parser.parse_args(), 0
+    for environment in arguments.environments:
         try:
-            facts = write_facts(environment)
+            if arguments.record:
+                RECORD.write_text(
+                    json.dumps(tools_of(read_lock(environment)), indent=1, sort_keys=True) + "\n"
+                )
+            elif arguments.compare:
+                status |= compare(environment)
+            else:
+                facts = write_facts(environment)
+                print(
+                    f"stack_facts: {environment}: stack {facts['stack']}, lock {facts['lock_sha256'][:12]}"
+                )
         except StackError as error:
             print(f"stack_facts: {error}", file=sys.stderr)
             status = 1
-            continue
-        print(
-            f"stack_facts: {environment}: stack {facts['stack']}, lock {facts['lock_sha256'][:12]}"
-        )
     return status
+
+
+def compare(environment):
+    """Print how a lock file agrees with what every site measures with; 1 if it does not."""
+    lock = read_lock(environment)
+    specs, differs = reachable(lock), differs_from_record(lock)
+    mpi = mpi_of(specs)
+    told = f"{mpi['name']}@{version_of(mpi)}" if mpi else "no MPI"
+    chosen = ", ".join(
+        sorted(CHOICES & {k for k, v in variants_of(specs["iogauge-stack"]).items() if v is True})
+    )
+    state = "DIFFERS" if differs else "agrees"
+    print(
+        f"stack_facts: {Path(environment).name:22} {state}  {told}, {compiler_of(lock, specs['ior'])}, chosen: {chosen or 'nothing'}"
+    )
+    for text in differs:
+        print(f"    {text}")
+    return int(bool(differs))
 
 
 if __name__ == "__main__":

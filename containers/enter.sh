@@ -8,6 +8,8 @@ set -eu
 here=$(cd -- "$(dirname -- "$0")/.." >/dev/null && pwd -P)
 # shellcheck source=/dev/null
 . "$here/environments/local/.spack-env/activate.sh"
+# docker's default user is root, which Open MPI refuses unless told twice.
+[ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 if [ -n "${IOGAUGE_HOST_MPI:-}" ]; then
     for folder in "$IOGAUGE_HOST_MPI/lib64" "$IOGAUGE_HOST_MPI/lib"; do
         [ ! -d "$folder" ] || LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

@@ -1,7 +1,7 @@
 """Does iogauge work on your Lustre? ``make test-lustre TARGET=/scratch/me/try`` (README, docs/cluster.md).
 
 Nothing here stands for Lustre: the commands are those that an administrator types, on a directory of a mounted file
-system. ARGS='-n "StripeCount|MdtestDom"' chooses other checks. The page that it writes is named at its end.
+system. ARGS='-k page' chooses among the tests. The page that it writes is named at its end.
 """
 
 from __future__ import annotations

@@ -34,11 +34,6 @@ def facts():
 
 
 @pytest.fixture(scope="session")
-def compare():
-    return load_script("compare_stacks")
-
-
-@pytest.fixture(scope="session")
 def externals():
     return load_script("find_externals")
 

@@ -1,7 +1,7 @@
 """What can be said of recipes and environments without Spack."""
 
 import ast
-import os
+import json
 import re
 import subprocess
 from pathlib import Path
@@ -72,74 +72,39 @@ def test_environment_is_of_one_kind(path):
     text = (path / "spack.yaml").read_text()
     text = text.replace("../../iogauge/environments/", "../").replace(" LUSTRE", " +lustre")
     spack = yaml.safe_load(text)["spack"]
-    assert set(spack) == {"include:", "specs", "view"}, (
-        "the double colon keeps a user's own settings out"
-    )
-    included = [item if isinstance(item, str) else item["path"] for item in spack["include:"]]
-    assert included == [
-        "../common/overlay.yaml",  # first: nothing hides this repository's recipes
-        "../user",
-        included[2],
-        "found",  # what Spack writes by itself, below what the site says
-        "../common/concretizer.yaml",
-        "../common/config.yaml",
-        "../common/packages.yaml",
-        "../common/repos.yaml",
-    ]
-    assert os.path.normpath(included[2]) == "packages.yaml"
-    externals, found = spack["include:"][2:4]
-    assert "optional" not in externals, "without externals Spack would build another MPI"
-    assert found == {"path": "found", "optional": True, "prefer_modify": True}
+    assert set(spack) - {"packages"} == {"include", "specs", "view"}
+    scope, *others = spack["include"]
+    assert scope == "../scope"
+    for other in others:
+        if other != {"path": "found", "optional": True, "prefer_modify": True}:
+            assert (ROOT / "environments/os" / other).is_file(), other
     (spec,) = spack["specs"]
     assert re.match(r"iogauge-stack@2026\.2 [+~]lustre", spec), "variants are written out"
     assert spack["view"]["default"] == {"root": ".spack-env/view", "link": "run"}
 
 
-def test_without_externals_spack_says_the_command():
-    """Spack prints the path of a file that it misses, as it is written."""
-    spack = read(ROOT / "environments/local/spack.yaml")["spack"]
-    command = spack["include:"][2]["path"].split("/../")[0]
-    assert command == "run ci/find_externals.py first"
+def test_no_file_of_environments_is_unknown_to_spack():
+    sections = {"packages", "repos", "concretizer", "spack"}
+    for path in sorted((ROOT / "environments").glob("*/*.yaml")):
+        assert len(set(read(path)) - sections) == 0, path
 
 
-@pytest.mark.parametrize("path", ["local/packages.yaml", "generic/found/packages.yaml"])
+@pytest.mark.parametrize("path", ["local/found/packages.yaml", "generic/found/packages.yaml"])
 def test_what_is_found_on_a_machine_is_not_kept(path):
     command = ["git", "check-ignore", "--quiet", f"environments/{path}"]
     assert subprocess.run(command, cwd=ROOT).returncode == 0
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in ENVIRONMENTS if p.name not in ("local", "generic")], ids=name
-)
-def test_site_names_its_mpi_and_compiler(path):
-    packages = read(path / "packages.yaml")["packages"]
-    assert packages["mpi"]["buildable"] is False
-    mpi = packages[packages["mpi"]["require"]]
-    assert mpi["externals"][0]["prefix"].startswith("/")
-    # The double colon: a compiler that Spack finds takes not the place of the one that is named.
-    compilers = packages["gcc"]["externals:"][0]["extra_attributes"]["compilers"]
-    assert set(compilers) == {"c", "cxx", "fortran"}
-    for text in ((path / "spack.yaml").read_text(), (path / "packages.yaml").read_text()):
-        assert path.name not in SEEDS or text.startswith("# Not verified on the real system")
-
-
 @pytest.mark.parametrize("path", [p for p in ENVIRONMENTS if p.name in SEEDS], ids=name)
-def test_spack_refuses_another_machine_than_the_sites(path):
-    """Spack prints the first folder of `include` that is missing, as it is written."""
-    settings = read(path / "packages.yaml")
-    prefixes = {
-        external["prefix"]
-        for package in settings["packages"].values()
-        for external in package.get("externals", package.get("externals:", []))
-    }
-    demanded = settings["include"]
-    if prefixes == {"/usr"}:  # its compiler's own folder tells the system
-        prefixes |= {"/usr/lib/gcc/$target_family-linux-gnu/13"}
-    assert {os.path.normpath(folder) for folder in demanded} == prefixes - {"/usr"}
-    words = f" is missing: ci/check_stack.py --before environments/{path.name} says more"
-    assert all(folder.endswith(f"/{words}/../../..") for folder in demanded)
-    # ci/concretize and ci/airgap take out all that stands before this line.
-    assert list(settings) == ["include", "packages"]
+def test_site_names_its_mpi_and_compiler(path):
+    spack = read(path / "spack.yaml")["spack"]
+    packages = spack["packages"]
+    assert packages["mpi"]["buildable"] is False
+    assert packages[packages["mpi"]["require"]]["externals"][0]["prefix"].startswith("/")
+    fragment = read(path / spack["include"][1])["packages"]
+    compiler = (packages if "gcc" in packages else fragment)["gcc"]["externals"][0]
+    assert set(compiler["extra_attributes"]["compilers"]) == {"c", "cxx", "fortran"}
+    assert (path / "spack.yaml").read_text().startswith("# Not verified on the real system")
 
 
 def test_all_sites_are_there():
@@ -147,11 +112,13 @@ def test_all_sites_are_there():
 
 
 def test_pins_stand_in_one_place():
-    repos = read(ROOT / "environments/common/repos.yaml")["repos"]["builtin"]
+    repos = read(ROOT / "environments/scope/repos.yaml")["repos"]
+    assert next(iter(repos)) == "iogauge", "nothing hides this repository's recipes"
+    repos = repos["builtin"]
     assert re.fullmatch(r"v\d{4}\.\d\d\.\d+", repos["tag"])
     assert re.fullmatch(r"[0-9a-f]{40}", repos["commit"])
-    spack = read(ROOT / "environments/common/spack-version.yaml")["spack"]
-    assert re.fullmatch(r"v1\.\d+\.\d+", spack["tag"])
+    installer = (ROOT / "ci/install-spack").read_text()
+    assert re.search(r"^tag=v1\.\d+\.\d+ .*\noldest=1\.\d+ ", installer, re.MULTILINE)
     files = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],
         cwd=ROOT,
@@ -164,7 +131,7 @@ def test_pins_stand_in_one_place():
         for file in files
         if (ROOT / file).suffix in ("", ".yaml", ".yml", ".py", ".toml")
         and (ROOT / file).is_file()
-        and file != "environments/common/repos.yaml"
+        and file != "environments/scope/repos.yaml"
         and repos["commit"] in (ROOT / file).read_text(errors="replace")
     ]
     assert twice == []
@@ -209,39 +176,31 @@ PACKAGE = {
     "properties": {
         "buildable": {"const": False},
         "require": {"type": "string"},
-        "prefer": {"type": "array", "items": {"type": "string"}},
         "target": {"type": "array", "items": {"type": "string"}},
-        "providers": {"type": "object", "additionalProperties": {"type": "array"}},
-        "permissions": {"type": "object"},
         "externals": {"type": "array", "items": EXTERNAL, "minItems": 1},
-        "externals:": {"type": "array", "items": EXTERNAL, "minItems": 1},
-        "compiler": {"type": "array"},
-        "variants": {"type": "string"},
     },
 }
 
 
 @pytest.mark.parametrize(
-    "path", sorted((ROOT / "environments").glob("*/packages.yaml")), ids=lambda p: p.parent.name
+    "path",
+    sorted((ROOT / "environments").glob("*/*.yaml")),
+    ids=lambda p: f"{p.parent.name}-{p.stem}",
 )
 def test_packages_have_only_what_spack_knows(path):
     """A misspelt key of a package is one that Spack refuses, on the site."""
-    packages = read(path)["packages:" if path.parent.name == "common" else "packages"]
-    for package, settings in packages.items():
+    data = read(path)
+    for package, settings in data.get("spack", data).get("packages", {}).items():
         jsonschema.validate(settings, PACKAGE)
-        for external in settings.get("externals", settings.get("externals:", [])):
+        for external in settings.get("externals", ()):
             assert external["spec"].partition("@")[0] == package, path
 
 
-def test_settings_outside_of_this_repository_change_no_answer():
-    """$SPACK_ROOT/etc/spack is inherited unless the lowest of our files has the two colons."""
-    common = ROOT / "environments/common"
-    assert set(read(common / "packages.yaml")) == {"packages:"}
-    providers = read(common / "packages.yaml")["packages:"]["all"]["providers"]
-    assert providers["mpi"][0] == "openmpi"
-    concretizer = read(common / "concretizer.yaml")["concretizer"]
-    assert concretizer["reuse"] is False
-    assert set(concretizer) >= {"unify", "targets", "duplicates", "splice:"}
+def test_the_stack_is_recorded_in_the_version_of_its_environments():
+    recorded = json.loads((ROOT / "ci/stack.json").read_text())
+    assert recorded["iogauge-stack"]["version"] == "2026.2"
+    ours = {"ior", "fio", "io500", "darshan-runtime", "iogauge-stack"}
+    assert {name for name, one in recorded.items() if one["namespace"] == "iogauge"} == ours
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=name)
@@ -262,14 +221,17 @@ def test_an_overlay_inherits_from_builtins_recipe_of_its_own_name(path):
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=name)
-def test_patches_of_recipes_are_there_and_each_is_named(path):
+def test_every_patch_is_upstreams_by_address_and_checksum(path):
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    named = [
-        node.args[0].value
-        for node in calls
-        if getattr(node.func, "id", "") == "patch" and node.args
-    ]
-    assert sorted(named) == sorted(file.name for file in path.parent.glob("*.patch"))
+    for node in calls:
+        if getattr(node.func, "id", "") == "patch":
+            assert re.fullmatch(
+                r"https://github\.com/\S+/commit/[0-9a-f]{40}\.patch\?full_index=1",
+                node.args[0].value,
+            )
+            (checksum,) = [k.value.value for k in node.keywords if k.arg == "sha256"]
+            assert re.fullmatch(r"[0-9a-f]{64}", checksum)
+    assert not list(path.parent.glob("*.patch"))
 
 
 #: What a recipe of the overlay says in another way than the one that is offered: it extends builtin's function.

@@ -1,12 +1,12 @@
 """The MPI of an environment against what the site says of it: on small scripts that say what the real ones say."""
 
-import json
 import os
-import re
 
 import pytest
+import yaml
 
-from support.made_stack import check, script
+from support import made_stack
+from support.made_stack import script
 
 NO_FABRIC = """\
 [vm:1] select: initializing pml component ucx
@@ -33,43 +33,60 @@ def open_mpi(tmp_path, parts, romio=b""):
     return tmp_path / "openmpi"
 
 
-def with_spec(folder, **parameters):
-    lock = json.loads((folder / "spack.lock").read_text())
-    (found,) = [s for s in lock["concrete_specs"].values() if s["name"] == "openmpi"]
-    found["parameters"].update(parameters)
-    (folder / "spack.lock").write_text(json.dumps(lock))
-    return folder
+@pytest.mark.parametrize(
+    ("says", "found"),
+    [
+        ("Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4", "openmpi@4.1.4"),
+        ("MPICH Version:\\t4.0.2\\nMPICH Release date:", "mpich@4.0.2"),
+        (
+            "Intel(R) MPI Library 2021.18.1 for Linux* OS",
+            "intel-oneapi-mpi@2021.18.1 +generic-names",
+        ),
+        ("MPI VERSION    : CRAY MPICH version 8.1.29.26 (ANL base 3.4a2)", "cray-mpich@8.1.29"),
+        ("MVAPICH2 Version      :\\t2.3.7\\nMVAPICH2 Release", "mvapich2@2.3.7"),
+        ("MVAPICH Version       :\\t3.0\\nMVAPICH Release", "mvapich@3.0"),
+    ],
+)
+def test_an_mpi_is_known_by_what_its_library_says(externals, tmp_path, monkeypatch, says, found):
+    made_stack.mpi(tmp_path / "mpi", says)
+    monkeypatch.setenv("MPICC", f"{tmp_path}/mpi/bin/mpicc")
+    monkeypatch.setenv("LOADEDMODULES", "gcc/12:an-mpi/1")
+    name, external = externals.find_mpi()
+    assert external == {
+        "spec": found,
+        "prefix": f"{tmp_path}/mpi",
+        "modules": ["gcc/12", "an-mpi/1"],
+    }
+    assert name == found.partition("@")[0]
 
 
-def line(text, name):
-    return re.search(rf"^check_stack: (..)  {name} +(.*)$", text, re.MULTILINE).groups()
+@pytest.mark.parametrize(
+    "says", ["ParaStation MPI 5.4.10-1\\nMPICH Version: 3.3.2", "HPE MPT 2.25", ""]
+)
+def test_an_mpi_that_is_not_known_is_refused_with_the_text_to_write(
+    externals, tmp_path, monkeypatch, says
+):
+    """As another MPI of the same ABI it would be built, and every record would name the wrong one."""
+    made_stack.mpi(tmp_path / "mpi", says)
+    monkeypatch.setenv("MPICC", f"{tmp_path}/mpi/bin/mpicc")
+    monkeypatch.setenv("LOADEDMODULES", "theirs/1")
+    with pytest.raises(externals.Unknown) as refused:
+        externals.find_mpi()
+    written = yaml.safe_load(str(refused.value).split("run this again:\n")[1])
+    assert written["NAME"]["externals"][0] == {
+        "spec": "NAME@VERSION",
+        "prefix": f"{tmp_path}/mpi",
+        "modules": ["theirs/1"],
+    }
 
 
-def test_an_open_mpi_is_written_down_with_its_parts(externals, tmp_path):
-    prefix = open_mpi(tmp_path, ["pml:ucx", "btl:openib", "ras:slurm"], b"ADIOI_LUSTRE_Open")
-    told = externals.options_of_openmpi(str(prefix))
-    assert told == " fabrics=ucx,verbs schedulers=slurm ~lustre romio-filesystem=lustre"
-    assert externals.options_of_openmpi(str(tmp_path)) == ""
-
-
-def test_an_open_mpi_that_spack_builds_has_its_parts_written_out(externals):
-    plain = externals.text_of([externals.External("gcc", "12.2.0", "/usr")])
-    assert 'require: "@4.1 fabrics=ucx +romio schedulers=none ~lustre' in plain
-    found = [externals.External(name, "1", "/usr") for name in ("slurm", "lustre")]
-    text = externals.text_of(found)
-    assert "schedulers=slurm +pmi +legacylaunchers" in text
-    assert "+lustre romio-filesystem=lustre" in text
-    assert "require: openmpi" not in externals.text_of([externals.External("mpich", "4", "/usr")])
-
-
-def test_romio_without_lustre_is_named_before_the_build(environment, tmp_path):
-    folder = with_spec(environment(), **{"romio-filesystem": ["lustre", "ufs"]})
-    open_mpi(tmp_path, ["pml:ob1"])
-    status, failed, _ = check(folder, "--before")
-    assert status == 1
-    assert "romio-filesystem=lustre (no romio:lustre)" in failed["MPI's parts"]
-    open_mpi(tmp_path, ["pml:ob1"], b"ADIOI_LUSTRE_WriteStrided")
-    assert check(folder, "--before")[0] == 0
+def test_intels_prefix_is_that_of_all_its_programs(externals, tmp_path, monkeypatch, facts):
+    made_stack.mpi(tmp_path / "oneapi/mpi/2021.13", "Intel(R) MPI Library 2021.13 for Linux* OS")
+    monkeypatch.setenv("MPICC", f"{tmp_path}/oneapi/mpi/2021.13/bin/mpicc")
+    _, external = externals.find_mpi()
+    assert external["prefix"] == f"{tmp_path}/oneapi"
+    lock = made_stack.spec("intel-oneapi-mpi", "2021.13", prefix=external["prefix"])
+    assert facts.mpi_bin(lock) == tmp_path / "oneapi/mpi/2021.13/bin"
 
 
 @pytest.mark.parametrize(
@@ -137,20 +154,3 @@ def test_a_launcher_without_the_mpis_pmi_is_wrong(
         check_mpi.slurm(check_stack.Stack(folder, "srun -n"))
     script(tmp_path / "slurm/srun", "#!/bin/sh\necho none pmix pmix_v4\n")
     assert check_mpi.slurm(check_stack.Stack(folder, "srun -n")) == "srun --mpi=none"
-
-
-def test_a_missing_compiler_is_named_before_the_solve(environment, tmp_path):
-    folder = environment()
-    (folder / "spack.lock").unlink()
-    script(tmp_path / "gcc", "#!/bin/sh\necho 12.2.0\n")
-    packages = (
-        f"packages:\n  gcc:\n    externals:\n    - spec: gcc@12.2.0\n      prefix: {tmp_path}\n"
-        "      extra_attributes:\n        compilers:\n"
-        f"          c: {tmp_path}/gcc\n          cxx: /nowhere/g++\n"
-    )
-    (folder / "packages.yaml").write_text(packages)
-    status, failed, _ = check(folder, "--before")
-    assert status == 1
-    assert "its cxx compiler /nowhere/g++ does not exist" in failed["externals"]
-    (folder / "packages.yaml").write_text(packages.replace("/nowhere/g++", f"{tmp_path}/gcc"))
-    assert check(folder, "--before")[0] == 0

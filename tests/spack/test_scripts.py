@@ -1,6 +1,5 @@
 """The scripts of ci/ that read lock files and programs, on environments made for the test. No Spack needed."""
 
-import copy
 import hashlib
 import json
 import os
@@ -44,7 +43,7 @@ def test_missing_prefix(environment, tmp_path):
     assert status == 1
     assert set(failed) == {"externals"}, text
     assert f"openmpi@4.1.4: its prefix {tmp_path}/openmpi does not exist" in failed["externals"]
-    assert "packages.yaml" in failed["externals"]
+    assert f"ci/find_externals.py {folder}" in failed["externals"]
     assert not (folder / ".spack-env/stack.json").exists()
 
 
@@ -75,51 +74,41 @@ def test_wrong_compiler_is_named_before_the_build(environment, tmp_path):
     assert f"its cxx compiler {tmp_path}/nowhere does not exist" in failed["externals"]
 
 
-def test_wrong_externals_are_named_before_the_solve(environment, tmp_path):
-    """Of an environment that was never solved, packages.yaml is all there is."""
-    folder = environment()
-    (folder / "spack.lock").unlink()
+def test_wrong_externals_are_named_before_the_solve(
+    environment, tmp_path, check_stack, monkeypatch, capsys
+):
+    """Spack would search for minutes, and say only that nothing provides C. Of several externals one suffices."""
     script(tmp_path / "gcc", "#!/bin/sh\necho 8.5.0\n")
-    text = f"""packages:
-  gcc:
-    externals::
-      - spec: "gcc@12.2.0 languages='c,c++,fortran'"
-        prefix: {tmp_path}
-        extra_attributes:
-          compilers:
-            c: {tmp_path}/gcc
-  openmpi:
-    externals:
-      - spec: openmpi@4.1.4
-        prefix: PREFIX
-"""
-    (folder / "packages.yaml").write_text(text.replace("PREFIX", f"{tmp_path}/nowhere"))
-    status, failed, _ = check(folder, "--before")
+    compilers = {"compilers": {"c": f"{tmp_path}/gcc"}}
+    gcc = {
+        "spec": "gcc@12.2.0 languages:='c,c++'",
+        "prefix": str(tmp_path),
+        "extra_attributes": compilers,
+    }
+    scopes = {
+        "gcc": {"externals": [gcc]},
+        "openmpi": {"externals": [{"spec": "openmpi@4.1.4", "prefix": "/nowhere"}]},
+    }
+    found = check_stack.check_externals.found
+    monkeypatch.setattr(found, "packages_of", lambda environment: scopes)
+
+    def said():
+        return check_stack.before_the_solve(tmp_path), capsys.readouterr().out
+
+    status, text = said()
     assert status == 1
-    assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in failed["externals"]
-    assert f"openmpi@4.1.4: its prefix {tmp_path}/nowhere does not exist" in failed["externals"]
-    assert len(failed["externals"].splitlines()) == 3, "a line for each fault, and what to do"
+    assert f"gcc@12.2.0: its c compiler {tmp_path}/gcc is 8.5.0" in text
+    assert "openmpi@4.1.4: its prefix /nowhere does not exist" in text
+    environment()
+    scopes["openmpi"]["externals"].append({"spec": "openmpi@5", "prefix": f"{tmp_path}/openmpi"})
     script(tmp_path / "gcc", "#!/bin/sh\necho 12.2.0\n")
-    (folder / "packages.yaml").write_text(text.replace("PREFIX", f"{tmp_path}/openmpi"))
-    status, failed, text = check(folder, "--before")
-    assert (status, failed) == (0, {}), text
-    assert "2 as " in text
-    (folder / "packages.yaml").unlink()
-    status, failed, _ = check(folder, "--before")
+    assert said()[0] == 0
+    del scopes["openmpi"]
+    status, text = said()
     assert status == 1
-    assert "ci/find_externals.py" in failed["externals"]
-
-
-def test_wrong_externals_of_a_site_are_named_before_spack_comes(tmp_path):
-    done = subprocess.run(
-        [ROOT / "ci/build-stack", "kaust-shaheen2"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={"PATH": os.environ["PATH"], "IOGAUGE_HOME": str(tmp_path / "home")},
-    )
-    assert done.returncode == 1
-    assert "gcc@10.3.0: its prefix /opt/gcc/10.3.0 does not exist" in done.stdout
-    assert not (tmp_path / "home").exists()
+    assert "no MPI is named" in text and f"ci/find_externals.py {tmp_path}" in text
+    scopes["mpi"] = {"require": "openmpi"}
+    assert said()[0] == 0, "an environment may say that Spack builds it"
 
 
 def test_mpi_without_its_compiler_is_named_before_the_build(environment, tmp_path):
@@ -131,47 +120,18 @@ def test_mpi_without_its_compiler_is_named_before_the_build(environment, tmp_pat
 
 
 def test_wrong_mpi_is_named_before_the_build(environment):
-    status, failed, _ = before(environment(mpi_told="5.0.3"), "openmpi")
+    status, failed, _ = before(environment(mpi_told="Open MPI v5.0.3"), "openmpi")
     assert status == 1
-    assert "openmpi 5.0.3, but packages.yaml declares 4.1.4" in failed["mpi"]
-
-
-@pytest.mark.parametrize(
-    ("declared", "missing"),
-    [
-        ({"fabrics": ["none"], "schedulers": ["none"], "lustre": False}, ""),
-        ({"fabrics": ["ucx"], "schedulers": ["slurm"]}, ""),
-        ({"fabrics": ["ucx", "ofi"]}, "fabrics=ofi (no mtl:ofi or btl:ofi)"),
-        ({"schedulers": ["tm"]}, "schedulers=tm"),
-        ({"lustre": True}, "lustre (no fs:lustre)"),
-    ],
-)
-def test_parts_of_the_mpi_that_its_spec_names(environment, tmp_path, declared, missing):
-    """What Open MPI lists decides; what the spec does not name is not demanded."""
-    folder = environment()
-    lines = [f"mca:{part}:version:mca:2.1.0" for part in ("pml:ucx", "plm:slurm", "fs:ufs")]
-    said = "".join(f"echo {line}\n" for line in lines)
-    script(tmp_path / "openmpi/bin/ompi_info", "#!/bin/sh\n" + said)
-    lock = json.loads((folder / "spack.lock").read_text())
-    (mpi,) = [s for s in lock["concrete_specs"].values() if s["name"] == "openmpi"]
-    mpi["parameters"].update(declared)
-    (folder / "spack.lock").write_text(json.dumps(lock))
-    status, failed, text = check(folder, "--before")
-    assert (status, bool(failed)) == ((1, True) if missing else (0, False)), text
-    assert missing in failed.get("MPI's parts", "")
-    assert missing or "plm:slurm, pml:ucx" in text
+    assert "openmpi 5.0.3, but openmpi 4.1.4 is declared" in failed["mpi"]
+    status, failed, _ = before(environment(mpi_told="MPICH Version: 4.1.4"), "openmpi")
+    assert "is mpich 4.1.4, but openmpi" in failed["mpi"]
 
 
 @pytest.mark.parametrize(
     ("made", "check_name", "words"),
     [
-        ({"mpi_told": "5.0.3"}, "mpi", "openmpi 5.0.3, but packages.yaml declares 4.1.4"),
+        ({"mpi_told": "Open MPI v5.0.3"}, "mpi", "openmpi 5.0.3, but openmpi 4.1.4 is declared"),
         ({"tasks": 1}, "run", "jobs of 1 task, not one of 2: it belongs to another MPI"),
-        ({"aio": True}, "ior's back ends", "lacks AIO"),
-        ({"apis": "HDF5|"}, "ior's back ends", "should not have HDF5"),
-        ({"lustre": True}, "Lustre", "ior lacks --posix.lustre"),
-        ({"engines": "io_uring"}, "fio's engines", "fio lacks libaio"),
-        ({"mpiio": "no"}, "Darshan", "mpiio module is off"),
     ],
 )
 def test_what_is_wrong_is_named(environment, made, check_name, words):
@@ -180,14 +140,46 @@ def test_what_is_wrong_is_named(environment, made, check_name, words):
     assert words in failed.get(check_name, ""), text
 
 
-def test_another_repositorys_recipe(environment):
-    folder = environment()
+def changed(folder, tool, **values):
+    """A lock file whose tool is another, as a rule of a site's own scope makes it."""
     lock = json.loads((folder / "spack.lock").read_text())
-    (ior,) = [s for s in lock["concrete_specs"].values() if s["name"] == "ior"]
-    ior["namespace"] = "builtin"
+    (found,) = [s for s in lock["concrete_specs"].values() if s["name"] == tool]
+    found.update(values)
     (folder / "spack.lock").write_text(json.dumps(lock))
-    _, failed, _ = check(folder)
-    assert "ior is builtin.ior" in failed["recipes"]
+
+
+def test_what_a_sites_rule_changed_is_named(environment, facts, check_stack, tmp_path, monkeypatch):
+    """Another recipe, version, variant or flag: the programs are not those of every site. Lustre is a site's choice."""
+    folder = environment()
+    monkeypatch.setattr(facts, "RECORD", tmp_path / "stack.json")
+    facts.RECORD.write_text(json.dumps(facts.tools_of(facts.read_lock(folder))))
+
+    def differs():
+        return facts.differs_from_record(facts.read_lock(folder))
+
+    assert differs() == []
+    changed(folder, "ior", parameters={"lustre": True, "aio": False, "hdf5": False, "cflags": []})
+    assert differs() == []
+    changed(folder, "ior", namespace="builtin")
+    changed(
+        folder,
+        "fio",
+        version="3.37",
+        parameters={"libaio": False, "io_uring": True, "cflags": ["-O0"]},
+    )
+    assert differs() == [
+        "ior namespace: builtin here, iogauge elsewhere",
+        "fio cflags: -O0 here, None elsewhere",
+        "fio libaio: False here, True elsewhere",
+        "fio version: 3.37 here, 3.42 elsewhere",
+    ]
+
+
+def test_other_programs_are_told_and_no_fault(environment):
+    status, failed, text = check(environment())
+    assert (status, failed) == (0, {})
+    assert "??  programs         fio version: 3.42 here, " in text or "??  programs " in text
+    assert "spack config blame packages" in text
 
 
 def test_nothing_installed(tmp_path):
@@ -198,10 +190,10 @@ def test_nothing_installed(tmp_path):
 
 def test_login_node_starts_nothing(environment, tmp_path):
     folder = environment(tasks=1)
-    script(tmp_path / "openmpi/bin/mpirun", MPIRUN.format(version="4.1.4") + "touch started\n")
+    script(tmp_path / "openmpi/bin/mpirun", MPIRUN + "touch started\n")
     status, failed, text = check(folder, "--no-run")
     assert (status, failed) == (0, {})
-    assert text.count("not checked: --no-run") == 4
+    assert text.count("not checked: --no-run") == 3
 
 
 def test_an_installation_that_cannot_be_written_is_checked_too(environment, facts):
@@ -249,49 +241,6 @@ def test_activate_costs_a_job_nothing(environment, facts):
         text=True,
     )
     assert done.stdout.startswith(str(folder / ".spack-env/view/bin/ior"))
-    values = dict(line.split("=", 1) for line in done.stdout.splitlines()[1:] if "=" in line)
-    told = json.loads(Path(values["IOGAUGE_STACK_JSON"]).read_text())
-    assert values["IOGAUGE_STACK_FINGERPRINT"] == told["stack"]
-    assert values["IOGAUGE_STACK_HASH_IOR"] == told["packages"]["ior"]["hash"]
-
-
-MODULES = """
-proc module-whatis {text} {}
-proc conflict {name} {}
-proc module {word name} { puts "load $name" }
-proc prepend-path {name path} { set ::env($name) "$path:$::env($name)" }
-proc setenv {name value} { set ::env($name) $value }
-"""
-
-
-def test_the_module_file_says_what_activate_says(environment, facts, tmp_path):
-    """The module file is Tcl: run by it, with the five words of Lmod and Environment Modules that it uses."""
-    if not shutil.which("tclsh"):
-        pytest.skip("no tclsh")
-    folder = environment()
-    lock = json.loads((folder / "spack.lock").read_text())
-    (mpi,) = [s for s in lock["concrete_specs"].values() if s["name"] == "openmpi"]
-    mpi["external"]["module"] = ["mpi/openmpi"]
-    (folder / "spack.lock").write_text(json.dumps(lock))
-    facts.write_facts(folder)
-    module = folder / ".spack-env/modules/iogauge-stack/2026.1"
-    program = (
-        MODULES + f"source {module}\nforeach name [array names env] {{ puts $name=$env($name) }}\n"
-    )
-    (tmp_path / "run.tcl").write_text(program)
-    tcl = subprocess.run(
-        ["tclsh", tmp_path / "run.tcl"], capture_output=True, text=True, check=True
-    )
-    assert module.read_text().startswith("#%Module1.0\n")
-    assert tcl.stdout.splitlines()[0] == "load mpi/openmpi"
-    loads = f"module() {{ :; }}; . {folder}/.spack-env/activate.sh; env"
-    shell = subprocess.run(["bash", "-euc", loads], capture_output=True, text=True, check=True)
-
-    def told(text):
-        pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-        return {k: v for k, v in pairs.items() if k == "PATH" or k.startswith("IOGAUGE_ST")}
-
-    assert told(tcl.stdout) == told(shell.stdout)
 
 
 def test_fingerprint_follows_the_programs_and_not_the_site(facts, tmp_path):
@@ -311,70 +260,6 @@ def test_fingerprint_follows_the_programs_and_not_the_site(facts, tmp_path):
     assert stack(("fio", {"version": "3.41"})) != same
     assert stack(("ior", {"package_hash": "an edit of the recipe"})) != same
     assert stack(("ior", {"parameters": {"cflags": ["-O0"], "lustre": False}})) != same
-
-
-def test_stacks_that_differ_are_told_apart(compare, tmp_path, capsys, monkeypatch):
-    def write(name, edit=lambda lock: None, **arguments):
-        lock = copy.deepcopy(lock_of("/opt/mpi", **arguments))
-        edit(lock)
-        path = tmp_path / f"{name}.lock"
-        path.write_text(json.dumps(lock))
-        return str(path)
-
-    def run(*paths):
-        monkeypatch.setattr(sys, "argv", ["compare_stacks", *paths])
-        return compare.main(), capsys.readouterr().out
-
-    def older(lock):
-        for made in lock["concrete_specs"].values():
-            if made["name"] == "fio":
-                made["version"] = "3.37"
-
-    here, lustre = write("here"), write("there", lustre=True)
-    status, text = run(here, lustre)
-    assert status == 0
-    assert "chosen: ior lustre" in text
-    assert "True: there" in text
-    status, text = run(here, lustre, write("old", older))
-    assert status == 1
-    assert "DIFFERS: fio version" in text
-    assert "3.37: old" in text
-    assert "3.42: here, there" in text
-
-
-def test_externals_of_this_machine(externals, tmp_path):
-    if not shutil.which("gfortran"):
-        pytest.skip("no gfortran")
-    path = tmp_path / "packages.yaml"
-    command = [sys.executable, ROOT / "ci/find_externals.py", "-o", path]
-    (tmp_path / "spack.lock").write_text("of other externals")
-    first = subprocess.run(command, stderr=subprocess.PIPE, text=True)
-    assert first.returncode == 0, first.stderr
-    assert not (tmp_path / "spack.lock").exists()
-    (tmp_path / "spack.lock").write_text("of these")
-    text = path.read_text()
-    subprocess.run(command, stderr=subprocess.DEVNULL, check=True)
-    assert path.read_text() == text
-    assert (tmp_path / "spack.lock").exists(), "nothing has changed"
-    gcc = subprocess.run(
-        ["gcc", "-dumpfullversion"], stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
-    assert f"gcc@{gcc} languages='c,c++,fortran'" in text
-
-
-def test_externals_by_hand_are_left_alone(tmp_path):
-    if not shutil.which("gfortran"):
-        pytest.skip("no gfortran")
-    path = tmp_path / "packages.yaml"
-    path.write_text("packages: {}\n")
-    done = subprocess.run(
-        [sys.executable, ROOT / "ci/find_externals.py", "-o", path],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert "written by hand" in done.stderr
-    assert path.read_text() == "packages: {}\n"
 
 
 TOOLS = [
@@ -428,9 +313,6 @@ def bare(tmp_path):
     return directory, run
 
 
-COMPILERS = ("gcc", "g++", "gfortran")
-
-
 def test_install_without_a_compiler(bare):
     done = bare[1]()
     assert done.returncode == 1
@@ -441,7 +323,7 @@ def test_install_without_a_compiler(bare):
 def test_install_with_an_old_spack(bare):
     directory, run = bare
     script(directory / "spack", "#!/bin/sh\necho 0.23.1\n")
-    done = run(*COMPILERS)
+    done = run("gcc")
     assert done.returncode == 1
     assert "is 0.23.1; these environments need Spack 1.1 or newer" in done.stderr
     assert "--own" in done.stderr
@@ -449,7 +331,7 @@ def test_install_with_an_old_spack(bare):
 
 def test_install_without_a_network(bare, tmp_path):
     """Not reached is said, with what to do; what git said is part of it, and nothing half stays."""
-    done = bare[1](*COMPILERS, IOGAUGE_SPACK_GIT=f"file://{tmp_path}/nowhere.git")
+    done = bare[1]("gcc", IOGAUGE_SPACK_GIT=f"file://{tmp_path}/nowhere.git")
     assert done.returncode == 1
     assert f"not reached: file://{tmp_path}/nowhere.git (fatal:" in done.stderr
     assert "ci/airgap pack" in done.stderr
@@ -469,22 +351,26 @@ def test_carried_file_refuses_what_it_must(tmp_path):
 
 @pytest.fixture
 def cache(tmp_path):
-    """ci/binary-cache in a small project with one environment; its answers, and the project."""
+    """ci/build-stack in a small project with one environment; its answers, and the project."""
     root = tmp_path / "project"
-    for folder in ("ci", "environments/local", "environments/common", "spack-repo"):
+    for folder in (
+        "ci",
+        "environments/local",
+        "environments/scope",
+        "environments/os",
+        "spack-repo/spack_repo",
+    ):
         (root / folder).mkdir(parents=True)
-    for name in ("binary-cache", "environment"):
+    for name in ("build-stack", "environment"):
         shutil.copy(ROOT / "ci" / name, root / "ci")
     (root / "environments/local/spack.yaml").write_text("spack: {}\n")
-    (root / "spack-repo/package.py").write_text("version\n")
-    release = tmp_path / "os-release"
-    release.write_text('ID="almalinux"\nVERSION_ID="8.10"\n')
+    (root / "spack-repo/spack_repo/package.py").write_text("version\n")
 
     def run(*words, cwd=None):
         return subprocess.run(
-            [root / "ci/binary-cache", *words],
+            [root / "ci/build-stack", *words],
             cwd=cwd,
-            env={"PATH": os.environ["PATH"], "HOME": str(root), "IOGAUGE_OS_RELEASE": str(release)},
+            env={"PATH": os.environ["PATH"], "HOME": str(root)},
             capture_output=True,
             text=True,
         )
@@ -492,20 +378,22 @@ def cache(tmp_path):
     return root, run
 
 
+STATE = r"-[a-z]+\d*-\w+-[0-9a-f]{12}"
+
+
 def test_a_cache_is_named_by_what_was_built(cache):
     """Recipes and settings make another name; what Spack and find_externals write makes none."""
     root, run = cache
-    name = run("name").stdout.strip()
-    assert re.fullmatch(r"local-almalinux8-\w+-[0-9a-f]{12}", name)
-    (root / "environments/local/packages.yaml").write_text("packages: {}\n")
+    name = run("--state").stdout.strip()
+    assert re.fullmatch("local" + STATE, name)
     (root / "environments/local/spack.lock").write_text("{}")
     (root / "environments/local/found").mkdir()
     (root / "environments/local/found/packages.yaml").write_text("packages: {}\n")
     (root / "spack-repo/.ruff_cache").mkdir()
     (root / "spack-repo/.ruff_cache/CACHEDIR.TAG").write_text("of the lint\n")
-    assert run("name").stdout.strip() == name
-    (root / "spack-repo/package.py").write_text("another version\n")
-    assert run("name").stdout.strip() != name
+    assert run("--state").stdout.strip() == name
+    (root / "spack-repo/spack_repo/package.py").write_text("another version\n")
+    assert run("--state").stdout.strip() != name
 
 
 def test_a_cache_knows_a_sites_own_repository_wherever_it_is_cloned(cache, tmp_path):
@@ -517,21 +405,22 @@ def test_a_cache_knows_a_sites_own_repository_wherever_it_is_cloned(cache, tmp_p
         folder = tmp_path / clone / "environments/mysite"
         folder.mkdir(parents=True)
         (folder / "spack.yaml").write_text(text)
-        names.add(run("name", folder).stdout.strip())
+        names.add(run("--state", folder).stdout.strip())
         # As the caller names it, also if this project has a folder of that name.
-        named = run("name", "environments/mysite", cwd=tmp_path / clone).stdout.strip()
+        named = run("--state", "environments/mysite", cwd=tmp_path / clone).stdout.strip()
         assert named in names
     assert len(names) == 2, names
-    assert all(re.fullmatch(r"mysite-almalinux8-\w+-[0-9a-f]{12}", name) for name in names)
+    assert all(re.fullmatch("mysite" + STATE, name) for name in names)
 
 
 def test_what_a_cache_does_not_hold_is_told_by_its_own_status(cache, tmp_path):
     root, run = cache
-    done = run("install", tmp_path / "cache", "local")
+    done = run("--take", "--cache", tmp_path / "cache", "local")
     assert done.returncode == 3
-    name = run("name").stdout.strip()
+    name = run("--state").stdout.strip()
     assert f"does not hold {name}" in done.stderr
     assert not (root / "environments/local/spack.lock").exists()
+    assert run("--take", "local").returncode == 2, "from where?"
 
 
 def test_damaged_file_is_not_unpacked(tmp_path):

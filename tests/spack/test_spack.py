@@ -73,62 +73,32 @@ def test_this_repositorys_recipes_come_first(spack, builtin):
     assert done.stdout.split()[:2] == ["iogauge", "builtin"]
 
 
-def test_users_own_settings_stay_out(spack):
-    done = spack("-e", ENVIRONMENTS / "generic", "config", "scopes", "-vp")
-    states = {line.split()[0]: line for line in done.stdout.splitlines()[1:] if line.strip()}
-    # With SPACK_DISABLE_LOCAL_CONFIG, as .iogauge/spack.sh sets it, these two are not there at all.
-    for scope in ("user", "system"):
-        assert scope not in states or "override" in states[scope]
-    assert "override" in states["site"]
-
-
-def test_two_clones_are_built_apart(spack, tmp_path):
-    """In one folder, a build waits for the other clone's package of the same hash, and fails after a minute."""
-    stages = []
-    for clone in (tmp_path / "one", tmp_path / "other"):
-        shutil.copytree(ENVIRONMENTS / "generic", clone / "environments/generic", symlinks=True)
-        for link in ("spack-repo", "environments/common"):
-            (clone / link).symlink_to(ROOT / link)
-        done = spack("-e", clone / "environments/generic", "location", "--stages")
-        stages.append(Path(done.stdout.strip().splitlines()[-1]))
-    assert len(set(stages)) == 2
-    assert not any(one in other.parents for one in stages for other in stages), stages
-
-
-def test_unprepared_machine_is_refused_with_the_command(spack, tmp_path):
-    """Spack writes neither into files of git nor another MPI's solve where externals are not known."""
-    copy = tmp_path / "environments"
-    keep_out = shutil.ignore_patterns(".spack-env", "spack.lock", "found", "user")
-    shutil.copytree(ENVIRONMENTS, copy, ignore=keep_out)
-    (copy / "local/packages.yaml").unlink(missing_ok=True)
+def copy_of(tmp_path, site):
+    """A copy of an environment, with what it includes: nothing is written beside the original."""
+    for name in ("scope", "os", site):
+        keep_out = shutil.ignore_patterns(".spack-env", "spack.lock", "found")
+        shutil.copytree(ENVIRONMENTS / name, tmp_path / "environments" / name, ignore=keep_out)
     (tmp_path / "spack-repo").symlink_to(ROOT / "spack-repo")
-    done = spack("-e", copy / "local", "concretize", check=False)
-    assert done.returncode
-    assert "run ci/find_externals.py first" in done.stdout
-    assert (copy / "local/spack.yaml").read_text() == (
-        ENVIRONMENTS / "local/spack.yaml"
-    ).read_text()
+    return tmp_path / "environments" / site
+
+
+def test_a_sites_own_scopes_count(spack, tmp_path):
+    """As everywhere in Spack; what they change of the programs is told after the solve."""
+    done = spack("-e", copy_of(tmp_path, "generic"), "config", "scopes", "-vp")
+    states = {line.split()[0]: line for line in done.stdout.splitlines()[1:] if line.strip()}
+    # With SPACK_DISABLE_LOCAL_CONFIG these two are not there at all.
+    for scope in ("site", "user", "system"):
+        assert scope not in states or "active" in states[scope]
 
 
 def test_another_machine_than_the_sites_is_refused_before_the_solve(spack, tmp_path):
     """Without the compiler Spack would search for minutes, and say only that nothing provides C."""
-    (tmp_path / "environments/site").mkdir(parents=True)
-    for link in ("spack-repo", "environments/common"):
-        (tmp_path / link).symlink_to(ROOT / link)
-    site = tmp_path / "environments/site"
-    shutil.copy(ENVIRONMENTS / "kaust-shaheen2/spack.yaml", site)
-    text = (ENVIRONMENTS / "kaust-shaheen2/packages.yaml").read_text()
-    (site / "packages.yaml").write_text(text.replace("/opt/cray", str(tmp_path)))
-    done = spack("-e", site, "config", "get", "repos", check=False)
-    assert done.returncode
-    prefix = f"{tmp_path}/pe/mpt/7.7.18/gni/mpich-gnu/8.2"
-    assert f"{prefix}/ is missing: ci/check_stack.py --before environments/kaust" in done.stdout
-    # With all that it names, it goes on.
-    Path(prefix).mkdir(parents=True)
-    text = (site / "packages.yaml").read_text().replace("/opt/gcc/10.3.0", str(tmp_path))
-    (site / "packages.yaml").write_text(text)
-    done = spack("-e", site, "config", "get", "repos")
-    assert "spack-repo/spack_repo/iogauge" in done.stdout
+    site = copy_of(tmp_path, "kaust-shaheen2")
+    command = [ROOT / "ci/check_stack.py", "--before", site]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert "gcc@10.3.0: its prefix /opt/gcc/10.3.0 does not exist" in done.stdout
+    assert "cray-mpich@7.7.18: its prefix /opt/cray/pe/mpt" in done.stdout
 
 
 @pytest.mark.nightly(
@@ -136,18 +106,14 @@ def test_another_machine_than_the_sites_is_refused_before_the_solve(spack, tmp_p
 )
 @pytest.mark.slow
 def test_a_compiler_that_spack_finds_is_not_written_into_the_environment(spack, builtin, tmp_path):
-    copy = tmp_path / "environments"
-    keep_out = shutil.ignore_patterns(".spack-env", "spack.lock", "found", "user")
-    shutil.copytree(ENVIRONMENTS, copy, ignore=keep_out)
-    (tmp_path / "spack-repo").symlink_to(ROOT / "spack-repo")
-    manifest = copy / "generic/spack.yaml"
+    manifest = copy_of(tmp_path, "generic") / "spack.yaml"
     # One small package needs a compiler too, and is solved in seconds.
     kept, changed = re.subn(r"- iogauge-stack@.*", "- zlib", manifest.read_text())
     assert changed == 1
     manifest.write_text(kept)
     spack("-e", manifest.parent, "concretize")
     assert manifest.read_text() == kept
-    assert "gcc@" in (copy / "generic/found/packages.yaml").read_text()
+    assert "gcc@" in (manifest.parent / "found/packages.yaml").read_text()
 
 
 @pytest.mark.slow
@@ -156,35 +122,17 @@ def test_every_environment_concretizes_and_all_agree(spack, builtin, tmp_path):
         [ROOT / "ci/concretize"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert done.returncode == 0, done.stdout
-    solved = re.findall(r"^concretize: (\S+): (?:solved|as before)", done.stdout, re.MULTILINE)
+    solved = re.findall(r"^concretize: (\S+): solved", done.stdout, re.MULTILINE)
     assert solved == sorted(path.parent.name for path in ENVIRONMENTS.glob("*/spack.yaml"))
-    cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
-    locks = Path(os.environ.get("IOGAUGE_LOCKS", f"{cache}/iogauge/locks"))
-    command = [ROOT / "ci/compare_stacks.py", *(locks / f"{site}.lock" for site in solved)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert done.returncode == 0, done.stdout
-    assert "chosen: ior lustre" in done.stdout
+    assert done.stdout.count(" agrees ") == len(solved)
 
 
 @pytest.fixture(scope="module")
 def stack(spack, builtin, tmp_path_factory):
     """environments/local, installed in a copy: from what Spack has already, or from its mirror of sources."""
     work = tmp_path_factory.mktemp("stack")
-    (work / "environments/local").mkdir(parents=True)
-    for link, target in (
-        ("spack-repo", "spack-repo"),
-        ("environments/common", "environments/common"),
-    ):
-        (work / link).symlink_to(ROOT / target)
-    if (ENVIRONMENTS / "user").exists():
-        (work / "environments/user").symlink_to(ENVIRONMENTS / "user")
-    folder = work / "environments/local"
-    shutil.copy(ENVIRONMENTS / "local/spack.yaml", folder)
-    subprocess.run(
-        [ROOT / "ci/find_externals.py", "-o", folder / "packages.yaml"],
-        check=True,
-        stderr=subprocess.DEVNULL,
-    )
+    folder = copy_of(work, "local")
+    subprocess.run([ROOT / "ci/find_externals.py", folder], check=True, stdout=subprocess.DEVNULL)
     done = spack("-e", folder, "install", check=False, timeout=1200)
     if done.returncode and "All fetchers failed" in done.stdout:
         pytest.skip("no mirror with the sources, and no network to fetch them")
@@ -202,7 +150,7 @@ def test_what_was_built_is_what_was_promised(stack):
     )
     assert done.returncode == 0, done.stdout
     states = re.findall(r"^check_stack: (\S+)  ", done.stdout, re.MULTILINE)
-    assert states.count("ok") == 13, done.stdout
+    assert states.count("ok") >= 6 and "??" not in states, done.stdout
     facts = json.loads((stack / ".spack-env/stack.json").read_text())
     assert facts["packages"]["ior"]["version"] == "4.0.0"
 
@@ -227,7 +175,7 @@ def test_a_wrong_external_is_caught(stack):
     finally:
         (stack / "spack.lock").write_text(lock)
     assert done.returncode == 1
-    assert f"is {mpi['name']} {declared}, but packages.yaml declares 99.1" in done.stdout
+    assert f"is {mpi['name']} {declared}, but {mpi['name']} 99.1 is declared" in done.stdout
 
 
 @pytest.mark.nightly(
@@ -257,19 +205,7 @@ def test_only_a_client_that_can_be_built_on_is_found(spack, builtin, tmp_path, t
         path = tmp_path / "client" / file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    for name in ("environments/here", "environments/user"):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / "spack-repo").symlink_to(ROOT / "spack-repo")
-    (tmp_path / "environments/common").symlink_to(ENVIRONMENTS / "common")
-    manifest = tmp_path / "environments/here/spack.yaml"
-    text = (
-        (ENVIRONMENTS / "generic/spack.yaml")
-        .read_text()
-        .replace("path: packages.yaml", "path: none.yaml")
-    )
-    manifest.write_text(
-        text.replace("IOGAUGE_SPACK_PACKAGES\n", "IOGAUGE_SPACK_PACKAGES\n      optional: true\n")
-    )
+    manifest = copy_of(tmp_path, "generic") / "spack.yaml"
     kept = manifest.read_text()
     done = spack("-e", manifest.parent, "external", "find", "--path", lfs.parent, "lustre")
     # What Spack writes by itself goes into found/, never into the file that git keeps.

@@ -69,23 +69,15 @@ def test_a_mount_point_needs_a_marker() -> None:
     assert decide(place("/mnt/projects/p1/bench", mount=home))
 
 
-@pytest.mark.parametrize(
-    "path", ["/etc/iogauge", "/usr/local/share", "/var/lib/x", "/boot/efi", "/dev/disk", "/lib/x"]
-)
+@pytest.mark.parametrize("path", ["/etc/iogauge", "/var/lib/x", "/dev/disk"])
 def test_the_systems_own_tree_is_not_roots_to_give(path: str) -> None:
     refused("is part of the system", place(path, owner=0, mount=DISK), ROOT)
     assert decide(place(path, mount=DISK))  # somebody else's there is not the system's
 
 
-@pytest.mark.parametrize("path", ["/var/tmp/bench", "/dev/shm/bench", "/tmp/bench", "/varnish/x"])
+@pytest.mark.parametrize("path", ["/var/tmp/bench", "/varnish/x"])
 def test_places_for_everybodys_files_are_not_the_systems(path: str) -> None:
     assert decide(place(path, owner=0, mount=DISK), ROOT)
-
-
-def test_what_was_made_for_the_job_may_be_a_mount_point() -> None:
-    mine = Mount(9, "/dw/123", "dvs", "dvs", "rw")
-    assert decide(place("/dw/123", mount=mine, of_job=True))
-    refused("belongs to user 0", place("/dw/123", mount=mine, of_job=True, owner=0))
 
 
 # --- never ------------------------------------------------------------------------------------------
@@ -107,12 +99,8 @@ def test_an_empty_marker_allows_everybody() -> None:
     "text",
     [
         "type: lustre\nsource: 10.0.0.1@o2ib:/scratch",
-        "source: /scratch",
-        "users: alice",
         "users: [bob, 1000]",
         "groups: [hpc, users]",
-        "groups: 100",
-        "users: bob\ngroups: users",
         "expires: 2026-11-21",
     ],
 )
@@ -124,7 +112,6 @@ def test_a_marker_that_fits(text: str) -> None:
     ("text", "why"),
     [
         ("type: ext4", "is lustre from .*allows ext4 from anywhere"),
-        ("source: scratch", "allows any type from scratch"),
         ("source: 10.0.0.2@o2ib:/scratch", "allows any type"),
         ("users: bob", "user bob, and not alice"),
         ("groups: hpc", "group hpc, and not alice"),
@@ -143,18 +130,9 @@ def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -
     [
         ("user: alice", "user: unknown"),
         ("alice", "expected lines"),
-        ("- alice", "expected lines"),
         ("users:", "users is None"),
-        ("users: []", "expected a name"),
-        ("users: ['']", "expected a name"),
-        ("users: {a: b}", "expected a name"),
-        ("type: 5", "type is 5"),
-        ("uuid: 5", "uuid is 5"),
         ("expires: soon", "expected a day"),
-        ("expires: 2026-01-01 10:00:00", "expected a day"),
-        ("a: [", "line:1: this is not YAML: did not find expected node content"),
         ("users: [a]\nusers: [b]", "line:2: key .users. stands here a second time"),
-        ("users: [yes]", "users is .True.: expected a name"),
     ],
 )
 def test_a_marker_with_a_mistake_allows_nothing(text: str, why: str) -> None:
@@ -190,11 +168,6 @@ def why_not(path: Path | str) -> str:
     return str(found.value)
 
 
-def test_here(top: Path) -> None:
-    assert permission.reason(str(top)).endswith("owns it")
-    assert permission.reason(f"{top}//./") == permission.reason(str(top))
-
-
 @pytest.mark.parametrize("level", [0, 1, 2])
 def test_a_link_in_any_component_is_named(tmp_path: Path, level: int) -> None:
     real = tmp_path / "a" / "b" / "c"
@@ -210,14 +183,6 @@ def test_a_link_in_any_component_is_named(tmp_path: Path, level: int) -> None:
 @pytest.mark.parametrize("path", ["relative", "", ".."])
 def test_a_path_from_somewhere_is_refused(path: str) -> None:
     assert "not an absolute path" in why_not(path)
-
-
-def test_what_is_missing_is_named_whole(top: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=str(top / "x")):
-        permission.reason(str(top / "x" / "y"))
-    (top / "file").touch()
-    with pytest.raises(NotADirectoryError, match=str(top / "file")):
-        permission.reason(str(top / "file"))
 
 
 def test_homes_are_refused(top: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -311,16 +276,9 @@ def test_allow_writes_the_uuid_and_a_copy_elsewhere_does_not_count(top: Path) ->
     assert permission.reason(str(top))
 
 
-def test_a_marker_in_memory_has_no_uuid() -> None:
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
-        assert permission.allow(memory, (), (), None).uuid is None
-        assert permission.reason(memory)
-
-
-@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_allow_needs_no_hard_links(top: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_allow_needs_no_hard_links(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object, **__: object) -> None:
-        raise OSError(number, os.strerror(number))
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
     monkeypatch.setattr(os, "link", none)
     permission.allow(str(top), ("alice",), (), None)
@@ -339,22 +297,6 @@ def test_allow_refuses_what_nothing_can_allow(top: Path, monkeypatch: pytest.Mon
             permission.allow(path, (), (), None, replace=True)
     assert not list(top.iterdir())
     assert not os.path.lexists(f"/{MARKER}")
-
-
-@ROOT_ONLY
-@pytest.mark.parametrize(
-    ("users", "expires", "why"),
-    [
-        (("",), None, "users is"),
-        ((), datetime.date(2020, 1, 1), "expires is 2020-01-01, which is over"),
-    ],
-)
-def test_allow_writes_nothing_that_allows_nobody(
-    top: Path, users: tuple[str, ...], expires: datetime.date | None, why: str
-) -> None:
-    with pytest.raises(NotAllowed, match=why):
-        permission.allow(str(top), users, (), expires)
-    assert list(top.iterdir()) == []
 
 
 def test_two_slashes_in_front_are_one() -> None:
@@ -404,14 +346,6 @@ def test_a_shallow_path_with_a_marker(shallow: Path) -> None:
     assert "is directly below /" in why_not(shallow)
     permission.allow(str(shallow), (), (), None)
     assert "everybody" in permission.reason(str(shallow))
-
-
-def test_names_that_nobody_has_here_are_found() -> None:
-    """They may be known on the nodes: it is no error."""
-    marker = permission.Marker(
-        users=("root", "4711", "no-such-user"), groups=("no-such-group", "root")
-    )
-    assert permission.unknown(marker) == ["user no-such-user", "group no-such-group"]
 
 
 @pytest.mark.parametrize(

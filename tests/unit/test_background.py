@@ -110,12 +110,11 @@ def test_a_signal_between_the_start_and_the_next_line(
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [SWEEP, WITNESS], ids=["sweep", "witness"])
-def test_a_signal_at_any_moment(scripts: Scripts, words: list[str]) -> None:
+def test_a_signal_at_any_moment(scripts: Scripts) -> None:
     """Forty moments: most while fio is started, some while it writes."""
     moments = random.Random(1)
     for number in range(40):
-        process = scripts.start(words)
+        process = scripts.start(SWEEP)
         time.sleep(moments.uniform(0, 0.5 if number % 4 == 0 else 0.03))
         process.terminate()
         # A program that does not obey has a minute, and is then killed.
@@ -123,9 +122,8 @@ def test_a_signal_at_any_moment(scripts: Scripts, words: list[str]) -> None:
         assert scripts.left() == []
 
 
-@pytest.mark.parametrize("how", ["witness", "job"])
 def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
-    scripts: Scripts, how: str
+    scripts: Scripts,
 ) -> None:
     """fio 3.33 does, if TERM comes while it starts one of its jobs; these have sessions of their own."""
     if shutil.which("gcc") is None:
@@ -133,8 +131,7 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
     program = scripts.base / "hangs"
     words = ["gcc", "-O2", "-o", str(program), str(SUPPORT / "hangs.c")]
     subprocess.run(words, check=True, timeout=60)
-    (scripts.base / "job").write_text(JOB.replace("sleep 60", str(program)))
-    process = scripts.start(["bash", "job"] if how == "job" else [*WITNESS[:4], str(program)])
+    process = scripts.start([*WITNESS[:4], str(program)])
     wait_for(lambda: scripts.left().count("hangs") == 2, 30, "the program and its child")
     time.sleep(0.2)
     process.terminate()
@@ -142,17 +139,13 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
-@pytest.mark.parametrize(
-    "prepare",
-    ["true", pytest.param("iog_servers fio 1 lo", marks=[pytest.mark.needs_fio, pytest.mark.slow])],
-)
-def test_a_signal_at_every_start_of_a_job(scripts: Scripts, signalled: str, prepare: str) -> None:
+def test_a_signal_at_every_start_of_a_job(scripts: Scripts, signalled: str) -> None:
     """From the first to the tool's; an agent that was not told to begin ends by itself."""
     number = 0
     while not (scripts.base / "work.1.out").exists():
         number += 1
         process = scripts.start(
-            ["bash", "job"], AT_FORK=str(number), LD_PRELOAD=signalled, PREPARE=prepare
+            ["bash", "job"], AT_FORK=str(number), LD_PRELOAD=signalled, PREPARE="true"
         )
         assert process.wait(60) == 143
         wait_for(lambda: not scripts.left(), 10, f"the end after the signal at start {number}")
@@ -183,11 +176,9 @@ def test_a_signal_just_before_the_script_waits_for_its_agent(
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
-@pytest.mark.parametrize("opened", ["", 'mkdir -p "$IOG_DIR"; echo opened; read -r _; '])
-def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(
-    scripts: Scripts, opened: str
-) -> None:
+def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts: Scripts) -> None:
     """bash before 5.2 has an alarm of its own for a read of limited time."""
+    opened = 'mkdir -p "$IOG_DIR"; echo opened; read -r _; '
     code = f'[ "$1" = open ] || exit 0\n{opened}touch asked; read -r _\n'
     (scripts.base / "agent").write_text(code)
     (scripts.base / "job").write_text(JOB.replace("iog_phase work", "iog_do facts; iog_phase work"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +93,6 @@ def test_what_a_program_shows_elsewhere_may_be_memory(tree: Tree) -> None:
     mount = tree.mounts[str(tree.root / "shown")]
     inner = below.resolve(str(tree.root / "shown" / "inner"), mount, root=str(tree.root))
     assert inner.memory == "fuse.bindfs on tmpfs at /data/inner"
-
-
-def test_a_file_system_on_a_whole_disk(tree: Tree) -> None:
-    assert tree.resolve("/data") == Below(devices=("8:0",), disks=("8:0",), names={"8:0": "sda"})
 
 
 def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tree: Tree) -> None:
@@ -200,21 +195,13 @@ def test_a_client_of_servers_has_no_block_device_below_whatever_its_number(
     assert tree.resolve("/m") == Below(ways=("8:0",), compresses="zfs" if kind == "zfs" else "")
 
 
-@pytest.mark.parametrize("kind", ["tmpfs", "ramfs"])
-def test_a_file_system_in_memory_is_memory(tree: Tree, kind: str) -> None:
-    tree.mount("/m", kind)
-    assert tree.resolve("/m") == Below(memory=f"{kind} at /m", ways=("8:0",))
-
-
 @pytest.mark.parametrize(
     ("name", "files", "memory"),
     [
         ("zram0", {}, "zram0, compressed memory"),
-        ("ram3", {}, "ram3, memory"),
         ("nullb0", {}, "nullb0, which keeps nothing"),
         ("dm-4", {"dm__uuid": "zero"}, "dm-4, which maps to no device"),
         ("sdq", {"device__model": "scsi_debug"}, "sdq, a disk in memory (scsi_debug)"),
-        ("sdq", {"device__model": "RAMDISK-MCP"}, "sdq, a disk in memory (RAMDISK-MCP)"),
     ],
 )
 def test_a_disk_in_memory_is_memory_and_no_disk(
@@ -233,9 +220,7 @@ def test_a_disk_in_memory_is_memory_and_no_disk(
     [
         ("pmem0", "LNXSYSTM:00/ndbus0/block"),
         ("nvme0n1", "virtual/nvme-subsystem/nvme-subsys0"),
-        ("drbd1", "virtual/block"),
         ("rbd0", "rbd/0/block"),
-        ("emcpowera", "virtual/block"),
         ("vda", "pci0/virtio1/block"),
     ],
 )
@@ -253,23 +238,6 @@ def test_a_device_that_something_else_serves_proves_nothing(tree: Tree, name: st
     found = tree.resolve("/m")
     assert found.cached.startswith(f"{name}, ")
     assert (found.fsync, found.memory, found.disks) == (found.cached, "", ())
-
-
-def test_a_device_that_the_kernel_does_not_show_is_unknown(tree: Tree) -> None:
-    tree.mount("/m", "ext4", "8:99")
-    assert "8:99, which the kernel does not show" in tree.resolve("/m").cached
-
-
-def test_bcache_lies_on_its_disk_and_on_its_cache(tree: Tree) -> None:
-    tree.device("nvme0n1", "259:0", folder="pci0/nvme", bcache__any="")
-    tree.device("bcache0", "251:0", "sda")
-    place = tree.root / "sys/devices"
-    (place / "virtual/block/bcache0/bcache/cache").mkdir(parents=True)
-    cache = place / "virtual/block/bcache0/bcache/cache/cache0"
-    cache.symlink_to(place / "pci0/nvme/nvme0n1/bcache")
-    tree.mount("/m", "ext4", "251:0")
-    found = tree.resolve("/m")
-    assert (found.disks, found.cached) == (("8:0", "259:0"), "")
 
 
 def test_a_loop_device_with_direct_io_is_storage(tree: Tree) -> None:
@@ -314,12 +282,9 @@ def test_a_loop_device_whose_file_is_not_seen_proves_nothing(tree: Tree, file: s
     [
         ("tmpfs", "loop0 on tmpfs at /back", True, False),
         ("fuse.sshfs", "", True, True),
-        ("9p", "", True, True),
         ("zfs", "", True, False),
-        ("beegfs", "", True, False),
         ("nfs4", "", False, False),
         ("lustre", "", False, False),
-        ("gpfs", "", False, False),
     ],
 )
 def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(
@@ -357,12 +322,6 @@ def test_an_overlay_is_what_lies_below_its_upper_directory(tree: Tree) -> None:
     assert tree.resolve("/m") == tree.resolve("/data")
 
 
-def test_an_overlay_over_an_overlay_is_followed_to_the_end(tree: Tree) -> None:
-    upper(tree, "/first", "/data/upper")
-    upper(tree, "/second", "/first/upper")
-    assert tree.resolve("/second").disks == ("8:0",)
-
-
 @pytest.mark.parametrize("option", [",volatile", ",fsync=volatile"])
 def test_a_volatile_overlay_ignores_fsync(tree: Tree, option: str) -> None:
     upper(tree, "/m", "/data/upper", option)
@@ -376,7 +335,6 @@ def test_a_volatile_overlay_ignores_fsync(tree: Tree, option: str) -> None:
     [
         ("ext4", "nobarrier", "write back", False),
         ("ext3", "barrier=0", "write back", False),
-        ("ext4", "nobarrier", "", False),
         ("f2fs", "fsync_mode=nobarrier", "write back", False),
         ("ext4", "barrier", "write back", True),
         # There is no cache that would have to be emptied.
@@ -425,11 +383,6 @@ def test_a_device_that_hands_no_flush_on_proves_no_fsync(
         assert "loop5 hands no flush on" in found and "sdz has a write cache" in found
 
 
-def test_an_overlay_without_an_upper_directory_takes_no_data(tree: Tree) -> None:
-    tree.mount("/m", "overlay", options="ro,lowerdir=/a:/b")
-    assert tree.resolve("/m") == Below(ways=("8:0",))
-
-
 @pytest.mark.parametrize("hidden", ["missing", "another", "relative", "itself"])
 def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree: Tree, hidden: str) -> None:
     directory = {"relative": "data/upper", "itself": "/m/upper"}.get(hidden, "/data/upper")
@@ -476,22 +429,15 @@ def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("bits", "devices", "missing", "copies"),
     [
-        ([], 1, 0, (1, 1)),
         ([None], 1, 0, (1, 1)),
         ([3], 4, 0, (1, 1)),
         ([4], 2, 0, (2, 2)),
-        ([5], 1, 0, (2, 2)),
-        ([6], 4, 0, (2, 2)),
-        ([9], 3, 0, (3, 3)),
         ([10], 4, 0, (4, 4)),
         ([7], 5, 0, (1.25, 2)),
-        ([8], 6, 0, (1.5, 3)),
         ([None, 9], 3, 0, (1, 3)),
         # With devices out.
         ([4], 1, 1, (1, 2)),
         ([4], 3, 2, (1, 2)),
-        ([5], 2, 1, (2, 2)),
-        ([6], 3, 1, (1, 2)),
         ([9], 2, 1, (2, 3)),
         ([7], 4, 1, (1, 2)),
         ([8], 5, 1, (1.25, 3)),
@@ -507,13 +453,10 @@ def test_copies_of_btrfs(
 @pytest.mark.parametrize(
     ("options", "file", "attributes", "journalled"),
     [
-        ("rw", "", 0, False),
         ("rw,data=journal", "", 0, True),
-        ("rw,data=writeback", "", 0, False),
         ("rw,nodelalloc", "rw\ndata=journal\n", 0, True),
         ("rw", "delalloc\ndata=ordered", 0x4000, False),
         ("rw", "nodelalloc\ndata=ordered", 0x4000, True),
-        ("rw,nodelalloc", "", 0x4000, True),
     ],
 )
 def test_ext4_that_journals_data(
@@ -535,13 +478,10 @@ def test_ext4_that_journals_data(
     ("kind", "options", "attributes", "hardware", "reason"),
     [
         ("ext4", "rw", 0x800, False, "ext4 encrypts what lies here (fscrypt)"),
-        ("f2fs", "rw", 0x800, False, "f2fs encrypts what lies here (fscrypt)"),
         ("ext4", "rw,inlinecrypt", 0x800, False, "ext4 encrypts what lies here (fscrypt)"),
         ("ext4", "rw,inlinecrypt", 0x800, True, ""),
-        ("ext4", "rw", 0x4, False, ""),
         ("f2fs", "rw", 0x4, False, "f2fs compresses what lies here (chattr +c)"),
         ("gfs2", "rw", 0x4000, False, "gfs2 journals data here (chattr +j)"),
-        ("xfs", "rw", 0x800, False, ""),
     ],
 )
 def test_o_direct_that_is_accepted_and_not_honoured(
@@ -565,10 +505,8 @@ def test_o_direct_that_is_accepted_and_not_honoured(
     [
         ("zfs", "rw", 0, "zfs"),
         ("btrfs", "rw,compress=zstd:3,ssd", 0, "btrfs compress=zstd:3"),
-        ("btrfs", "rw,compress-force=lzo", 0, "btrfs compress=lzo"),
         ("btrfs", "rw,compress=no", 0, ""),
         ("btrfs", "rw", 4, "btrfs, which compresses what lies here (chattr +c or btrfs property)"),
-        ("f2fs", "rw", 4, "f2fs, which compresses what lies here (chattr +c or btrfs property)"),
         ("f2fs", "rw,compress_extension=*", 0, "f2fs compress_extension=*"),
         ("f2fs", "rw,compress_extension=txt", 0, ""),
         ("ext4", "rw", 4, ""),
@@ -614,16 +552,7 @@ FULL = Below(
 )
 
 
-@pytest.mark.parametrize("stack", [Below(), FULL])
-def test_a_view_with_its_stack_survives_json(stack: Below) -> None:
-    view = View("host", "/a", None, Space(4, 3, 2, 1), below=stack)
-    assert View.from_json(json.loads(json.dumps(view.to_json()))) == view
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"disks": "8:0"}, {"names": {"8:0": 3}}, {"memory": None}, {"copies": [1]}, {"more": 1}],
-)
+@pytest.mark.parametrize("change", [{"disks": "8:0"}, {"copies": [1]}])
 def test_a_stack_of_another_form_is_refused(change: dict[str, Any]) -> None:
     data = View("host", "/a", None, Space(4, 3, 2, 1), below=FULL).to_json()
     data["below"] |= change

@@ -112,14 +112,6 @@ def journal_as_option(devices: Devices, loop: Path) -> Path:
     return devices.made("ext4", loop, "data=journal")
 
 
-def journal_as_default(devices: Devices, loop: Path) -> Path:
-    run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", loop)
-    run("tune2fs", "-o", "journal_data", loop)
-    point = devices.mount(loop, "point")
-    assert "data=journal" not in look(str(point)).mount.options  # type: ignore[union-attr]
-    return point
-
-
 def journal_of_a_directory(devices: Devices, loop: Path) -> Path:
     (devices.folder / "root/directory").mkdir(parents=True)
     run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", "-d", devices.folder / "root", loop)
@@ -127,21 +119,12 @@ def journal_of_a_directory(devices: Devices, loop: Path) -> Path:
     return devices.mount(loop, "point", options="nodelalloc") / "directory"
 
 
-def inline_encryption_without_a_device_for_it(devices: Devices, loop: Path) -> Path:
-    try:
-        return encryption(devices, loop, "inlinecrypt")
-    except OSError as error:
-        pytest.skip(str(error))
-
-
 @pytest.mark.parametrize(
     ("make", "reason", "copies"),
     [
         (journal_as_option, "ext4 with data=journal", (1, 2)),
-        (journal_as_default, "ext4 with data=journal", (1, 2)),
         (journal_of_a_directory, "chattr +j", (1, 2)),
         (encryption, "fscrypt", (1, 1)),
-        (inline_encryption_without_a_device_for_it, "fscrypt", (1, 1)),
     ],
 )
 def test_o_direct_that_reads_from_the_page_cache_is_named(
@@ -159,19 +142,7 @@ def test_o_direct_that_reads_from_the_page_cache_is_named(
     assert copies[0] * 0.9 <= written <= copies[1] * 1.5
 
 
-def test_a_journalled_directory_with_delayed_allocation_is_direct(devices: Devices) -> None:
-    """Then ext4 ignores the attribute."""
-    directory = journal_of_a_directory(devices, devices.loop(devices.image("image")))
-    run("mount", "-o", "remount,delalloc", directory.parent)
-    found = below(directory)
-    assert (found.o_direct, found.copies) == ("", (1, 1))
-    assert direct_io(directory, found.devices, os.urandom(MIB))[1] > 0.95
-
-
-@pytest.mark.parametrize(
-    ("profile", "count", "copies"),
-    [("single", 1, 1), ("dup", 1, 2), ("raid0", 2, 1), ("raid1", 2, 2), ("raid1c3", 3, 3)],
-)
+@pytest.mark.parametrize(("profile", "count", "copies"), [("dup", 1, 2), ("raid1", 2, 2)])
 def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int) -> None:
     loops = [devices.loop(devices.image(f"image{n}")) for n in range(count)]
     words = ["-d", profile, "-m", "single", *map(str, loops[1:])]
@@ -185,22 +156,17 @@ def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int
     assert read > 0.95
 
 
-@pytest.mark.parametrize(
-    ("profile", "count", "copies"), [("raid1", 2, (1, 2)), ("raid1c3", 3, (2, 3))]
-)
-def test_copies_of_btrfs_with_a_device_out(
-    devices: Devices, profile: str, count: int, copies: tuple[int, int]
-) -> None:
+def test_copies_of_btrfs_with_a_device_out(devices: Devices) -> None:
     """Block groups of all devices lose a copy; those that are made later may have all of them."""
-    loops = [devices.loop(devices.image(f"image{n}")) for n in range(count)]
-    run("mkfs.btrfs", "-q", "-f", "-d", profile, "-m", profile, *loops)
+    loops = [devices.loop(devices.image(f"image{n}")) for n in range(2)]
+    run("mkfs.btrfs", "-q", "-f", "-d", "raid1", "-m", "raid1", *loops)
     run("wipefs", "--all", "--quiet", loops[-1])
     point = devices.mount(loops[0], "point", "btrfs", "degraded")
     found = below(point)
     assert set(found.devices) == {number(loop) for loop in loops[:-1]}
-    assert found.copies == copies
+    assert found.copies == (1, 2)
     written, _ = direct_io(point, found.devices, os.urandom(MIB))
-    assert copies[0] * 0.95 <= written <= copies[1] * 1.2
+    assert 0.95 <= written <= 2 * 1.2
 
 
 def seen_by_a_user(point: Path) -> str:
@@ -253,8 +219,6 @@ def test_an_ordinary_user_sees_the_same_below_a_closed_directory(
     ("options", "attribute", "reason"),
     [
         ("compress=zstd", (), "btrfs compress=zstd:3"),
-        ("compress-force=lzo", (), "btrfs compress=lzo"),
-        ("rw", ("chattr", "+c"), "chattr +c or btrfs property"),
         ("rw", ("btrfs", "property"), "chattr +c or btrfs property"),
     ],
 )
@@ -278,16 +242,6 @@ def test_btrfs_that_compresses_is_named(
     assert read < 0.05
 
 
-def test_a_loop_device_over_a_block_device_is_storage(devices: Devices) -> None:
-    """Its node lies on a file system in memory, its data do not."""
-    lower = devices.loop(devices.image("image"))
-    upper = devices.loop(lower)
-    found = below(devices.made("ext4", upper))
-    assert found.disks == (disk_of(devices.folder),)
-    assert set(found.names) >= {number(upper), number(lower)}
-    assert (found.memory, found.cached, found.fsync) == ("", "", "")
-
-
 def test_a_loop_device_without_direct_io_is_cached_down_to_its_partition(devices: Devices) -> None:
     loop = devices.loop(devices.image("image"), direct=False)
     if shutil.which("addpart") is None:
@@ -299,20 +253,6 @@ def test_a_loop_device_without_direct_io_is_cached_down_to_its_partition(devices
     assert found.cached.startswith(f"{partition.name} on {loop.name}, whose file")
     assert (found.memory, found.fsync) == ("", "")
     assert found.disks == (disk_of(devices.folder),)
-
-
-def test_a_direct_loop_device_over_a_cached_one_is_cached(devices: Devices) -> None:
-    lower = devices.loop(devices.image("image"), direct=False)
-    found = below(devices.made("xfs", devices.loop(lower)))
-    assert f"on {lower.name}, whose file" in found.cached
-
-
-def test_a_loop_device_on_journalled_data_is_cached(devices: Devices) -> None:
-    point = devices.made("ext4", devices.loop(devices.image("image", 600)), "data=journal")
-    inner = Devices(point, devices.leaving)
-    found = below(inner.made("ext4", inner.loop(inner.image("inner", 100))))
-    assert found.cached.endswith("ext4 with data=journal")
-    assert (found.fsync, found.memory, found.o_direct) == ("", "", "")
 
 
 def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices: Devices) -> None:
@@ -328,13 +268,6 @@ def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices: Devices) 
         assert f"{loop.name}, whose file {memory}/image cannot be seen here" in found.cached
         assert (found.fsync, found.disks) == (found.cached, ())
         inner.image("image", 100)
-
-
-def test_the_log_of_xfs_may_lie_elsewhere(devices: Devices) -> None:
-    data, log = (devices.loop(devices.image(name)) for name in ("data", "log"))
-    run("mkfs.xfs", "-q", "-f", "-l", f"logdev={log}", data)
-    point = devices.mount(data, "point", options=f"logdev={log}")
-    assert below(point).devices == (number(data), number(log))
 
 
 @pytest.mark.parametrize("hidden", ["deleted", "bound over"])
@@ -380,12 +313,6 @@ def test_an_overlay_is_its_upper_directory(devices: Devices, volatile: bool) -> 
         file.flush()
         os.fsync(file)
         assert (moved(found.devices)[1] - before < 8 * MIB) is volatile
-
-
-def test_an_overlay_over_journalled_data_is_named(devices: Devices) -> None:
-    storage = devices.made("ext4", devices.loop(devices.image("image")), "data=journal")
-    found = below(overlay(devices, storage))
-    assert (found.o_direct, found.copies) == ("ext4 with data=journal", (1, 2))
 
 
 def test_an_overlay_in_memory_is_memory_until_it_is_hidden(devices: Devices) -> None:

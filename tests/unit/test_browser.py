@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from iogauge.cli import app
 from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.report import history_table
@@ -24,7 +22,7 @@ from iogauge_extras.ceilings import table as ceilings
 from iogauge_extras.compare import sides
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan import profile
-from iogauge_extras.page import charts, collect, page, sweeps
+from iogauge_extras.page import collect, page, sweeps
 from iogauge_extras.page.sweeps import Plot
 from support import browser, npm, records
 from support.browser import Browser
@@ -96,14 +94,6 @@ def test_nothing_is_fetched_and_nothing_goes_wrong(chromium: Browser, written: P
     assert chromium.ask("document.title").startswith("FAILED: azure-cyclecloud")
 
 
-def test_figures_are_drawn(chromium: Browser) -> None:
-    assert visible(chromium, "figure svg") > 20
-    sizes = chromium.ask(
-        "[...document.querySelectorAll('figure svg')].map(e => e.getBoundingClientRect().height)"
-    )
-    assert min(sizes) > 50
-
-
 def test_filters_show_what_is_asked_for(chromium: Browser) -> None:
     every = visible(chromium, ".results tbody tr")
     fill = "document.getElementById('words').value = {}; document.getElementById('words').dispatchEvent(new Event('input'))"
@@ -126,79 +116,11 @@ def test_a_link_opens_its_record(chromium: Browser) -> None:
     assert chromium.ask("document.querySelector(':target pre, :target dd').checkVisibility()")
 
 
-def test_a_figure_is_enlarged_and_zoomed(chromium: Browser) -> None:
-    chromium.ask("document.querySelector('figure button').click()")
-    assert visible(chromium, "dialog svg") == 1
-    width = "Number(document.querySelector('dialog svg').getAttribute('viewBox').split(' ')[2])"
-    before = chromium.ask(width)
-    chromium.ask("document.querySelector('dialog [data-zoom]').click()")
-    assert chromium.ask(width) < before
-    chromium.ask("document.querySelector('dialog [data-close]').click()")
-    assert visible(chromium, "dialog svg") == 0
-
-
-def test_a_mark_tells_its_value(chromium: Browser) -> None:
-    chromium.ask(
-        "document.querySelector('figure .run').dispatchEvent(new Event('pointerover', {bubbles: true}))"
-    )
-    assert "MiB/s" in chromium.ask("document.getElementById('tip').textContent")
-    # Its title, which the browser would show as well, is gone; its link keeps the words as its name.
-    name = chromium.ask(
-        "document.querySelector('figure .run').closest('a').getAttribute('aria-label')"
-    )
-    assert "MiB/s" in name
-
-
-def test_a_single_published_point_of_two_partitions_is_drawn_side_by_side(
-    published: list[Record],
-) -> None:
-    drawn = [p for p in sweeps.plots(published) if p.system == "oracle-oci"]
-    assert [p.title.split()[1] for p in drawn] == ["write_bw", "read_bw"]
-    assert all([t.name for t in p.traces] == ["block", "nvme"] for p in drawn)
-    assert all(dot.reference and dot.x == 2 for p in drawn for dot in p.dots)
-    assert not any(p.proportional for p in drawn)
-
-
 def test_the_page_fits_a_phone(chromium: Browser) -> None:
     chromium.wide(390)
     assert chromium.ask("document.documentElement.scrollWidth") <= 390
     chromium.wide(1280)
     assert chromium.ask("document.documentElement.scrollWidth") <= 1280
-
-
-def test_print_has_the_layout_of_a_wide_screen(chromium: Browser) -> None:
-    """A sheet is as narrow as a phone, but its tables stay tables."""
-    shown = "getComputedStyle(document.querySelector('.results thead')).display"
-    chromium.wide(700)
-    assert chromium.ask(shown) == "none"
-    chromium.look("print")
-    assert chromium.ask(shown) == "table-header-group"
-    assert chromium.ask("document.documentElement.scrollWidth") <= 700
-    chromium.look("light")
-    chromium.wide(1280)
-
-
-def test_the_text_of_a_figure_is_readable_on_a_phone(chromium: Browser) -> None:
-    chromium.wide(390)
-    smallest = "Math.min(...[...document.querySelectorAll('figure svg')].map(e => e.getBoundingClientRect().width / 640 * 13))"
-    assert chromium.ask(smallest) >= 10
-    chromium.wide(1280)
-
-
-def test_every_system_can_be_looked_at_alone(chromium: Browser) -> None:
-    choose = (
-        "s = document.getElementById('system'); s.value = {}; s.dispatchEvent(new Event('input'))"
-    )
-    chromium.ask(choose.format("'oracle-oci'"))
-    parts = (
-        ".results [data-text], figure, .trouble, .place, .days tbody tr, main > section > details"
-    )
-    seen = chromium.ask(
-        f"[...new Set([...document.querySelectorAll('{parts}')].filter(e => e.checkVisibility())"
-        ".map(e => e.closest('[data-system]').dataset.system))]"
-    )
-    assert seen == ["oracle-oci"]
-    chromium.ask(choose.format("''"))
 
 
 OVERLAPPING = """[...document.querySelectorAll('figure svg')].flatMap(svg => {
@@ -215,16 +137,7 @@ def test_no_text_of_a_figure_is_cut_or_lies_over_another(chromium: Browser) -> N
     assert chromium.ask(OVERLAPPING) == []
 
 
-@pytest.mark.parametrize(
-    "look",
-    [
-        "light",
-        "dark",
-        pytest.param(
-            "print", marks=pytest.mark.nightly("unit/test_browser.py::test_axe_finds_no_violation")
-        ),
-    ],
-)
+@pytest.mark.parametrize("look", ["light", "dark"])
 @pytest.mark.parametrize("name", ["report", "compare", "profile"])
 def test_axe_finds_no_violation(
     chromium: Browser, written: Path, others: dict[str, Path], name: str, look: str
@@ -263,63 +176,6 @@ def test_the_other_pages_fetch_nothing_run_nothing_and_are_drawn(
     finally:
         chromium.wide(1280)
         chromium.open(written)
-
-
-# --- every run leads to its record ----------------------------------------------------------------
-
-RUNS = "[...document.querySelectorAll('details.runs tbody tr')]"
-
-
-def test_each_dot_of_a_control_chart_leads_to_its_run(chromium: Browser) -> None:
-    dots = chromium.ask(
-        "[...document.querySelectorAll('svg a .run')].map(e => [e.closest('a').getAttribute('href').slice(1),"
-        " e.querySelector('title') ? e.querySelector('title').textContent : e.dataset.tip])"
-    )
-    rows = {
-        row[0]: row[1:]
-        for row in chromium.ask(f"{RUNS}.map(e => [e.id, ...[...e.cells].map(c => c.textContent)])")
-    }
-    assert len(dots) == len(rows) > 100 and visible(chromium, "svg .run") == len(rows)
-    for name, tip in dots:
-        time, value, verdict, session, *_ = rows[name]
-        words = f"{time[:16].replace('T', ' ')} {value} "
-        assert words in tip and session in tip and verdict.split()[-1] in tip
-    assert chromium.ask(
-        "[...document.querySelectorAll('a[href^=\"#\"]')].every(e => document.getElementById(e.getAttribute('href').slice(1)))"
-    )
-
-
-def test_a_run_that_is_not_on_the_page_is_shown_by_the_commands_that_it_names(
-    chromium: Browser, written: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first row of a chart is the newest record, here; the last row is in the history alone."""
-    chart = "[...document.querySelectorAll('details.runs')].find(e => e.textContent.includes('history/capped/'))"
-    rows = chromium.ask(
-        f"[...{chart}.querySelectorAll('tbody tr')].map(e => [...e.cells].map(c => c.textContent))"
-    )
-    linked = chromium.ask(
-        f"[...{chart}.querySelectorAll('tbody tr')].map(e => !!e.cells[3].querySelector('a'))"
-    )
-    assert linked == [True] + [False] * 59
-    time, _, _, session, fingerprint = rows[-1]
-    commands = chromium.ask(f"{chart}.querySelector('pre').textContent").splitlines()
-    monkeypatch.setenv("IOGAUGE_HOME", str(written.parent))
-    file = written.parent / "run.html"
-    asked = [
-        command.replace("TIME", time)
-        .replace("SESSION", session)
-        .replace("FILE", str(file))
-        .split()[1:]
-        for command in commands
-    ]
-    assert [words[0] for words in asked] == ["report", "history"]
-    assert CliRunner().invoke(app.app, asked[0]).exit_code in (0, 1)
-    page_of_it = file.read_text(encoding="utf-8")
-    assert f'id="f{fingerprint}"' in page_of_it and "<dt>commands</dt>" in page_of_it
-    shown = CliRunner().invoke(app.app, asked[1])
-    (line,) = shown.stdout.splitlines()
-    record = Record.from_line(line.encode())
-    assert record.session == session and record.commands
 
 
 # --- without scripts ------------------------------------------------------------------------------
@@ -380,44 +236,3 @@ def until(chromium: Browser, script: str) -> bool:
 @pytest.fixture(scope="module")
 def plots(published: list[Record]) -> dict[str, Plot]:
     return {f"{plot.title} {plot.unit}": plot for plot in sweeps.plots(published)}
-
-
-@pytest.mark.parametrize(
-    ("title", "trace", "points"),
-    [
-        ("TaskScaling on azure-cyclecloud:oss4 MiB/s", "write_bw", {16: 12900, 24: 12900}),
-        ("TaskScaling on azure-cyclecloud:oss8 MiB/s", "read_bw", {16: 27000, 32: 27000}),
-        ("TaskScaling write_bw on azure-cyclecloud MiB/s", "oss8", {16: 26000}),
-        ("RandomRead on oist-saion:gpu ops/s", "read_iops span=all", {4096: 2.84e6, 32768: 2.39e6}),
-        ("StripeCount on kaust-shaheen2:lustre MiB/s", "write_bw api=MPIIO", {144: 33263.4}),
-    ],
-)
-def test_the_published_charts_are_drawn_with_their_points(
-    plots: dict[str, Plot], title: str, trace: str, points: dict[float, float]
-) -> None:
-    (found,) = [one for one in plots[title].traces if one.name == trace]
-    dots = {dot.x: dot for dot in found.dots}
-    for x, value in points.items():
-        assert dots[x].value == pytest.approx(value, rel=0.001)
-        assert dots[x].reference is not None
-        assert dots[x].reference.value == pytest.approx(value, rel=0.02)
-    assert plots[title].sources
-
-
-def test_what_a_document_shows_only_as_a_graph_is_said_beside_the_chart(
-    plots: dict[str, Plot],
-) -> None:
-    words = "reference (some points have none)"
-    for title, said in {
-        "TaskScaling on azure-cyclecloud:oss12 MiB/s": "With 12 OSS the document has a graph only",
-        "StripeCount on kaust-shaheen2:lustre MiB/s": "Between 1 and 144 the document has a graph",
-        "ServerScaling write_bw on oracle-oci MiB/s": "NVMe by itself is a graph",
-    }.items():
-        plot = plots[title]
-        some = any(dot.reference is None for dot in plot.dots)
-        assert said in plot.caption, plot.caption
-        assert (words in charts.sweep(plot, lambda dot: "r0")) == some
-    assert words in charts.sweep(
-        plots["TaskScaling on azure-cyclecloud:oss12 MiB/s"], lambda d: "r0"
-    )
-    assert not any("…" in plot.caption for plot in plots.values())

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import re
 from typing import Any
 
 import pytest
@@ -31,7 +29,6 @@ WRITE = PhasePlan(
     data_bytes=1 << 30,
 )
 SMALL = dataclasses.replace(WRITE, access=Access(direction="write"))
-LAYOUT = dataclasses.replace(SMALL, rates={})
 READ = dataclasses.replace(
     WRITE, name="read", rates={"read_bw": ("read", "bw")}, access=Access(direction="read")
 )
@@ -64,12 +61,9 @@ def extras(**topology: Any) -> PartitionExtras:
     ("phase", "topology", "bytes_s", "source"),
     [
         (WRITE, {}, 4 * 200 * 2**20, "assumed: 200 MiB/s a node"),
-        (WRITE, TOPOLOGY, 10 * GB, "ceiling"),
         (WRITE, TOPOLOGY | EFFICIENCY, 7 * GB, "70% of the ceiling"),
-        (LAYOUT, TOPOLOGY | EFFICIENCY, 7 * GB, "70% of the ceiling"),
         # Small transfers reach no ceiling, and nothing is faster than it.
         (SMALL, TOPOLOGY, 4 * 200 * 2**20, "assumed: 200 MiB/s a node"),
-        (SMALL, TOPOLOGY | {"clients": {"nic": "0.1 GB/s"}}, 0.4 * GB, "ceiling"),
         (
             dataclasses.replace(READ, access=Access(direction="read", saturates="bandwidth")),
             TOPOLOGY | EFFICIENCY,
@@ -92,28 +86,6 @@ def test_a_reference_knows_best_if_it_is_a_bandwidth() -> None:
     other = {"write_bw": Reference(500, -0.1, None, "ops/s", "run 1")}
     assert cost.speed(WRITE, PLAN, site, other).source == "ceiling"
     assert cost.speed(READ, PLAN, site, known).source != "references"
-
-
-COST = Cost(node_seconds=7200, written_bytes=3 << 40, cases=2)
-
-
-@pytest.mark.parametrize(
-    ("limits", "over"),
-    [
-        ({"node_hours": 2}, []),
-        ({"node_hours": 1.5}, ["node_hours: 2 planned, 1.5 allowed, 0.5 over"]),
-        ({"written": "3 TiB"}, []),
-        (
-            {"node_hours": 1, "written": "2 TiB"},
-            [
-                "node_hours: 2 planned, 1 allowed, 1 over",
-                "written: 3 TiB planned, 2 TiB allowed, 1 TiB over",
-            ],
-        ),
-    ],
-)
-def test_what_is_over_is_named_with_both_figures(limits: dict[str, Any], over: list[str]) -> None:
-    assert cost.excess(Budget.model_validate(limits), COST) == over
 
 
 def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,62 +132,8 @@ def shown(cases: list[PlannedCase], width: int = 200) -> str:
     return capture.get()
 
 
-def test_few_cases_are_rows_and_many_are_summed_by_check() -> None:
-    few = [case(n) for n in range(plan_table.MOST_ROWS)]
-    assert len(re.findall(r"IorPosix \d", shown(few))) == plan_table.MOST_ROWS
-    many = [*few, *(case(n, "Burst") for n in range(1000))]
-    text = shown(many)
-    assert text.count("\n") < 12
-    assert re.search(r"IorPosix: 40 case\(s\).* 160 GiB .* 1200\.0", text), text
-    assert re.search(r"1040 case\(s\), one at a time.* 1 GiB .* 4\.06 TiB .* 31200\.0", text), text
-
-
-SCREEN = """\
-s:p, target /s
-case                      holds  files    writes   reads  node-minutes
-IorPosix 4KiB             1 GiB      8     4 GiB   4 GiB          30.0
-IorPosix 32KiB            1 GiB      8     4 GiB   4 GiB          30.0
-IorPosix 128KiB           1 GiB      8     4 GiB   4 GiB          30.0
-s:q, target /s
-case                      holds  files    writes   reads  node-minutes
-Burst 1                   1 GiB      8     1 TiB   4 GiB          30.0
-4 case(s), one at a time  1 GiB      8  1.01 TiB  16 GiB         120.0
-"""
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_the_plan_on_a_screen(width: int) -> None:
-    cases = [case(n, name=f"IorPosix %block={n}KiB") for n in (128, 32, 4)]
-    cases.append(case(1, "Burst", partition="s:q", written_bytes=1 << 40))
-    assert shown(cases, width) == SCREEN
-    long = case(2, name=f"IorPosix %what={'much ' * 20}")
-    assert max(map(len, shown([*cases, long], width).splitlines())) <= width
-    assert [one["case"] for one in json.loads(plan_table.to_json(cases))] == [
-        *("Burst %n=1", "IorPosix %block=4KiB"),
-        *("IorPosix %block=32KiB", "IorPosix %block=128KiB"),
-    ]
-
-
 def test_two_cases_of_one_name_are_two_rows() -> None:
     assert shown([case(1), case(1, partition="s:q")]).count("IorPosix 1") == 2
-
-
-def test_the_duration_and_its_sources_are_said() -> None:
-    timed = case(2, rests_on=[])
-    first, _ = plan_table.remarks([case(1), timed])
-    assert first.startswith("expected: 15 min one after the other")
-    assert first.endswith("bandwidths used: ceiling (1 case(s))")
-    guess = plan_table.remarks([case(1, rests_on=["assumed: 200 MiB/s a node"]), timed])[1]
-    assert guess.startswith("The time is a guess: 1 case(s) have neither a reference nor a ceiling")
-    assert "so 200 MiB/s a node is assumed" in guess
-    assert "all phases have a fixed duration" in plan_table.remarks([timed])[0]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(45.2, "45 s"), (720, "12 min"), (12000, "3 h 20 min")]
-)
-def test_durations(seconds: float, text: str) -> None:
-    assert plan_table.duration(seconds) == text
 
 
 def test_over_budget_names_the_dearest_of_its_partition() -> None:
@@ -286,38 +204,5 @@ def test_what_phases_of_a_set_time_may_move(
     assert cost.timed(dataclasses.replace(PLAN, **change), extras(**topology)) == expected
 
 
-def test_the_plan_says_what_phases_of_a_set_time_may_move() -> None:
-    bounded = case(
-        1, timed=(TimedPhases("write", 12.0, 120 << 30), TimedPhases("read", 12.0, None))
-    )
-    assert plan_table.timed([bounded, case(2, timed=bounded.timed[:1]), case(3)]) == [
-        "IorPosix 1 and 1 more: writes for 12 s as fast as the target can. The table and the budget leave these "
-        "bytes out. At the ceiling they are 120 GiB",
-        "IorPosix 1: reads for 12 s as fast as the target can. The table and the budget leave these bytes out. "
-        "Nobody knows how many they are: the site declares no ceiling",
-    ]
-
-
-def sized(n: int, held_bytes: int, files: int) -> PlannedCase:
-    return case(n, order=dataclasses.replace(case(n).order, held_bytes=held_bytes, files=files))
-
-
 def finding(outcome: Outcome, saw: str, guard: str = "G13") -> Finding:
     return Finding(guard, outcome, saw, "room")
-
-
-def test_the_worst_of_several_cases_on_a_target_is_shown() -> None:
-    ok, warn, bad = Outcome.OK, Outcome.WARN, Outcome.INVALID
-    large, small, many = sized(1, 100, 1), sized(2, 10, 1), sized(3, 1, 100)
-    found = plan_table.worst(
-        [
-            (large, [finding(ok, "a1"), finding(ok, "b1"), finding(ok, "c1", "G14")]),
-            (small, [finding(bad, "a2"), finding(ok, "b2"), finding(ok, "c2", "G14")]),
-            (many, [finding(bad, "a3"), finding(warn, "b3"), finding(ok, "c3", "G14")]),
-        ]
-    )
-    assert [(one.saw, names) for one, names in found] == [
-        ("a2", ["IorPosix 2", "IorPosix 3"]),
-        ("b3", ["IorPosix 3"]),
-        ("c3", []),
-    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
@@ -19,27 +18,24 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from iogauge.core.quantiles import t_quantile
-from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
-from iogauge_extras.history import runs as statistics
 from iogauge_extras.history.proposal import Proposal, Settings, follow, propose
 from iogauge_extras.history.runs import (
-    CalibrateError,
     Refused,
-    RunChoice,
     Runs,
     SeriesSummary,
-    SkippedRuns,
+    runs_of,
+    summary_of,
+)
+from iogauge_extras.history.statistics import (
+    LEAST_SPREAD,
     find_step,
     least_baseline,
     location_and_spread,
-    outlook,
     robust_factor,
-    runs_of,
     runs_to_see,
-    summary_of,
     tolerance_factor,
     variation,
 )
@@ -71,19 +67,7 @@ def judged(values: Sequence[float], **given: Any) -> SeriesSummary:
 # --- statistics -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("coverage", "factors"),
-    [
-        (0.99, {10: 3.98, 20: 3.30, 30: 3.06, 60: 2.81, 100: 2.68}),
-        (0.95, {10: 2.91, 20: 2.40, 30: 2.22, 60: 2.02, 100: 1.93}),
-    ],
-)
-def test_factors_are_those_of_the_tables(coverage: float, factors: dict[int, float]) -> None:
-    for runs, factor in factors.items():
-        assert tolerance_factor(coverage, 0.95, runs, runs - 1) == pytest.approx(factor, abs=0.006)
-
-
-@pytest.mark.parametrize("runs", [20, 30, 60, 200])
+@pytest.mark.parametrize("runs", [20, 60])
 def test_the_bound_holds_with_the_confidence_that_it_promises(runs: int) -> None:
     """Simulation: how often the share of healthy runs above the bound is what was promised."""
     values = np.random.default_rng(7).standard_normal((8000, runs))
@@ -102,24 +86,14 @@ def test_the_bound_holds_with_the_confidence_that_it_promises(runs: int) -> None
         assert held(usual, coverage) < confidence - 0.08
 
 
-@pytest.mark.parametrize("share", [0.05, 0.5, 0.9, 0.975, 0.999])
-@pytest.mark.parametrize("freedom", [1, 2, 6.98, 30, 1000])
-@pytest.mark.parametrize("shift", [0, 1, 10, 30])
+@pytest.mark.parametrize("share", [0.5, 0.975])
+@pytest.mark.parametrize("freedom", [1, 6.98, 30])
+@pytest.mark.parametrize("shift", [0, 10])
 def test_quantiles_of_t_are_those_of_scipy(share: float, freedom: float, shift: float) -> None:
     expected = (
         scipy.stats.nct.ppf(share, freedom, shift) if shift else scipy.stats.t.ppf(share, freedom)
     )
     assert t_quantile(share, freedom, shift) == pytest.approx(expected, rel=1e-10, abs=1e-10)
-
-
-@given(st.integers(20, 500), st.floats(0.6, 0.99), st.floats(0.6, 0.99))
-def test_more_runs_less_coverage_less_confidence_make_the_bound_tighter(
-    runs: int, coverage: float, confidence: float
-) -> None:
-    factor = robust_factor(runs, coverage, confidence)
-    assert robust_factor(runs + 50, coverage, confidence) <= factor + 1e-9
-    assert robust_factor(runs, coverage + 0.005, confidence) > factor
-    assert robust_factor(runs, coverage, confidence + 0.005) > factor
 
 
 NONE = "impossible"
@@ -128,13 +102,9 @@ NONE = "impossible"
 @pytest.mark.parametrize(
     ("cv", "alpha", "further"),
     [
-        (0.05, 0.05, [3, 3, 3, 3]),
         (0.05, 0.01, [5, 5, 4, 4]),
-        (0.10, 0.05, [19, 15, 12, 10]),
         (0.10, 0.01, [49, 27, 19, 15]),
         (0.15, 0.05, [NONE, 79, 34, 22]),
-        (0.15, 0.01, [NONE, NONE, 67, 32]),
-        (0.20, 0.05, [NONE, NONE, 106, 39]),
         (0.20, 0.01, [NONE, NONE, 781, 56]),
     ],
 )
@@ -158,40 +128,14 @@ def test_the_least_baseline_is_the_smallest_that_shows_anything(
     assert needed == 1 or runs_to_see(drop, spread, needed - 1, alpha) is None
 
 
-def test_the_power_is_what_simulation_gives() -> None:
-    spread, base = 0.08, 40
-    further = runs_to_see(0.1, spread, base)
-    assert further is not None
-    draw = np.random.default_rng(3)
-    before = draw.standard_normal((20000, base)).mean(axis=1)
-    after = draw.standard_normal((20000, further)).mean(axis=1) + math.log(0.9) / spread
-    z = (after - before) / math.sqrt(1 / base + 1 / further)
-    seen = float(np.mean(z < scipy.stats.norm.ppf(0.05)))
-    assert 0.94 < seen < 0.98  # rounding up to whole runs gives a little more than 95 %
-
-
 VALUES = st.lists(st.floats(1.0, 1e6), min_size=3, max_size=40)
-
-
-@given(VALUES, st.floats(0.001, 1000))
-def test_median_and_spread_do_not_depend_on_the_unit(values: list[float], factor: float) -> None:
-    median, spread = location_and_spread(values)
-    scaled, same = location_and_spread([v * factor for v in values])
-    assert min(values) <= median <= max(values)
-    assert scaled == pytest.approx(median * factor)
-    assert same == pytest.approx(spread, abs=1e-9)
 
 
 @given(VALUES)
 def test_the_spread_has_a_floor_and_ignores_one_wild_run(values: list[float]) -> None:
-    assert location_and_spread(values)[1] >= statistics.LEAST_SPREAD
+    assert location_and_spread(values)[1] >= LEAST_SPREAD
     steady = [100.0] * 10
-    assert location_and_spread([*steady, 1e9])[1] == statistics.LEAST_SPREAD
-
-
-def test_median_and_mad_by_hand() -> None:
-    values = [math.exp(x) for x in (1.0, 1.1, 1.2, 1.5, 2.0)]
-    assert location_and_spread(values) == pytest.approx((math.exp(1.2), 1.4826 * 0.2))
+    assert location_and_spread([*steady, 1e9])[1] == LEAST_SPREAD
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -204,8 +148,8 @@ def test_stable_runs_have_a_step_as_rarely_as_promised() -> None:
     assert sum(one is not None for one in found) <= 400 * 0.01 + 3 * math.sqrt(400 * 0.01)
 
 
-@pytest.mark.parametrize("change", [0.8, 0.9, 1.1])
-@pytest.mark.parametrize("at", [8, 15, 22])
+@pytest.mark.parametrize("change", [0.8, 1.1])
+@pytest.mark.parametrize("at", [8, 15])
 def test_a_step_is_found_where_it_is(change: float, at: int) -> None:
     values = noisy(30, spread=0.02)
     shifted = [v * (change if n >= at else 1) for n, v in enumerate(values)]
@@ -213,20 +157,9 @@ def test_a_step_is_found_where_it_is(change: float, at: int) -> None:
     assert split is not None and abs(split - at) <= 1
 
 
-def test_a_trend_is_found() -> None:
-    values = [v * 0.99**n for n, v in enumerate(noisy(30, spread=0.03))]
-    assert find_step(values) is not None
-
-
 def test_what_is_smaller_than_the_floor_is_no_step() -> None:
     assert find_step([100.0] * 15 + [100.5] * 15) is None
     assert find_step([100.0] * 15 + [101.5] * 15) == 15
-
-
-@given(st.lists(st.sampled_from([90.0, 100.0, 110.0]), min_size=0, max_size=12))
-def test_no_runs_break_the_search_for_a_step(values: list[float]) -> None:
-    split = find_step(values)
-    assert split is None or 4 <= split <= len(values) - 4
 
 
 # --- a baseline -----------------------------------------------------------------------------------
@@ -249,9 +182,7 @@ def test_less_is_better_has_its_bound_above() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (noisy(1), ["1 valid run(s), 20 are needed: 19 more"]),
         (noisy(19), ["19 valid run(s), 20 are needed: 1 more", "a loss of 10%", "95% sure"]),
-        (noisy(12, spread=0.2), ["8 more", "cannot be shown", "runs or more are needed"]),
         (noisy(30, spread=0.13), ["noise is too large", "the site allows 10%", "max_spread", "30"]),
         (
             [*noisy(20), *noisy(10, 850.0)],
@@ -268,22 +199,6 @@ def test_runs_that_prove_nothing_are_refused(values: list[float], words: list[st
         judged(values)
     for word in words:
         assert word in str(refused.value)
-
-
-def test_how_many_more_runs_a_new_level_needs_is_said() -> None:
-    with pytest.raises(Refused, match=r"10 more run\(s\) needed"):
-        judged([*noisy(20), *noisy(10, 850.0)])
-
-
-def test_a_few_outliers_do_not_hinder() -> None:
-    values = noisy(40)
-    values[7] = values[30] = 300.0
-    assert judged(values).median == pytest.approx(1000, rel=0.01)
-
-
-def test_the_outlook_says_when_no_number_of_runs_is_enough() -> None:
-    assert outlook(30, 0.05) == "a loss of 10% will show within 3 run(s) (95% sure)"
-    assert "39 runs or more are needed" in outlook(20, math.sqrt(math.log(1 + 0.2**2)))
 
 
 # --- a reference that follows ---------------------------------------------------------------------
@@ -369,30 +284,6 @@ def test_no_demand_ever_becomes_softer(
     assert find_mistakes("f", {"$sources": {"A": "x"}, "A": {"d": {"m": new}}}) == []
 
 
-# --- whose references ---
-
-
-def test_runs_on_a_machine_that_nobody_described_are_left_out_beside_a_site(tmp_path: Path) -> None:
-    said: list[str] = []
-    for system in ("local", "zeta"):
-        one = records.record(system=system, session=system)
-        journal.append(tmp_path / system / f"{system}.jsonl", one.to_line())
-
-    def calibrate(system: str) -> bool:
-        choice = RunChoice(system=system)
-        return calibrating.calibrate(tmp_path, choice, Settings(), write=False, say=said.append)
-
-    with pytest.raises(CalibrateError, match="zeta: no such site"):
-        calibrate("")
-    assert [line.partition(":")[0] for line in said] == ["local"] and "left out" in said[0]
-    calibrate("local")
-    assert "left out" not in said[1]
-    unstable = records.record("UNSTABLE", system="local", session="other", case="Other")
-    journal.append(tmp_path / "local" / "other.jsonl", unstable.to_line())
-    calibrate("local")
-    assert [line for line in said if ": left out: no run is valid (1 UNSTABLE)." in line]
-
-
 # --- where an entry stands ------------------------------------------------------------------------
 
 
@@ -421,10 +312,6 @@ def record(**given: Any) -> Record:
             FilePosition(keys=("shared", 4, "bw"), index=("files", "nodes")),
         ),
         (
-            {"$index": ["files", "nodes"], "shared": {2: {"bw": []}}},
-            FilePosition(keys=("shared", 4, "bw"), index=("files", "nodes")),
-        ),
-        (
             {"$index": ["$partition", "variant"], "here:.*": {"published": {}, "sound|x": {}}},
             FilePosition(
                 keys=("here:.*", "sound|x", "bw"),
@@ -432,58 +319,15 @@ def record(**given: Any) -> Record:
                 wide=("here:.*", "sound|x"),
             ),
         ),
-        ({"here:disk": {"bw": []}}, FilePosition(keys=("here:disk", "bw"))),
         (
             {"here:disk": {"x": []}, "here": {"bw": []}},
             FilePosition(keys=("here", "bw"), wide=("here",)),
         ),
         ({"*": {"bw": []}}, FilePosition(keys=("*", "bw"), wide=("*",))),
-        ({"other:disk": {"bw": []}}, FilePosition(keys=("here:disk", "bw"))),
     ],
 )
 def test_an_entry_is_found_or_made(entry: Any, place: FilePosition) -> None:
     assert position_of(entry, record(), "bw") == place
-
-
-def test_a_check_without_parameters_gets_no_index() -> None:
-    assert position_of(None, record(parameters={}), "bw") == FilePosition(keys=("here:disk", "bw"))
-
-
-def test_what_one_node_did_is_no_reference_for_all() -> None:
-    with pytest.raises(SkippedRuns, match="pinned to n17 by --distribute"):
-        position_of(None, record(pinned="n17"), "write_bw")
-
-
-def test_an_overridden_variable_must_be_in_the_index() -> None:
-    run = record(overridden={"nodes": 4})
-    with pytest.raises(SkippedRuns, match="nodes=4"):
-        position_of(None, run, "bw")
-    entry = {"$index": ["files", "nodes"], "shared": {4: {"bw": []}}}
-    assert position_of(entry, run, "bw").keys == ("shared", 4, "bw")
-
-
-@pytest.mark.parametrize(
-    ("entry", "run", "message"),
-    [
-        ({"$index": ["$processor.num_cpus"], 4: {}}, record(), r"names \$processor.num_cpus"),
-        (
-            {"$index": ["files"], "x": {}},
-            record(parameters={"files": [1]}),
-            "only text and numbers",
-        ),
-    ],
-)
-def test_an_index_that_a_record_cannot_answer_is_refused(
-    entry: Any, run: Record, message: str
-) -> None:
-    with pytest.raises(Refused, match=message):
-        position_of(entry, run, "bw")
-
-
-def test_records_that_are_older_than_parameters_are_refused() -> None:
-    old = Record.from_json({k: v for k, v in records.RECORD.items() if k != "parameters"})
-    with pytest.raises(Refused, match="older than their parameters"):
-        position_of(None, old, "bw")
 
 
 # --- text that stays ------------------------------------------------------------------------------
@@ -503,10 +347,6 @@ def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
     return [x[1:] for x in lines if x[0] == "-"], [x[1:] for x in lines if x[0] == "+"]
 
 
-def test_there_are_site_files_to_try() -> None:
-    assert len(FILES) >= 5
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_a_value_set_to_itself_changes_no_byte(file: Path) -> None:
@@ -518,33 +358,6 @@ def test_a_value_set_to_itself_changes_no_byte(file: Path) -> None:
         # 36478.0 and "1" may be written in another way; nothing else may.
         assert [re.sub(r"[\"']", "", x) for x in old] == [re.sub(r"[\"']", "", x) for x in new]
     assert found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
-def test_setting_one_value_changes_one_line(file: Path) -> None:
-    text = file.read_text()
-    for path, leaf in list(leaves(yaml.safe_load(text)))[1::3]:
-        new = [7.25, *leaf[1:]]
-        old_lines, new_lines = changed_lines(text, put(text, path, new))
-        assert (len(old_lines), len(new_lines)) == (1, 1)
-        assert "7.25" in new_lines[0]
-        assert old_lines[0].partition("#")[1:] == new_lines[0].partition("#")[1:]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
-def test_a_new_key_at_any_depth_only_adds_lines_or_extends_one(file: Path) -> None:
-    text = file.read_text()
-    for path, _ in list(leaves(yaml.safe_load(text)))[::7]:
-        for depth in range(1, len(path)):
-            longer = (*path[:depth], *(f"new{n}" for n in range(len(path) - depth)))
-            after = put(text, longer, [1, -0.1, None, "s"], "new0.m: calibrated", "new0.m:")
-            old, new = changed_lines(text, after)
-            assert len(old) <= 1
-            assert all(
-                line.rstrip().rstrip("}") in "\n".join(new) for line in old if "#" not in line
-            )
 
 
 def test_lines_end_as_they_did_and_a_comment_is_replaced_by_its_successor() -> None:
@@ -560,13 +373,6 @@ def test_lines_end_as_they_did_and_a_comment_is_replaced_by_its_successor() -> N
     assert again.count("#") == 4
 
 
-@pytest.mark.parametrize("text", ["", "# only a comment\n", "# no line end", "A: {}\n"])
-def test_an_empty_file_gets_its_first_entry(text: str) -> None:
-    after = put(text, ("A", "here:disk", "m"), [1, -0.1, None, "s"])
-    assert yaml.safe_load(after) == {"A": {"here:disk": {"m": [1, -0.1, None, "s"]}}}
-    assert after.startswith(text[:-3])
-
-
 def test_what_an_anchor_shares_is_not_touched() -> None:
     text = "A:\n  d: &x {m: [1, 0, 0, s]}\n  e: *x\n"
     for key in ("d", "e"):
@@ -578,11 +384,8 @@ def test_what_an_anchor_shares_is_not_touched() -> None:
     "text",
     [
         "$sources: {A: run 1}\n",
-        "$sources: {A: 'run 1', B: x}\n",
-        '$sources:\n  A: "run 1"  # said\n  B: x\n',
         "$sources:\n  A: >-\n    run\n    1\n\n  B: x\n",
         "$sources:\n  A: >\n    run\n    1\n",
-        "$sources:\n  A: run\n    1\n  B: x\n",
     ],
 )
 def test_words_are_added_to_a_text_once(text: str) -> None:
@@ -675,24 +478,6 @@ def test_what_was_accepted_stays_when_the_reference_moves() -> None:
     assert "half the disks are gone" in " ".join(fourth.after.replace("#", " ").split())
 
 
-def test_a_second_calibration_from_the_same_runs_changes_nothing() -> None:
-    first = proposal("", runs(noisy(24)))
-    second = proposal(first.after, runs(noisy(24)))
-    assert (state(second), second.diff("f")) == (["holds"], "")
-
-
-def test_recalibrating_without_a_change_does_not_creep() -> None:
-    """The median of new healthy runs wanders; a reference that followed every gain would only rise."""
-    text = proposal("", runs(noisy(24))).after
-    draw = np.random.default_rng(5)
-    moved = 0
-    for _ in range(40):
-        values = 1000 * np.exp(0.03 * draw.standard_normal(24))
-        found = proposal(text, runs([float(v) for v in values]))
-        moved += "proposed" in state(found)
-    assert moved <= 5
-
-
 def test_a_published_entry_is_calibrated_in_place() -> None:
     text = (SITES / "azure-cyclecloud" / "references.yaml").read_text()
     run = record(
@@ -721,26 +506,6 @@ def test_a_published_entry_is_calibrated_in_place() -> None:
     ]
 
 
-def test_a_point_that_is_missing_is_made_beside_the_others() -> None:
-    text = (SITES / "azure-cyclecloud" / "references.yaml").read_text()
-    run = record(
-        system="azure-cyclecloud",
-        partition="oss4",
-        check="TaskScaling",
-        case="TaskScaling %tasks=8",
-        parameters={"tasks": 8},
-    )
-    found = proposal(text, runs(noisy(24, 9000.0), metric="write_bw", record=run))
-    lines = found.after.splitlines()
-    at = lines.index("      8:")
-    assert lines[at - 1].startswith("      32: {write_bw")
-    assert lines[at + 1].startswith(
-        "        # azure-cyclecloud:oss4.sound|published.8.write_bw: cal"
-    )
-    assert find_mistakes("f", yaml.safe_load(found.after)) == []
-    assert changed_lines(text, found.after)[0] == []
-
-
 HEAD = "$sources: {Ior: run 1}\nIor:\n  here:disk: "
 
 
@@ -757,12 +522,6 @@ def test_an_entry_that_cannot_follow_is_refused(text: str, message: str) -> None
     assert message in found.outcomes[0].text
 
 
-def test_a_file_with_mistakes_is_not_touched() -> None:
-    for text in ("Ior: 5\n", "a: [\n"):
-        with pytest.raises(CalibrateError):
-            proposal(text, runs(noisy(24)))
-
-
 def test_one_entry_for_two_kinds_of_runs_is_refused() -> None:
     text = HEAD + "{bw: [9, -0.1, null, MiB/s]}\n"
     kinds = [
@@ -772,11 +531,6 @@ def test_one_entry_for_two_kinds_of_runs_is_refused() -> None:
     found = proposal(text, *kinds)
     assert (state(found), found.after) == (["refused", "refused"], text)
     assert "environment=gnu beside intel" in found.outcomes[0].text
-
-
-def test_runs_with_overridden_variables_are_left_out_and_no_failure() -> None:
-    found = proposal("", runs(noisy(24), record=record(overridden={"tier": "quick"})))
-    assert (state(found), found.refused, found.after) == (["left out"], False, "")
 
 
 def test_runs_of_two_series_are_refused_with_what_differs() -> None:
@@ -816,21 +570,6 @@ def frame(values: Sequence[float], **given: Any) -> pl.DataFrame:
     return pl.DataFrame({k: v if isinstance(v, list) else [v] * count for k, v in columns.items()})
 
 
-def test_what_no_run_measured_validly_is_named_with_what_to_do() -> None:
-    mixed = {"partition": "disk", "metric_verdict": ["UNSTABLE"] * 3 + ["INVALID"]}
-    never = frame([1, 2, 3, 4], **mixed)
-    some = frame([1, 2, 3, 4], **mixed | {"metric": "iops", "metric_verdict": ["PASS"] * 4})
-    none = frame([1], partition="disk", metric=None, metric_verdict=None)
-    data = pl.concat([never, some, none], how="vertical_relaxed")
-    assert statistics.without_valid_run(data) == [
-        (
-            "disk Ior shared bw",
-            "no run is valid (3 UNSTABLE, 1 INVALID). Next: iogauge explain UNSTABLE",
-        )
-    ]
-    assert statistics.without_valid_run(some) == []
-
-
 def of_frame(data: pl.DataFrame, limit: int | None = None) -> list[Runs]:
     return runs_of(data, lambda row: record(session=row["session"]), {"f1": {}}, limit)
 
@@ -840,57 +579,6 @@ def test_only_proven_values_are_runs() -> None:
     (found,) = of_frame(frame([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], metric_verdict=verdicts))
     assert found.values == (1.0, 2.0, 3.0)
     assert found.record.session == "s2"
-
-
-def test_a_run_that_confirms_another_is_left_out() -> None:
-    (found,) = of_frame(frame([1.0, 2.0, 3.0], confirms=[None, "s0", None]))
-    assert found.values == (1.0, 3.0)
-
-
-def test_the_newest_runs_are_taken_in_order_of_time() -> None:
-    data = frame([1.0, 2.0, 3.0, 4.0]).reverse()
-    assert of_frame(data, 2)[0].values == (3.0, 4.0)
-
-
-def test_lines_and_metrics_are_kept_apart() -> None:
-    data = pl.concat([frame([1.0, 2.0]), frame([3.0], line="l2"), frame([4.0], metric="iops")])
-    assert sorted(one.values for one in of_frame(data)) == [(1.0, 2.0), (3.0,), (4.0,)]
-
-
-def test_a_choice_of_system_case_metric_and_time() -> None:
-    data = pl.concat([frame([1.0, 2.0]), frame([3.0], system="there", case="Fio")])
-    assert RunChoice(system="there").of(data)["median"].to_list() == [3.0]
-    assert RunChoice(name="^Ior").of(data)["median"].to_list() == [1.0, 2.0]
-    later = datetime(2026, 9, 2, tzinfo=timezone.utc)
-    assert RunChoice(since=later).of(data)["median"].to_list() == [2.0]
-
-
-@pytest.mark.parametrize(
-    ("choice", "message"),
-    [
-        (RunChoice(system="nowhere"), "no record has the system 'nowhere'; there are: here"),
-        (RunChoice(metrics=("bw", "iops")), "no record has the metric 'iops'; there are: bw"),
-        (RunChoice(name="("), "no regular expression"),
-        (RunChoice(name="zzz"), "no record is chosen"),
-        (RunChoice(newest=19), "--runs 19: expected 20 or more"),
-    ],
-)
-def test_a_choice_of_nothing_is_said(choice: RunChoice, message: str) -> None:
-    with pytest.raises(CalibrateError) as error:
-        choice.of(frame([1.0]))
-    assert message in str(error.value)
-
-
-def test_a_reason_that_is_none_is_said() -> None:
-    with pytest.raises(CalibrateError, match="--lower: expected the reason"):
-        Settings(lower="  ")
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/dev/zero", path)])
-def test_references_that_are_no_file_are_not_waited_for(tmp_path: Path, make: Any) -> None:
-    make(tmp_path / "references.yaml")
-    with pytest.raises(CalibrateError, match=r"references\.yaml"):
-        calibrating.read_text(tmp_path / "references.yaml")
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:

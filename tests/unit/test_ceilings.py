@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,13 +14,10 @@ from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes
 from iogauge.guards.finding import Outcome
 from iogauge.plan.case import MeasuredCeiling, lower_ceiling
-from iogauge.records import journal
-from iogauge.records.record import MetricRecord, Record, microseconds
-from iogauge.report.outcome import SessionRecords
+from iogauge.records.record import MetricRecord, Record
 from iogauge.site.extras import Ceilings
 from iogauge_extras.ceilings import measured as ceilings
 from iogauge_extras.ceilings import table as report
-from iogauge_extras.page import collect, page, sweeps
 from support import records
 from support.extras import extras
 from support.records import METRIC, RECORD
@@ -255,53 +249,3 @@ def test_a_metric_has_its_declared_and_its_measured_ceiling_beside_it(tmp_path: 
     assert report.beside(layers, 2, old)["measured"] == f"7.000 {metric.unit}"
     assert report.beside(layers, 2, old)["held"] == "measured"
     assert report.beside(None, 2, metric) == {"declared": "", "measured": "", "held": ""}
-
-
-def test_the_page_shows_the_layers_of_a_site_that_is_known(tmp_path: Path) -> None:
-    one = records.record("PASS", system="s", partition="p")
-    journal.append(tmp_path / "s" / f"{one.session}.jsonl", one.to_line())
-    alarm = collect.collect(tmp_path, SessionRecords([one]), gate=False)
-    text = page.page(alarm, [one], {"s:p": shown()})
-    assert "Where bandwidth is lost" in text
-    assert "limited by" in text
-    assert "Where bandwidth is lost" not in page.page(alarm, [one], {"s:other": shown()})
-    assert set(report.of_systems(tmp_path, ["oist-saion", "unknown"])) == {"oist-saion:gpu"}
-
-
-def test_what_was_reached_names_tool_and_stack_if_its_record_is_not_on_the_page(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site, system = "azure-cyclecloud:oss8", "azure-cyclecloud"
-    data = Path(__file__).parents[1] / "data" / "history" / "published.jsonl.gz"
-    made = [Record.from_line(line) for line in gzip.decompress(data.read_bytes()).splitlines()]
-    made = [one for one in made if one.system == system]
-    for one in made:
-        journal.append(tmp_path / system / f"{one.session}.jsonl", one.to_line())
-    soon = microseconds(made[-1].time) / 1e6 + DAY
-    monkeypatch.setattr(ceilings, "time", SimpleNamespace(time=lambda: soon))
-    layers = report.of_systems(tmp_path, [system])
-    reached = layers[site].chains[0].reached
-    assert reached and reached.record
-    best = reached.record
-    assert best in made and best.tools
-
-    def caption(on_page: list[Record]) -> str:
-        alarm = collect.collect(tmp_path, SessionRecords(on_page), gate=False)
-        text = page.page(alarm, on_page, layers)
-        (found,) = re.findall(
-            rf'<figure data-text="layers {site}".*?<figcaption>(limited by [^\n]*?{best.short_name}.*?)</figcaption>',
-            text,
-        )[:1]
-        return str(found)
-
-    here = caption(made)
-    assert re.search('<a href="#r[0-9]+">record</a>', here) and "iogauge report" not in here
-    others = [one for one in made if one.case != best.case]
-    assert {f"{one.system}:{one.partition}" for one in others} >= {site}
-    gone = caption(others)
-    for tool in best.tools:
-        assert f"{tool}" in here and f"{tool}" in gone
-    assert sweeps.stack_of([best]) in gone
-    command = f"iogauge report {best.session} --html FILE"
-    assert f"record in history/{system}/{best.session}.jsonl, shown by: {command}" in gone
-    assert "<a href" not in gone

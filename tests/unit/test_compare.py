@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,12 +69,9 @@ def shown(comparison: compare.Comparison, width: int = 200) -> str:
     [
         (100, 100, 1.0, ""),
         (100, 110, 1.1, ""),
-        (100, 90, 0.9, ""),
         (100, 110.1, 1.101, "differs"),
-        (100, 89.9, 0.899, "differs"),
         (0, 0, None, ""),
         (0, 1, None, "differs"),
-        (1, 0, 0.0, "differs"),
     ],
 )
 def test_a_ratio_and_whether_it_is_told(a: float, b: float, ratio: float | None, mark: str) -> None:
@@ -106,11 +101,6 @@ def test_a_value_that_no_verdict_stands_behind_is_neither_better_nor_alike(
     sides = [subject({"v": value}, better={"v": "more"}) for value in (100.0, b)]
     sides[side] = replace(sides[side], doubts={"v": "INVALID"})
     assert row(*sides).mark == "INVALID"
-
-
-def test_units_are_brought_together() -> None:
-    found = row(subject({"v": 2}, "GiB/s"), subject({"v": 1024}, "MiB/s"))
-    assert (found.unit, found.b, found.ratio) == ("GiB/s", 1.0, 0.5)
 
 
 def test_units_that_cannot_be_brought_together_give_no_ratio() -> None:
@@ -173,17 +163,6 @@ def test_the_figures_of_a_log() -> None:
     assert 0 < found["fastest rank"] <= found["slowest rank"] <= LARGE.run_seconds
 
 
-def test_two_transfer_sizes() -> None:
-    comparison = compare.compare(of_log("a", LARGE), of_log("b", SMALL))
-    rows = {r.name: r for r in comparison.rows}
-    assert rows["POSIX bytes written"].ratio == 1
-    assert (rows["small accesses"].a, rows["small accesses"].b) == (0, 100)
-    assert rows["small accesses"].mark == "differs"
-    changes = {c.name: (c.a, c.b) for c in comparison.changes}
-    assert changes["access sizes"] == ("1 MiB x 16", "4 KiB x 4096")
-    assert set(changes) == {"access sizes", "command"}
-
-
 def test_two_numbers_of_writers() -> None:
     comparison = compare.compare(of_log("a", OMPIO), of_log("b", ROMIO))
     rows = {r.name: r for r in comparison.rows}
@@ -196,29 +175,12 @@ def test_two_numbers_of_writers() -> None:
     assert amplified.b == pytest.approx((2 * 18175320 + 18175312) / (16 * MIB))
 
 
-def test_writers_of_summed_up_records_are_not_guessed() -> None:
-    log = of_log("a", LARGE)
-    assert "writers of the shared file" not in log.values
-    assert any("set DARSHAN_DISABLE_SHARED_REDUCTION=1" in note for note in log.notes)
-    assert of_log("b", OMPIO).notes == ()
-
-
-def test_an_incomplete_module_is_noted() -> None:
-    log = replace(OMPIO, modules={**OMPIO.modules, "POSIX": False})
-    assert of_log("a", log).notes == ("module POSIX is incomplete: its figures are too low",)
-
-
 def test_layout_and_file_system_are_facts() -> None:
     facts = of_log("a", LUSTRE).facts
     assert facts["layout"] == "1 x 1 MiB"
     assert facts["file system"] == "lustre on /scratch1"
     assert facts["tasks"] == "48"
     assert facts["shared file"] == ""
-
-
-def test_a_log_without_records_of_files() -> None:
-    log = of_log("a", replace(OMPIO, records=(), modules={}))
-    assert set(log.values) == {"run time"}
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -278,30 +240,15 @@ def test_what_changed_between_records() -> None:
     ]
 
 
-@pytest.mark.parametrize("verdict", ["INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"])
-def test_a_record_that_proves_nothing_says_so(verdict: str) -> None:
+def test_a_record_that_proves_nothing_says_so() -> None:
     a = of_record("a", record(metric()))
-    b = of_record("b", record(metric(median=500.0, verdict=verdict, reason="G1: cached")))
+    b = of_record("b", record(metric(median=500.0, verdict="INVALID", reason="G1: cached")))
     comparison = compare.compare(a, b)
-    assert comparison.rows[0].mark == verdict
-    assert comparison.notes == (f"B: write_bw is {verdict}: G1: cached",)
+    assert comparison.rows[0].mark == "INVALID"
+    assert comparison.notes == ("B: write_bw is INVALID: G1: cached",)
 
 
-def test_a_record_without_metrics_says_why() -> None:
-    one = of_record("a", record(verdict="ERROR", reason="run: time limit"))
-    assert one.values == {}
-    assert one.notes == ("nothing was measured: ERROR: run: time limit",)
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {},
-        {"metrics": 3},
-        {"metrics": [{}]},
-        {"metrics": [metric(median="much")]},  # type: ignore[arg-type]
-    ],
-)
+@pytest.mark.parametrize("broken", [{}, {"metrics": [{}]}])
 def test_what_is_no_record_is_no_subject(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: dict[str, Any]
 ) -> None:
@@ -337,14 +284,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("text", "name"),
     [
         ("s1:12345678", "s1 IorPosix shared"),
-        ("s1:IorPosix shared", "s1 IorPosix shared"),
         ("s1:IorPosix %files=shared", "s1 IorPosix shared"),
-        ("s1:Fio", "s1 Fio"),
         ("s1:#2", "s1 IorPosix per-process"),
-        ("s1#2", "s1 IorPosix per-process"),
-        ("s2", "s2 IorPosix shared"),
         ("{home}/history/here/s2.jsonl", "s2 IorPosix shared"),
-        ("{home}/history/here/s1.jsonl#3", "s1 Fio"),
         ("{home}/history/here/s1.jsonl:aaaa", "s1 Fio"),
     ],
 )
@@ -356,53 +298,16 @@ def test_a_record_is_found(home: Path, text: str, name: str) -> None:
     ("text", "message"),
     [
         ("s1", "s1: 3 records, expected 1; name one as s1:<case or hash>(?s:.*)#3  aaaa  Fio"),
-        ("s1:IorPosix", "2 records of 'IorPosix'"),
-        ("s1:nothing", "no records of 'nothing'"),
         ("s1#4", "no records of '#4'"),
-        ("s1#0", "no records of '#0'"),
-        ("s1:#x", "no records of '#x'"),
         ("s3", r"s3: neither a file nor a session in .*newest: s1, s2"),
         ("mysite", r"compare sites, stacks or days, write system=NAME, .*\(docs/results.md\)"),
         ("s*", "neither a file nor a session"),
-        ("x" * 300, "neither a file nor a session"),
-        ("", "neither a file nor a session"),
         ("{home}/none.jsonl", "none.jsonl: No such file or directory"),
     ],
 )
 def test_a_record_that_is_not_found_is_named(home: Path, text: str, message: str) -> None:
     with pytest.raises(CompareError, match=message):
         compare.read_subject(text.format(home=home))
-
-
-def put_parser(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    directory.mkdir()
-    file = directory / "darshan-parser"
-    file.write_text(f"#!/bin/sh\n{script}\n")
-    file.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
-
-
-def test_a_log_is_read_by_its_own_parser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_parser(tmp_path / "bin", f'cat "{DATA}/$(basename "$4").txt"', monkeypatch)
-    log = tmp_path / "reduced-1m"
-    log.write_bytes(b"")
-    assert compare.read_subject(str(log)).values == of_log("", LARGE).values
-
-
-@pytest.mark.parametrize(
-    ("script", "message"),
-    [
-        ("echo bad header >&2; exit 255", "x.darshan: darshan-parser cannot read it: bad header"),
-        ("exit 1", "cannot read it: it says nothing"),
-        ("echo hello", "x.darshan: darshan-parser, line 1: 1 columns"),
-    ],
-)
-def test_a_log_that_cannot_be_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
-) -> None:
-    put_parser(tmp_path / "bin", script, monkeypatch)
-    with pytest.raises(CompareError, match=message):
-        compare.read_subject(str(tmp_path / "x.darshan"))
 
 
 def test_a_missing_parser_is_named_with_what_brings_it(
@@ -419,39 +324,6 @@ def test_a_missing_parser_is_named_with_what_brings_it(
 
 
 # --- what is shown --------------------------------------------------------------------------------
-
-
-def test_the_tables() -> None:
-    text = shown(compare.compare(of_log("one.darshan", LARGE), of_log("two.darshan", SMALL)))
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "A: one.darshan" in lines
-    assert "access sizes 1 MiB x 16 4 KiB x 4096" in lines
-    assert "POSIX bytes written 8 MiB 8 MiB 1.000" in lines
-    assert "small accesses 0 % 100.0 % - differs" in lines
-    assert "files opened 1 1 1.000" in lines
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_two_logs_fit_a_screen(width: int) -> None:
-    text = shown(compare.compare(of_log("one", LARGE), of_log("two", SMALL)), width)
-    lines = text.splitlines()
-    assert max(map(len, lines)) <= width and not re.search("[│┃━─]", text)
-    values = next(n for n, line in enumerate(lines) if line.startswith("POSIX bytes written"))
-    at = values if width > 60 else values + 1  # a narrow screen has the name on a line of its own
-    assert lines[at].endswith("8 MiB       8 MiB  1.000")
-
-
-def test_that_nothing_changed_is_said() -> None:
-    assert "What changed: nothing that was recorded" in shown(
-        compare.compare(subject({"v": 1}), subject({"v": 1}))
-    )
-
-
-def test_text_from_outside_does_not_reach_the_terminal_raw() -> None:
-    a = subject({"v": 1}, facts={"command": "[bold]x[/] \x1b[31m"})
-    text = shown(compare.compare(a, subject({"v": 1})))
-    assert "[bold]x[/] \\x1b[31m" in text
-    assert "\x1b" not in text
 
 
 def test_the_command(home: Path) -> None:
@@ -473,10 +345,3 @@ def test_the_command(home: Path) -> None:
     done = runner.invoke(app.app, ["compare", "s1:12345678", "s2"])
     assert done.exit_code == 0
     assert "better" in done.stdout
-
-
-def test_the_command_refuses_bad_input(home: Path) -> None:
-    done = CliRunner().invoke(app.app, ["compare", "s1", "s2:IorPosix"])
-    assert done.exit_code == 2
-    assert "iogauge: s1: 3 records, expected 1" in done.stderr
-    assert done.stdout == ""

@@ -27,11 +27,6 @@ def with_uuid(uuid: str | None, **more: str) -> dict[str, Any]:
     return {**KNOWN, **more} | ({"fs.uuid": uuid} if uuid else {})
 
 
-def series_of(*prints: dict[str, Any]) -> list[str]:
-    """The series of records with these fingerprints, as a new record has them."""
-    return [records.record().with_fingerprint(print_).series for print_ in prints]
-
-
 def seen(
     names: Sequence[str | None], series: Sequence[str] = (), column: str = "file_system"
 ) -> list[str]:
@@ -45,11 +40,6 @@ def seen(
     found = divided(rows)
     assert found.columns == ["series"]
     return found["series"].to_list()
-
-
-def test_the_new_key_does_not_change_a_records_series() -> None:
-    before, after, other = series_of(with_uuid(None), with_uuid("A"), with_uuid("A", kernel="6.2"))
-    assert before == after != other
 
 
 @pytest.mark.parametrize(
@@ -73,24 +63,6 @@ def test_another_file_system_is_another_series_and_the_first_comes_back() -> Non
     assert first == "s"
     assert len({first, second, third}) == 3
     assert found == [first] * 3 + [second] * 3 + [first] * 2 + [third]
-
-
-@pytest.mark.parametrize("column", DIVIDING)
-def test_every_dividing_fact_begins_a_series_of_its_own(column: str) -> None:
-    found = seen([None, "1 x 4 MiB", None, "4 x 4 MiB", None], column=column)
-    assert found[:3] == ["s"] * 3 and found[3] == found[4] != "s"
-
-
-@pytest.mark.parametrize("key", ["layout.default", "layout.directory"])
-def test_a_layout_does_not_change_a_records_own_series(key: str) -> None:
-    before, after = series_of(with_uuid(None), with_uuid(None, **{key: "1 x 4 MiB"}))
-    assert before == after
-
-
-def test_each_series_is_divided_for_itself() -> None:
-    found = seen(["A", "B", "A", "B", None], ["s", "t", "s", "s", "t"])
-    assert found[:3] == ["s", "t", "s"] and found[4] == "t"
-    assert found[3] not in ("s", "t")
 
 
 @given(st.lists(st.tuples(st.sampled_from("st"), st.sampled_from(["A", "B", "C", None]))))
@@ -134,13 +106,6 @@ def test_the_trend_begins_anew_with_the_cause(
     assert series["started"]["session"] == "20260203T120000-n1-1"
 
 
-def test_a_value_that_is_no_text_is_no_file_system(tmp_path: Path) -> None:
-    for number, odd in enumerate([7, True, None, ["A"]]):
-        made = records.values(fingerprint={"fs.uuid": odd}, session=f"2026010{number + 1}T120000")
-        append(tmp_path / "mysite" / f"2026010{number + 1}T120000-n1-1.jsonl", made)
-    assert query.load(tmp_path)["series"].n_unique() == 1
-
-
 # --- what was not answered ------------------------------------------------------------------------
 
 LUSTRE = {"kernel": "6.1", "mount.type": "lustre", "lustre.client": "2.17.0", "lustre.osts": 4}
@@ -162,17 +127,10 @@ def days(folder: Path, prints: Sequence[dict[str, Any]], check: str = "IorPosix"
     ("prints", "expected"),
     [
         ([LUSTRE, SILENT, LUSTRE], "aaa"),
-        ([SILENT, LUSTRE, SILENT, SILENT], "aaaa"),
         ([LUSTRE, BEFORE, LUSTRE], "aaa"),
-        ([LUSTRE, SILENT, NEWER], "aab"),
         ([LUSTRE, {**SILENT, "kernel": "6.2"}, {**NEWER, "kernel": "6.2"}], "abb"),
         ([LUSTRE, {**SILENT, "kernel": "6.3"}, {**LUSTRE, "kernel": "6.2"}], "abc"),
-        ([LUSTRE, {"kernel": "6.1", "mount.type": "ext4"}, LUSTRE], "aba"),
         ([SILENT, SILENT], "aa"),
-        (
-            [{**LUSTRE, "fs.uuid": "A"}, {**SILENT, "fs.uuid": "A"}, {**LUSTRE, "fs.uuid": "B"}],
-            "aab",
-        ),
         ([], ""),
     ],
 )

@@ -22,21 +22,17 @@ from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
-from iogauge.node import host as node_cores
 from iogauge.node import probes
-from iogauge.node.mounts import Mount, StorageTarget, Traits
+from iogauge.node.mounts import StorageTarget, Traits
 from iogauge.plan import case as cost
 from iogauge.plan.case import Access
-from iogauge.plan.stage import PlannedCase
-from iogauge.report import plan_table
 from iogauge.site import extras as doubts
 from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
-from iogauge.site.extras import PartitionExtras, doubt_of_figure
+from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from support import stage as healthy
 from support.extras import EXTRAS, extras
-from support.orders import job_order
 
 MIB, GIB = 1 << 20, 1 << 30
 CACHED = Traits("page-cache", True)
@@ -67,7 +63,6 @@ def of_guard(judgement: case.Judgement, guard: str) -> list[Finding]:
     ("declared", "seen", "needed", "told"),
     [
         (12 * MIB, 24 * GIB, 48 * GIB, "M = 24 GiB, as a node says (node.memory: 12 MiB)"),
-        (512 * GIB, 24 * GIB, 1024 * GIB, "M = 512 GiB"),
         (16 * GIB, 0, 32 * GIB, "M = 16 GiB"),
         # Nodes tell whole GiB: 23.6 GiB become 24.
         (int(23.6 * GIB), 24 * GIB, 2 * int(23.6 * GIB), "M = 23.6 GiB"),
@@ -117,20 +112,8 @@ def test_memory_that_a_node_told_reaches_the_guards(
     ("groups", "files", "limit"),
     [
         ("0::/job\n", {"sys/fs/cgroup/job/memory.max": f"{GIB}\n"}, GIB),
-        ("0::/job\n", {"sys/fs/cgroup/job/memory.max": "max\n"}, None),
-        ("0::/job\n", {"sys/fs/cgroup/job/memory.max": f"{512 * GIB}\n"}, None),
         # The limits of all groups above hold too.
         ("0::/job/step_0\n", {"sys/fs/cgroup/job/memory.max": f"{GIB}\n"}, GIB),
-        (
-            "0::/job/step_0\n",
-            {
-                "sys/fs/cgroup/job/memory.max": f"{GIB}\n",
-                "sys/fs/cgroup/job/step_0/memory.max": f"{2 * GIB}\n",
-            },
-            GIB,
-        ),
-        # In a container, whose own group is the top of what is mounted.
-        ("0::/\n", {"sys/fs/cgroup/memory.max": f"{GIB}\n"}, GIB),
         # Version 1, and both versions side by side.
         (
             "5:cpu,cpuacct:/other\n4:memory:/job\n0::/\n",
@@ -144,7 +127,6 @@ def test_memory_that_a_node_told_reaches_the_guards(
         ),
         # A group outside of what is mounted here, and none at all.
         ("0::/../job\n", {"sys/fs/cgroup/memory.max": f"{GIB}\n"}, None),
-        ("", {"sys/fs/cgroup/memory.max": f"{GIB}\n"}, None),
     ],
 )
 def test_a_control_group_limits_memory(
@@ -169,13 +151,6 @@ NODE: dict[str, Any] = {
 }
 
 
-def test_nodes_that_are_as_declared() -> None:
-    finding = nodes.as_declared(**NODE)
-    assert (finding.outcome, finding.remedy) == (OK, "")
-    assert finding.saw == "as declared: 2 node(s) told their cores, 2 their memory"
-    assert nodes.as_declared(**{**NODE, "cores": [], "memories": []}).outcome is OK
-
-
 @pytest.mark.parametrize(
     ("change", "saw", "right"),
     [
@@ -185,7 +160,6 @@ def test_nodes_that_are_as_declared() -> None:
             "a node has 19 GiB of memory, node.memory is 16 GiB",
             "memory: 19456 MiB",
         ),
-        ({"declared_memory": 12 * MIB}, "node.memory is 12 MiB", "memory: 17408 MiB"),
         ({"cores": [1], "memories": [1 << 40]}, "12, a node", "cores: 1, memory: 1048576 MiB"),
     ],
 )
@@ -194,13 +168,6 @@ def test_nodes_that_are_not(change: dict[str, Any], saw: str, right: str) -> Non
     assert (finding.guard, finding.outcome) == ("G15", WARN)
     assert saw in finding.saw
     assert finding.remedy == f"Write into the partition's extras: node: {{{right}}}"
-
-
-def test_what_the_nodes_told_is_remarked_on(found: Evidence) -> None:
-    told: Fingerprint = {"cpu.cores": 2, "mem.bytes": 24 * GIB}
-    _, remark = of_guard(judged(found, told), "G15")
-    assert remark.outcome is WARN
-    assert "2 physical core(s), node.cores is 4, a node has 24 GiB" in remark.saw
 
 
 # --- cores, before the launch ---------------------------------------------------------------------
@@ -242,14 +209,11 @@ def test_only_a_launch_that_would_abort_is_counted(
 @pytest.mark.parametrize(
     ("declared", "addresses", "clients", "outcome"),
     [
-        (4, 4, None, OK),
         (4, 8, None, OK),  # two networks, or standby servers
         (4, 9, None, WARN),
         (4, 3, None, WARN),
         (4, 1, 1, OK),  # a client of NFS needs one
-        (4, 3, 3, OK),
         (4, 2, 3, WARN),
-        (2, 1, 8, WARN),
         (1, 1, 8, OK),
     ],
 )
@@ -286,27 +250,6 @@ def test_servers_of_lustre(
     assert of_guard(judged(seen), "G12") == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "outcomes"),
-    [
-        ("nfs4", ("rw,addr=10.0.0.1,x", "rw,clientaddr=10.0.0.9,addr=10.0.0.2"), [OK]),
-        ("nfs", ("addr=10.0.0.1", "clientaddr=10.0.0.9,addr=10.0.0.1"), [WARN]),
-        ("nfs", ("rw", "rw"), [WARN]),  # the source names one server
-        ("ext4", ("addr=10.0.0.1", "addr=10.0.0.1"), []),
-    ],
-)
-def test_servers_of_nfs(
-    found: Evidence, kind: str, options: tuple[str, ...], outcomes: list[Outcome]
-) -> None:
-    views = tuple(
-        dataclasses.replace(healthy.VIEW, host=f"n{n}", mount=Mount(1, "/s", "srv:/e", kind, text))
-        for n, text in enumerate(options)
-    )
-    seen = dataclasses.replace(found, views=views)
-    site = extras(topology={"source": "x", "servers": {"count": 2, "nic": "100 GB/s"}})
-    assert [f.outcome for f in of_guard(judged(seen, site=site), "G12")] == outcomes
-
-
 # --- references: how wide -------------------------------------------------------------------------
 
 
@@ -314,15 +257,11 @@ def test_servers_of_nfs(
     ("lower", "upper", "unit", "times"),
     [
         (-0.5, None, "MiB/s", 2.0),
-        (-0.9, 0.0, "ops/s", 10.0),
         (-1, 0.5, "MiB/s", float("inf")),
         (None, 0.5, "s", 1.5),
-        (-0.99, 3, "us", 4.0),
         (0, None, "ms", float("inf")),
         # A ratio, whichever way is the worse one.
         (-0.9862, 0, "1", 1.0),
-        (-0.5395, None, "1", 1 / 0.4605),
-        (None, 9, "%", 10.0),
     ],
 )
 def test_how_much_worse_passes(
@@ -336,18 +275,12 @@ def test_how_much_worse_passes(
     [
         ([100, -0.49, None, "MiB/s"], "", ""),
         ([100, -0.5, None, "MiB/s"], " (lower bound)", ""),
-        ([100, -0.9, None, "MiB/s"], " (lower bound)", ""),
         ([100, -0.91, None, "MiB/s"], "", " (lower bound)"),
-        ([100, -0.99, 0.1, "ops/s"], "", " (lower bound)"),
-        ([100, -1, 0.1, "ops/s"], "", " (lower bound)"),
         ([100, None, 0.99, "us"], "", ""),
         ([100, -1, 1, "us"], " (upper bound)", ""),
-        ([100, None, 9.5, "s"], "", " (upper bound)"),
         ([144, -0.9862, 0, "1"], "", ""),
         ([65.15, -0.5395, None, "1"], ":", ""),
         ([1, -0.99, None, "1"], "", ":"),
-        ([1, -0.99, 50, "1"], "", ":"),
-        (["$xfail", "a, until 2030-01-01", [100, -0.6, None, "MiB/s"]], " (lower bound)", ""),
         (["$xfail", "a, until 2030-01-01", [100, -0.99, None, "MiB/s"]], "", " (lower bound)"),
     ],
 )
@@ -366,38 +299,6 @@ def test_wide_bounds(
             assert "times worse than the value does not meet" in mistake.allowed
 
 
-def test_a_wide_bound_is_remarked_on_in_the_case(found: Evidence) -> None:
-    def remarks(lower: float) -> list[tuple[str | None, Outcome]]:
-        references = {"write_bw": Reference(500.0, lower, None, "MiB/s", "run 1")}
-        decided = judged(found, references=references)
-        return [(f.metric, f.outcome) for f in of_guard(decided, case.REFERENCE)]
-
-    assert remarks(-0.49) == []
-    assert remarks(-0.5) == [("write_bw", WARN)]
-    assert remarks(-0.99) == [("write_bw", INVALID)]
-
-
-@pytest.mark.parametrize(
-    ("reference", "figure", "times"),
-    [
-        (Reference(50.0, -0.1, None, "MiB/s", "x"), 500.0, "11.11"),
-        (Reference(60.0, -0.1, None, "MiB/s", "x"), 500.0, None),
-        (Reference(50.0, None, 0.2, "us", "x"), 5.0, "12.00"),
-        (Reference(50.0, None, 0.2, "us", "x"), 50.0, None),
-        (Reference(0.1, -0.1, 0.1, "1", "x"), 5.0, None),
-        (Reference(50.0, None, None, "MiB/s", "x"), 500.0, None),
-    ],
-)
-def test_a_reference_far_below_the_figure_is_remarked_on(
-    reference: Reference, figure: float, times: str | None
-) -> None:
-    doubt = doubt_of_figure(figure, reference)
-    assert (doubt is None) is (times is None)
-    if doubt is not None:
-        assert f"a number {times} times worse than this figure passes" in doubt.saw
-        assert not doubt.refused
-
-
 # --- references: beside the ceiling ---------------------------------------------------------------
 
 WRITE = Access(direction="write", saturates="bandwidth")
@@ -412,25 +313,17 @@ PARTS = {
 @pytest.mark.parametrize(
     ("value", "lower", "access", "refused"),
     [
-        # The ceiling of two clients is 8 x 20 MB/s, the smallest part a device.
-        (160, 0, WRITE, None),
         (163, -0.1, WRITE, None),
         (164, -0.1, WRITE, False),
-        (32, 0, WRITE, None),
-        (35, -0.1, WRITE, False),
         (19.2, 0, WRITE, False),  # 12 %
         (0.2, 0, WRITE, False),
         (0.19, 0, WRITE, True),
         (160, -0.9999, WRITE, True),
-        (160, None, WRITE, True),
         # What does not drive the target to its ceiling may be far below.
         (0.1, 0, Access(direction="write"), None),
-        (0.1, 0, Access(direction="write", saturates="operations"), None),
-        (164, 0, Access(direction="write"), False),
         # No ceiling is declared for reads by devices, but the servers' holds.
         (201, 0, Access(direction="read"), None),
         (205, 0, Access(direction="read"), False),
-        (0.1, 0, Access(direction="metadata"), None),
     ],
 )
 def test_references_beside_their_ceiling(
@@ -444,29 +337,6 @@ def test_references_beside_their_ceiling(
     assert cost.reference_doubt(Metric("bw", "MB/s"), reference, access, extras(), nodes=2) is None
 
 
-def test_what_proves_nothing_passes_nothing(found: Evidence) -> None:
-    site = extras(topology={"source": "x", "devices": {"write": "600 MB/s"}})
-
-    def decided(value: float) -> tuple[Verdict, list[Outcome]]:
-        references = {"write_bw": Reference(value, 0.0, None, "MiB/s", "run 1")}
-        judgement = judged(found, site=site, references=references)
-        said = [finding.outcome for finding in of_guard(judgement, case.REFERENCE)]
-        return judgement.metrics[0].verdict, said
-
-    assert decided(500) == (Verdict.PASS, [])
-    assert decided(0.12 * 600e6 / 2**20) == (Verdict.PASS, [WARN])
-    assert decided(0.1) == (Verdict.INVALID, [INVALID])
-
-
-def test_an_efficiency_is_a_reference_too(found: Evidence) -> None:
-    topology: dict[str, Any] = {"source": "x", "devices": {"write": "600 MB/s"}}
-    for share, said in ((0.2, []), (0.1, [WARN])):
-        topology["efficiency"] = {"read": share, "write": share}
-        judgement = judged(found, site=extras(topology=topology))
-        assert judgement.metrics[0].verdict is Verdict.PASS
-        assert [f.outcome for f in of_guard(judgement, case.REFERENCE)] == said
-
-
 def test_the_job_is_told_which_storage_targets_are_out() -> None:
     servers = {"count": 1, "nic": "100 GB/s"}
     topology = {"source": "x", "servers": servers, "targets": 4, "out": [3]}
@@ -476,47 +346,7 @@ def test_the_job_is_told_which_storage_targets_are_out() -> None:
         assert (order.targets, order.out) == told
 
 
-def test_a_plan_names_each_doubt_once() -> None:
-    values = {
-        "order": job_order("/s"),
-        "check": "Ior",
-        "partition": "here:disk",
-        "written_bytes": 1,
-        "read_bytes": 1,
-        "passing_files": 1,
-        "nodes": 1,
-        "node_minutes": 1.0,
-        "seconds": 1.0,
-        "rests_on": (),
-        "budget": None,
-    }
-    cases = [
-        PlannedCase(name=f"Ior {n}", doubts=("bw: little",), refused=texts, **values)
-        for n, texts in enumerate([(), ("bw: nothing",), ("bw: nothing",)])
-    ]
-    assert plan_table.doubts(cases) == ["Ior 0 and 2 more: bw: little"]
-    assert plan_table.refused(cases) == ["Ior 1 and 1 more: bw: nothing"]
-    assert PlannedCase.from_json(cases[1].to_json()) == cases[1]
-
-
 # --- limits ---------------------------------------------------------------------------------------
-
-
-def test_limits_that_exclude_hardly_anything_are_doubtful() -> None:
-    def keys(**parts: Any) -> list[str]:
-        return [mistake.key for mistake in doubts.doubts_of_extras("f", "k", extras(**parts))]
-
-    assert keys(limits={"max_spread": 0.5, "max_foreign": 0.5, "max_deviation": 0.5}) == []
-    assert keys(limits={"max_spread": 0.51, "max_foreign": "60 %", "max_deviation": 0.9}) == [
-        f"k.limits.{name}" for name in ("max_spread", "max_foreign", "max_deviation")
-    ]
-    assert keys(tiers={"quick": {"max_spread": 0.8}}, cases={"Ior": {"max_spread": 0.8}}) == [
-        "k.tiers.quick.max_spread",
-        "k.cases.Ior.max_spread",
-    ]
-    parts = {"source": "x", "devices": {"write": "1 GB/s"}}
-    shares = {"read": 0.2, "write": 0.19}
-    assert keys(topology={**parts, "efficiency": shares}) == ["k.topology.efficiency.write"]
 
 
 def test_a_deviation_that_everything_meets_is_refused() -> None:
@@ -584,26 +414,3 @@ def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.Mo
     ]
     # With hosts of its own the partition does not run here.
     assert said(node={**big, "cores": 8}, hosts=["n1"]) == []
-
-
-def test_the_doctor_names_no_site_for_a_foreign_host(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
-    folder = site(tmp_path / "here")
-    text = (folder / "settings.yaml").read_text().replace(".*", "elsewhere[0-9]$")
-    (folder / "settings.yaml").write_text(text)
-    assert doctor.site_of_host([folder]) is None
-
-
-def test_cores_are_those_that_this_process_may_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for cpu in range(4):
-        (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
-        (tmp_path / f"cpu{cpu}" / "topology" / "core_cpus_list").write_text(
-            f"{cpu % 2},{cpu % 2 + 2}"
-        )
-    monkeypatch.setattr(node_cores, "CPUS", tmp_path)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 2, 3})
-    assert node_cores.usable_cores() == 2

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import statistics
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import Metric
-from iogauge.records.record import PriceRecord, Record
+from iogauge.records.record import Record
 from iogauge_extras.derived import check as derived
 from iogauge_extras.derived import derive
 from iogauge_extras.derived.check import DerivedCheck, newest_records
@@ -72,11 +68,6 @@ def test_the_published_curve() -> None:
     assert [point.x for point in derive.hold(points).used] == [16, 32]
 
 
-def test_a_point_off_the_line_is_what_linearity_is_about() -> None:
-    points = curve({**REDLINE, 4: 0.8 * REDLINE[4]})
-    assert derive.linearity(points).value == pytest.approx(0.8)
-
-
 def test_from_95_percent_on_it_is_saturated() -> None:
     assert derive.saturation(curve({1: 50, 2: 95, 3: 100})) == 2
     assert derive.saturation(curve({1: 50, 2: 94.9, 3: 100})) == 3
@@ -101,13 +92,6 @@ def test_the_knee_is_where_the_line_meets_the_plateau() -> None:
         derive.knee(points[:2])
 
 
-def test_a_curve_with_a_serial_part_is_no_straight_line() -> None:
-    # Amdahl's law with a tenth of serial work.
-    amdahl = curve({n: 1 / (0.1 + 0.9 / n) for n in (1, 2, 4, 8, 16)})
-    assert derive.fit(amdahl).value < 0.98
-    assert derive.fit(curve({1: 5, 2: 5})).value == 0
-
-
 def test_the_published_speedup() -> None:
     points = curve(KAUST)
     assert derive.speedup(points, 1).value == pytest.approx(65.1, abs=0.05)
@@ -118,11 +102,6 @@ def test_the_published_speedup() -> None:
 def test_what_the_largest_point_keeps_of_the_smallest() -> None:
     found = derive.kept(curve({90: 100, 0: 400, 50: 500}))
     assert (found.value, [point.x for point in found.used]) == (0.25, [0, 90])
-
-
-def test_the_maximum_is_not_always_best() -> None:
-    points = curve({1: 10, 64: 90, 144: 80})
-    assert (derive.speedup(points, 1).value, derive.best_x(points).value) == (9, 64)
 
 
 @pytest.mark.parametrize("formula", _CURVE_FORMULAS)
@@ -183,53 +162,6 @@ def test_neither_order_nor_unit_matters(points: list[Point], factor: float, rand
         assert formula(scaled).value == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-@given(curves)
-def test_linearity_against_its_definition(points: list[Point]) -> None:
-    end = derive.saturation(points)
-    rates = [point.value / point.x for point in points if point.x <= end]
-    if len(rates) > 1:
-        off = max(abs(rate / statistics.median(rates) - 1) for rate in rates)
-        assert derive.linearity(points).value == pytest.approx(max(0, 1 - off))
-
-
-# --- two sides, and cost --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gain", [1.07, 1.23])
-def test_nvme_over_block_volumes(gain: float) -> None:
-    block, nvme = curve({1: 5000, 2: 5000 * gain})
-    assert derive.ratio(nvme, block).value == pytest.approx(gain)
-    assert derive.ratio(nvme, block).used == (nvme, block)
-
-
-def test_the_burst_buffer_takes_less_time_for_the_same_data() -> None:
-    # The published 13.4 % of an application's time, as if all of it were I/O.
-    lustre, burst_buffer = curve({1: 2.9e9 / 1.0, 2: 2.9e9 / 0.866})
-    assert derive.time_ratio(burst_buffer, lustre).value == pytest.approx(0.866)
-
-
-@given(curves)
-def test_time_is_the_inverse_of_a_rate(points: list[Point]) -> None:
-    this, other = points[:2]
-    product = derive.ratio(this, other).value * derive.time_ratio(this, other).value
-    assert product == pytest.approx(1)
-
-
-def test_the_best_of_a_side() -> None:
-    points = curve({1: 5, 2: 9, 3: 7})
-    assert derive.best_of(points, "more").value == 9
-    assert derive.best_of(points, "less").value == 5
-    with pytest.raises(NotComputable, match="one valid case"):
-        derive.best_of([], "more")
-
-
-def test_cost_of_the_published_server() -> None:
-    """0.095 USD x 51,200 GB = 4,864 USD; at 3.125 GB/s 1,556 USD for each GB/s."""
-    price = PriceRecord("", "USD", 0.095, 51.2e12)
-    assert price.per_gb_s_month(1e9) == pytest.approx(4864)
-    assert price.per_gb_s_month(3.125e9) == pytest.approx(1556, abs=0.5)
-
-
 # --- which records --------------------------------------------------------------------------------
 
 WRITE, READ = Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s")
@@ -276,37 +208,11 @@ def left(found: Operands, metric: str = "write_bw") -> list[str]:
     return [str(one) for one in found.without(metric)]
 
 
-def test_the_newest_of_each_point_is_taken() -> None:
-    found = newest(record(1, value=7.0), record(2, age=1), record(1, age=2), record(4, age=3))
-    (one, *_) = found.points["write_bw"]
-    assert one == Point(
-        x=1.0,
-        value=7.0,
-        partition="disk",
-        session="s0",
-        case="TaskScaling %tasks=1",
-        time="2027-01-15T08:00:00Z",
-    )
-    assert [(p.x, p.session) for p in found.points["read_bw"]] == [(1, "s0"), (2, "s1"), (4, "s3")]
-    assert found.left_out == ()
-
-
-@pytest.mark.parametrize("verdict", ["PASS", "FAIL", "UNREFERENCED"])
-def test_a_valid_point_is_used_whatever_its_verdict(verdict: str) -> None:
-    assert [p.x for p in newest(record(1, verdict)).points["write_bw"]] == [1]
-
-
 @pytest.mark.parametrize("verdict", ["INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"])
 def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict: str) -> None:
     found = newest(record(1, verdict), record(2), record(4))
     assert [p.x for p in found.points["write_bw"]] == [2, 4]
     assert found.without("write_bw") == (LeftOut("tasks=1", f"{verdict} in s0", "write_bw", True),)
-
-
-def test_a_refused_case_is_named_and_one_that_was_not_run() -> None:
-    found = newest(record(1), record(2, "ERROR", metrics=[], tier=""))
-    assert left(found) == ["tasks=2 (ERROR in s0)", "tasks=4 (not measured)"]
-    assert [one.measured for one in found.without("read_bw")] == [True, False]
 
 
 def test_each_metric_has_its_own_verdict() -> None:
@@ -358,31 +264,14 @@ def test_parameters_that_are_not_varied_must_fit() -> None:
 def test_points_at_another_scale_than_the_newest_are_left_out() -> None:
     found = newest(record(1), record(2, nodes=8, age=1), record(4, age=2))
     assert [p.x for p in found.points["write_bw"]] == [1, 4]
-    assert left(found) == ["tasks=2 (with nodes=8 in s1, newer points with nodes=4)"]
-
-
-@pytest.mark.parametrize("value", [0, -1.0])
-def test_a_value_that_is_no_measurement_is_no_point(value: float) -> None:
-    found = newest(record(1, value=value))
-    assert found.points["write_bw"] == ()
-    assert left(found)[0] == "tasks=1 (without a value in s0)"
-
-
-def test_a_value_of_a_record_without_a_tier_is_no_point() -> None:
-    assert left(newest(record(1, tier="")))[0] == "tasks=1 (without a value in s0)"
+    assert left(found) == [
+        "tasks=2 (with nodes=8, fs.uuid=unknown in s1, newer points with nodes=4, fs.uuid=unknown)"
+    ]
 
 
 def test_a_value_in_another_unit_is_no_point() -> None:
     odd = records.metric("write_bw", unit="GB/s")
     assert left(newest(record(metrics=[odd])))[0] == "tasks=1 (in GB/s, not MiB/s, in s0)"
-
-
-def test_no_more_records_are_read_than_needed() -> None:
-    def endless() -> Iterator[Any]:
-        yield from (record(1), record(2), record(4))
-        raise AssertionError("all points were there")
-
-    assert derive.newest_points(endless(), SOURCE, OLDEST).left_out == ()
 
 
 def test_without_a_varied_parameter_every_case_is_a_point() -> None:
@@ -398,21 +287,6 @@ def test_without_a_varied_parameter_every_case_is_a_point() -> None:
     refused = newest(record(1, "ERROR", metrics=[]), source=source)
     assert refused.metrics == {}
     assert [str(one) for one in refused.left_out] == ["TaskScaling %tasks=1 (ERROR in s0)"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"parameters": {}}, {"parameters": {"tasks": "many"}}, {"parameters": {"tasks": None}}],
-)
-def test_a_record_without_what_is_varied_is_passed_over(change: dict[str, Any]) -> None:
-    assert [p.x for p in newest(record(1, **change), record(2)).points["write_bw"]] == [2]
-
-
-@pytest.mark.parametrize("key", ["parameters", "overridden", "tier", "nodes"])
-def test_a_record_that_is_older_than_a_key_is_passed_over(key: str) -> None:
-    old = values(1, "INVALID", metrics=[])
-    del old[key]
-    assert left(newest(Record.from_json(old)))[0] == "tasks=1 (not measured)"
 
 
 @given(
@@ -461,36 +335,6 @@ def test_files_are_read_newest_first_and_no_older_than_asked(tmp_path: Path) -> 
     found = newest_records(tmp_path, SOURCE, NOW + 1)
     assert [record.session for record in found] == ["c1", "c0", "a1", "a0"]
     assert list(newest_records(tmp_path / "none", SOURCE, NOW)) == []
-
-
-def test_a_file_is_opened_only_when_its_records_are_asked_for(tmp_path: Path) -> None:
-    append(tmp_path / "new.jsonl", values(session="new"))
-    os.utime(tmp_path / "new.jsonl", (NOW + 1, NOW + 1))
-    (tmp_path / "old.jsonl").mkdir()
-    os.utime(tmp_path / "old.jsonl", (NOW, NOW))
-    found = itertools.islice(newest_records(tmp_path, SOURCE, NOW), 1)
-    assert [record.session for record in found] == ["new"]
-    with pytest.raises(IsADirectoryError):
-        list(newest_records(tmp_path, SOURCE, NOW))
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 9) | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-
-
-@settings(deadline=None)
-@given(change=st.dictionaries(st.sampled_from(sorted(records.RECORD)), JSON, max_size=3))
-def test_a_line_of_any_form_stops_nothing(change: dict[str, Any]) -> None:
-    with TemporaryDirectory() as folder:
-        for made in (values(2), values(1) | change, values(4)):
-            append(Path(folder, "s.jsonl"), made)
-        found = newest_records(Path(folder), SOURCE, 0)
-        assert {record.case[-1] for record in found} >= {"2", "4"}
 
 
 def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies() -> None:

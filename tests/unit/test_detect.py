@@ -46,11 +46,6 @@ def put_ior(programs: Path) -> None:
     put(programs, "ior", f"exec /bin/cat '{programs}/help.txt'")
 
 
-def test_a_bare_machine_has_no_features(programs: Path) -> None:
-    assert site_machine.machine() == site_machine.Machine({})
-    assert site_machine.machine().features == []
-
-
 def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
     put(programs, "fio", FIO)
     put(programs, "mpirun", MPIRUN)
@@ -60,13 +55,6 @@ def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
     assert found.programs["fio"].version == "3.33"
     assert {"fio", "ior", "ior-mpiio", "mdtest"} <= set(found.features)
     assert ("ior-lustre" in found.features) == ("posix.lustre" in IOR_HELP)
-
-
-def test_mpi_programs_without_a_launcher_give_no_features(programs: Path) -> None:
-    put(programs, "fio", FIO)
-    put(programs, "mdtest", MDTEST)
-    put_ior(programs)
-    assert site_machine.machine().features == ["fio"]
 
 
 @pytest.mark.parametrize(
@@ -94,13 +82,6 @@ def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
     assert site_machine.machine().programs["fio"].version == "3.40"
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "5", '{"x": 1}'])
-def test_a_damaged_memory_costs_no_answer(programs: Path, tmp_path: Path, text: str) -> None:
-    put(programs, "fio", FIO)
-    (tmp_path / "cache").write_text(text)
-    assert site_machine.machine(tmp_path / "cache").programs["fio"].version == "3.33"
-
-
 @pytest.mark.parametrize("name", ["core_cpus_list", "thread_siblings_list"])
 @pytest.mark.parametrize(
     ("siblings", "cpus", "cores"),
@@ -109,21 +90,14 @@ def test_a_damaged_memory_costs_no_answer(programs: Path, tmp_path: Path, text: 
         ([f"{cpu % 8},{cpu % 8 + 8}" for cpu in range(16)], range(16), 8),
         # The same in a job that has three cores, and in one that has threads of three.
         ([f"{cpu % 8},{cpu % 8 + 8}" for cpu in range(16)], [1, 2, 5, 9, 10, 13], 3),
-        ([f"{cpu % 8},{cpu % 8 + 8}" for cpu in range(16)], [1, 2, 5], 3),
         # A virtual machine whose threads are numbered beside each other.
         (["0-1", "0-1", "2-3", "2-3"], range(4), 2),
-        # POWER: four threads a core.
-        ([f"{cpu // 4 * 4}-{cpu // 4 * 4 + 3}" for cpu in range(16)], range(16), 4),
         # Six fast cores of two threads, eight cores of one.
         (
             [f"{c // 2 * 2}-{c // 2 * 2 + 1}" if c < 12 else f"{c}" for c in range(20)],
             range(20),
             14,
         ),
-        # One thread a core.
-        (["0", "1"], range(2), 2),
-        # The other thread is offline; a CPU of which nothing is told is one core.
-        (["0", "", "2"], [0, 2], 2),
         (["0,2", "", "0,2", ""], range(4), 3),
     ],
 )
@@ -135,31 +109,6 @@ def test_threads_are_no_cores(
             (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
             (tmp_path / f"cpu{cpu}" / "topology" / name).write_text(f"{text}\n")
     assert node_cores.core_count(cpus, tmp_path) == cores
-
-
-def test_a_scale_has_a_task_for_each_core_that_may_be_used(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for cpu in range(12):
-        (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
-        text = f"{cpu % 6},{cpu % 6 + 6}\n"
-        (tmp_path / f"cpu{cpu}" / "topology" / "core_cpus_list").write_text(text)
-    monkeypatch.setattr(node_cores, "CPUS", tmp_path)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2, 5, 7, 8, 11})
-    partition, _ = completed(tmp_path)
-    assert partition["extras"]["node"]["cores"] == 3
-    assert partition["extras"]["scale"] == {"tasks_per_node": 3}
-    assert partition["extras"]["sweeps"]["tasks_per_node"] == [1, 2, 3]
-
-
-def test_the_target_is_named_or_where_one_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PWD", str(tmp_path))
-    assert site_machine.target_path() == os.path.realpath(tmp_path)
-    monkeypatch.setenv("IOGAUGE_TARGET", "/var")
-    assert site_machine.target_path() == os.path.realpath("/var")
 
 
 def completed(tmp_path: Path, **extras: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -207,50 +156,9 @@ def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs: Path, tmp_path
     assert "extras" not in other
 
 
-def test_an_mpi_that_is_not_known_is_not_guessed(programs: Path, tmp_path: Path) -> None:
-    put(programs, "mpirun", "echo 'a launcher of our own'")
-    _, (used, _) = completed(tmp_path)
-    assert set(used["extras"]) == {"lacks"}
-
-
-@pytest.mark.parametrize(
-    "missing", ["bin/darshan-config", "bin/darshan-parser", "lib/libdarshan.so"]
-)
-def test_darshan_without_all_of_its_parts_is_none(programs: Path, missing: str) -> None:
-    library = put_darshan(programs)
-    assert site_machine.darshan_library() == str(library)
-    (programs.parent / missing).unlink()
-    assert site_machine.darshan_library() is None
-
-
 def test_darshan_that_does_not_watch_mpi_io_is_none(programs: Path) -> None:
     put_darshan(programs, mpiio="no")
     assert site_machine.darshan_library() is None
-
-
-def test_declared_words_of_an_environment_are_kept(programs: Path, tmp_path: Path) -> None:
-    put(programs, "mpirun", MPIRUN)
-    put_darshan(programs)
-    partition = {"environs": ["e"], "extras": {"target": {"path": str(tmp_path)}}}
-    environments: list[dict[str, Any]] = [
-        {"name": "e", "extras": {"mpi": "romio", "darshan": "/site/libdarshan.so"}}
-    ]
-    site_machine.complete(partition, environments)
-    del environments[0]["extras"]["lacks"]
-    assert environments[0]["extras"] == {"mpi": "romio", "darshan": "/site/libdarshan.so"}
-
-
-def test_what_is_declared_is_kept(programs: Path, tmp_path: Path) -> None:
-    put(programs, "mpirun", MPIRUN)
-    declared = {
-        "target": {"path": str(tmp_path), "type": "lustre", "source": "x"},
-        "node": {"cores": 999, "memory": "7 GiB"},
-        "limits": {"case_bytes": "2 MiB", "case_files": 3, "tier": "daily"},
-    }
-    partition, _ = completed(tmp_path, **copy.deepcopy(declared))
-    for name, part in declared.items():
-        assert part.items() <= partition["extras"][name].items()
-    assert partition["launcher"] == "mpirun"
 
 
 @pytest.mark.parametrize("path", ["/no/such/place", "/etc/passwd"])
@@ -273,17 +181,6 @@ def test_the_size_of_a_quick_case(tmp_path: Path, speed: float, size: int) -> No
 
 
 # --- the doctor -----------------------------------------------------------------------------------
-
-
-def test_what_is_missing_is_named_with_the_command_that_brings_it(programs: Path) -> None:
-    lacks = site_machine.machine().lacks()
-    assert set(lacks) == words.ENVIRONMENT
-    assert lacks["fio"] == "fio is not on PATH. It comes with: " + site_machine.BRINGS["fio"]
-    put_ior(programs)
-    assert "needs mpirun, which is not on PATH" in site_machine.machine().lacks()["ior"]
-    put(programs, "mpirun", MPIRUN)
-    assert "ior" not in site_machine.machine().lacks()
-    assert "was built without it" in site_machine.machine().lacks()["ior-hdf5"]
 
 
 def test_the_stack_is_described() -> None:

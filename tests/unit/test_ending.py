@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -93,46 +92,25 @@ def test_a_gate_is_never_milder(
 @pytest.mark.parametrize(
     ("counts", "lack", "text"),
     [
-        ({"PASS": 5}, {}, "ok: 5 passed"),
         (
             {"PASS": 5, "UNREFERENCED": 2},
             {},
             "partly proven: 5 passed; 2 prove nothing (UNREFERENCED)",
         ),
-        ({"UNREFERENCED": 1}, {}, "nothing proven: 1 proves nothing (UNREFERENCED)"),
-        ({"UNSTABLE": 3}, {}, "nothing proven: 3 prove nothing (UNSTABLE)"),
-        ({"CONTAMINATED": 1}, {}, "nothing proven: 1 proves nothing (CONTAMINATED)"),
         (
             {"PASS": 4, "UNSTABLE": 1, "UNREFERENCED": 1, "FAIL": 1, "ERROR": 2},
             {},
             "FAILED: 4 passed; 3 failed (1 FAIL, 2 ERROR); 2 prove nothing (1 UNREFERENCED, 1 UNSTABLE)",
-        ),
-        ({}, {}, "nothing proven: no case was measured"),
-        (
-            {},
-            {"nothing": "-t quik"},
-            "nothing proven: no case was measured; these options select no case: -t quik",
         ),
         (
             {},
             {"unfit": ("TargetNeedle",)},
             "nothing proven: no case was measured; TargetNeedle: not for this site",
         ),
-        ({"PASS": 1}, {"unfit": ("TargetNeedle",)}, "ok: 1 passed"),
-        (
-            {"PASS": 1},
-            {"left_out": (left_out(), left_out("MdtestHard"), left_out("IorPosix", "ior"))},
-            "partly proven: 1 passed; 3 not run (MdtestEasy, MdtestHard: no mdtest; IorPosix: no ior)",
-        ),
         (
             {},
             {"left_out": (left_out(),)},
             "nothing proven: 1 not run (MdtestEasy: no mdtest); no case was measured",
-        ),
-        (
-            {"PASS": 1},
-            {"unmatched": ("-n Foo selects no case",)},
-            "partly proven: 1 passed; -n Foo selects no case",
         ),
         ({"PASS": 1}, {"gone": ("a is gone",), "accepted": True}, "ok: 1 passed"),
     ],
@@ -140,21 +118,6 @@ def test_a_gate_is_never_milder(
 def test_sentences(counts: dict[str, int], lack: dict[str, Any], text: str) -> None:
     found = of({Verdict(name): n for name, n in counts.items()}, Unmeasured(**lack))
     assert str(found) == text
-
-
-def test_failures_that_do_not_count_are_named() -> None:
-    ending = of({Verdict.PASS: 2}, expected=1, refuted=1)
-    assert str(ending) == "ok: 2 passed; 1 failed as expected; 1 FAIL not confirmed by a second run"
-    assert of({}, expected=1).word is Word.NOTHING_PROVEN
-
-
-def test_what_was_not_run_is_explained_by_reason() -> None:
-    lack = Unmeasured(left_out=(left_out(), left_out("MdtestHard")), unfit=("TargetNeedle",))
-    assert of({}, lack).remarks == (
-        "not run: MdtestEasy, MdtestHard (2 case(s)): environment e lacks mdtest: no such program",
-        "not for this site: TargetNeedle: no partition declares the points, nodes, hosts or targets that "
-        "they need (docs/checks.md)",
-    )
 
 
 def test_passes_on_the_word_of_the_tool_alone_are_counted() -> None:
@@ -207,14 +170,6 @@ def test_page_junit_and_alarm_say_the_same_sentence(
         assert int(suite.get("tests", 0)) == len(suite)
 
 
-def test_each_word_has_a_colour_of_its_own_on_the_page() -> None:
-    text = Path(page.__file__).with_name("page.css").read_text()
-    colours = {word: text.partition(f".{word.style}{{--tone:")[2][:12] for word in Word}
-    assert "green" in colours[Word.OK]
-    assert all("green" not in colour for word, colour in colours.items() if word is not Word.OK)
-    assert all(colours.values())
-
-
 # --- what is kept beside the records --------------------------------------------------------------
 
 
@@ -225,16 +180,6 @@ def test_what_was_not_measured_is_kept(
     file = tmp_path_factory.mktemp("kept") / "site" / "session.json"
     selected.save_unmeasured(file, lack)
     assert selected.load_unmeasured(file) == lack
-
-
-def test_several_sessions_are_told_as_one() -> None:
-    one = Unmeasured(gate=True, left_out=(left_out(),))
-    other = Unmeasured(nothing="-t x", unmatched=("-n y",), accepted=True)
-    both = selected.joined_unmeasured([one, other])
-    assert both == Unmeasured(
-        gate=True, accepted=True, left_out=(left_out(),), nothing="-t x", unmatched=("-n y",)
-    )
-    assert selected.joined_unmeasured([]) == Unmeasured()
 
 
 # --- which cases cannot run -----------------------------------------------------------------------
@@ -282,22 +227,6 @@ def test_a_missing_feature_of_an_environment_is_named(kept: dict[str, Any]) -> N
     assert (found.unfit, found.systems) == ((), ("s",))
 
 
-def test_the_nearest_environment_counts(kept: dict[str, Any]) -> None:
-    here = place(far=(), near=("ior-mpiio",))
-    (out,) = chosen(here, asks("Aggregators", "+ior-mpiio +darshan"), **kept).left_out
-    assert (out.holder, out.feature) == ("environment near", "darshan")
-    assert out.why == "s:p declares none"
-
-
-def test_a_missing_feature_of_a_partition_is_named_for_each_partition(kept: dict[str, Any]) -> None:
-    case = asks("Fio", systems=("+target +o_direct",), runs_on=("s:q",))
-    found = chosen(place(e=("ior",)), place("s:q", "o_direct", e=("ior",)), case, **kept)
-    (out,) = found.left_out
-    assert (out.place, out.holder, out.feature) == ("s:p", "partition s:p", "o_direct")
-    assert "target.honours_o_direct: true" in out.why
-    assert found.runnable == ("Fio %x=1 /fio",)
-
-
 def test_a_check_that_is_not_for_a_site_is_no_loss(kept: dict[str, Any]) -> None:
     found = chosen(place(e=("ior",)), asks("Needle", systems=()), asks("B", "other"), **kept)
     assert (found.left_out, found.runnable) == ((), ())
@@ -312,18 +241,3 @@ def test_a_case_by_name_of_the_partition_may_lack_a_tool(kept: dict[str, Any]) -
 def test_kinds_of_runnable_cases(kept: dict[str, Any]) -> None:
     facts = [asks("A", runs_on=("s:p",)), asks("B", runs_on=("s:p",), derived=True), asks("C")]
     assert chosen(place(e=()), *facts, **kept).derived == {False, True}
-
-
-def test_a_case_without_a_note_can_run() -> None:
-    assert selected.select(["Foreign /0a"], "").runnable == ("Foreign /0a",)
-
-
-def test_nothing_is_noted_outside_a_listing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(selected.LISTING, raising=False)
-    selected.note(place())
-
-
-@pytest.mark.parametrize("line", ["5", "{", '{"place": 1}', json.dumps({"hash": "x"})])
-def test_notes_of_another_form_are_refused(line: str) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        selected.select([], line)

@@ -13,7 +13,6 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.evidence import collect as evidence_collect
 from iogauge.evidence import model
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.stage import OPENED
 from support import stage as healthy
 
 PLAN = healthy.plan()
@@ -91,12 +90,6 @@ def test_a_damaged_file_never_yields_a_full_set_of_samples(
         collect(stage)
 
 
-@pytest.mark.parametrize("name", EVICTIONS)
-def test_an_emptying_that_left_no_answer_is_not_counted(stage: Path, name: str) -> None:
-    (stage / name).unlink()
-    assert len(collect(stage).evictions["read"]) == healthy.REPETITIONS - 1
-
-
 def without(name: str, rep: int) -> Callable[[str], str]:
     return lambda text: re.sub(rf"^{rep}\t{name}\t.*\n", "", text, flags=re.MULTILINE)
 
@@ -117,7 +110,6 @@ def test_a_phase_that_never_ran_is_named(stage: Path, name: str, rep: int) -> No
     ("told", "status", "state", "text"),
     [
         ("USR1", 138, "FAILED", "time limit, told to end by SIGUSR1"),
-        ("ALRM", 142, None, "the time limit was reached, told to end by SIGALRM"),
         ("USR1", None, None, "never finished, the scheduler warned of the time limit"),
         ("TERM", 143, "CANCELLED", "told to end by SIGTERM, the scheduler says CANCELLED"),
         (None, 0, "TIMEOUT", "the job's exit status 0, the scheduler says TIMEOUT"),
@@ -148,13 +140,7 @@ def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(sta
 
 
 @pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (1, "exit status 1"),
-        (255, "exit status 255"),
-        (137, r"killed by SIGKILL \(exit status 137\)"),
-        (250, "exit status 250"),
-    ],
+    ("status", "text"), [(1, "exit status 1"), (137, r"killed by SIGKILL \(exit status 137\)")]
 )
 @pytest.mark.parametrize("name", ["write", "evict-read", "read"])
 def test_a_phase_that_failed_is_named_with_the_tools_own_words(
@@ -174,21 +160,6 @@ def test_a_warm_up_that_failed_is_an_error(stage: Path, status: int) -> None:
     file = stage / "phases.tsv"
     file.write_text(file.read_text().replace("0\twrite\t0", f"0\twrite\t{status}"))
     with pytest.raises(ToolOutputError, match=f"repetition 0: exit status {status}"):
-        collect(stage)
-
-
-@pytest.mark.parametrize(
-    ("err", "out", "words"),
-    [("", "first\nlast\n", "last"), ("only\n", "", "only"), ("", "{}", "{}")],
-)
-def test_the_last_words_of_a_tool_that_says_no_error(
-    stage: Path, err: str, out: str, words: str
-) -> None:
-    file = stage / "phases.tsv"
-    file.write_text(file.read_text().replace("1\twrite\t0", "1\twrite\t1"))
-    (stage / "write.1.err").write_text(err)
-    (stage / "write.1.out").write_text(out)
-    with pytest.raises(ToolOutputError, match=re.escape(f"exit status 1: {words}")):
         collect(stage)
 
 
@@ -215,17 +186,7 @@ def test_bindings_are_those_of_the_first_judged_execution(stage: Path) -> None:
     assert [(one.host, one.rank) for one in collect(stage).bindings] == [("n1", 0), ("n1", 1)]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "1\twrite\t0",
-        "x\twrite\t0\t1\t2",
-        "1\twrite\tok\t1\t2\tt",
-        "1\tw\t0\t1\t2",
-        "1\tw\t0\t1\t2\tt\t",
-    ],
-)
+@pytest.mark.parametrize("line", ["1\twrite\t0", "1\twrite\tok\t1\t2\tt"])
 def test_a_damaged_line_of_phases_is_an_error(stage: Path, line: str) -> None:
     with open(stage / "phases.tsv", "a") as file:
         file.write(line + "\n")
@@ -246,26 +207,9 @@ def test_a_job_that_failed_after_its_phases_is_an_error(stage: Path, status: int
         collect(stage, status=status)
 
 
-def test_a_scheduler_that_tells_no_status_is_no_error(stage: Path) -> None:
-    assert collect(stage, status=None).outputs
-
-
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "{",
-        "[]",
-        "5",
-        "null",
-        "{}",
-        '{"view": null}',
-        '{"refused": []}',
-        '{"view": {}, "refused": []}',
-        '{"view": 5, "refused": []}',
-        '{"view": {"host": 1}, "refused": []}',
-        '{"view": null, "refused": 5}',
-    ],
+    ["{", "5", '{"refused": []}', '{"view": 5, "refused": []}', '{"view": null, "refused": 5}'],
 )
 def test_a_damaged_look_at_the_target_is_an_error(stage: Path, text: str) -> None:
     (stage / "open.json").write_text(text)
@@ -295,10 +239,7 @@ def test_a_lock_that_was_never_had_is_returned_and_nothing_else(stage: Path) -> 
         ('{"lost": ""}', ""),
         ('{"lost": "bob has it"}', "bob has it"),
         (None, "was killed"),
-        ("", "was killed"),
         ("{}", "was killed"),
-        ("[]", "was killed"),
-        ("{", "was killed"),
     ],
 )
 def test_a_lock_that_was_lost_or_is_not_proven(stage: Path, text: str | None, lost: str) -> None:
@@ -310,25 +251,12 @@ def test_a_lock_that_was_lost_or_is_not_proven(stage: Path, text: str | None, lo
     assert bool(found) == bool(lost)
 
 
-def test_where_none_is_needed_no_lock_is_missing(stage: Path) -> None:
-    (stage / "lock.json").unlink()
-    opened = json.loads((stage / "open.json").read_text())
-    (stage / "open.json").write_text(json.dumps({**opened, "locked": False}))
-    assert collect(stage).lost == ""
-
-
 # --- several nodes --------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def wide(tmp_path: Path) -> Path:
     return healthy.build(tmp_path / "wide", nodes=2)
-
-
-def test_a_healthy_job_on_two_nodes(wide: Path) -> None:
-    found = collect(wide, healthy.plan(nodes=2))
-    assert [view.host for view in found.views] == ["n1", "n2"]
-    assert len(found.evictions["read"]) == 4
 
 
 @pytest.mark.parametrize(
@@ -353,13 +281,6 @@ def test_a_node_without_an_answer_is_an_error(wide: Path, monkeypatch: pytest.Mo
     (wide / "view.n2.json").unlink()
     with pytest.raises(ToolOutputError, match=r"1 node.* looked at the target, 2 expected"):
         collect(wide, healthy.plan(nodes=2))
-
-
-@pytest.mark.parametrize("text", ["[]", "5", '"x"', "null"])
-def test_an_answer_that_is_no_object_is_an_error(stage: Path, text: str) -> None:
-    (stage / "evict-read.1.n1.json").write_text(text)
-    with pytest.raises(ToolOutputError, match="expected an object"):
-        collect(stage)
 
 
 @pytest.mark.parametrize(
@@ -414,11 +335,6 @@ def test_what_another_session_left_is_no_evidence(stage: Path) -> None:
         evidence_collect.collect(stage, healthy.plan(), 0, ("t", "c"))
 
 
-def test_neighbours_are_told_once_each(stage: Path) -> None:
-    (stage / "neighbours.txt").write_text("/s/a\n/s/b\n/s/a\n")
-    assert collect(stage).neighbours == ("/s/a", "/s/b")
-
-
 LINE = "read.1 n1 10.00 12.50 - 5 0 1 0 4 0 0 8:1=2,0 end\n"
 
 
@@ -438,26 +354,5 @@ def test_what_the_kernel_says_of_each_execution(
         assert first.counted({"n1": ["8:1"]}).read == 1024
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        ("dd: failed to open 'x': Input/output error", True),
-        ("fio: fstat: Cannot send after transport endpoint shutdown", True),
-        ("ior: write failed: No space left on device", False),
-    ],
-)
-@pytest.mark.parametrize("kind", ["lustre", "ext4"])
-def test_an_error_that_an_eviction_gives_names_it_on_lustre(
-    stage: Path, words: str, named: bool, kind: str
-) -> None:
-    """An ordinary user cannot see it: who can, and how, stands in the reason."""
-    file = stage / "phases.tsv"
-    file.write_text(file.read_text().replace("1\twrite\t0", "1\twrite\t1"))
-    (stage / "write.1.err").write_text(words)
-    opened = json.loads((stage / OPENED).read_text())
-    opened["view"]["mount"]["type"] = kind
-    (stage / OPENED).write_text(json.dumps(opened))
-    with pytest.raises(ToolOutputError, match=re.escape(words)) as error:
-        collect(stage)
-    assert ("eviction" in str(error.value)) == ("osc.*.state" in str(error.value))
-    assert ("eviction" in str(error.value)) == (named and kind == "lustre")
+def test_a_scheduler_that_tells_no_status_is_no_error(stage: Path) -> None:
+    assert collect(stage, status=None).outputs

@@ -57,12 +57,6 @@ def test_what_was_accepted_is_no_longer_missed(tmp_path: Path) -> None:
     assert set(names(tmp_path)) == {"a", "derived", "c"}
 
 
-def test_a_record_that_names_no_case_is_passed_over(tmp_path: Path) -> None:
-    write(tmp_path, "t1", "a")
-    append(tmp_path / "t2.jsonl", {"selection": CHOSEN})
-    assert names(tmp_path) == {"a": "t1"}
-
-
 def test_nodes_come_and_go(tmp_path: Path) -> None:
     write(tmp_path, "t1", "a %.nid=n1", pinned="n1")
     write(tmp_path, "t1", "a")
@@ -98,19 +92,12 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
     ("words", "wrong"),
     [
         ([], []),
-        (["-n", "IorPosix%files=shared", "--name=Mdtest"], []),
         (
             ["-n", "IorPosix", "-n", "FioMetadata"],
             ["FioMetadata selects no case that can run here"],
         ),
-        (["--name", "^Posix"], ["^Posix selects no case"]),
         (["-n", "MdtstEasy"], ["MdtstEasy selects no case (did you mean MdtestEasy?)"]),
-        (
-            ["-n", "IorPosix %files=shared"],
-            ["IorPosix %files=shared selects no case (names have no blanks here: "],
-        ),
         (["-n", "/deadbeef", "-n", "/0"], ["/0 selects no case"]),
-        (["-n", "MdtestEasy@0"], []),
         (["-t", "daily", "-T", "^mdtest$", "-x", "Ior", "-x", "%cache=buffered"], []),
     ],
 )
@@ -126,13 +113,7 @@ def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
     ("words", "wrong"),
     [
         (["-t", "quik"], "-t quik selects no case (did you mean quick?) (tags: acceptance, "),
-        (
-            ["--tag=quick", "-t", "^dayly$"],
-            "-t ^dayly$ selects no case (did you mean daily?) (tags",
-        ),
         (["-t", "zzz"], "-t zzz selects no case (tags: acceptance, ceiling, "),
-        # ReFrame lists nothing for an unknown tag: the name is not to blame.
-        (["-n", "MdtestEasy", "-t", "quik"], "-t quik selects no case (did you mean quick?)"),
         (["--exclude-tag", "wekly"], "-T wekly excludes no case (did you mean weekly?) (tags: "),
         (["-x", "MdtstEasy"], "-x MdtstEasy excludes no case (did you mean MdtestEasy?)"),
     ],

@@ -15,16 +15,11 @@ from iogauge.site.extras import Expected
     ("key", "expected", "fact", "wrong"),
     [
         ("tunable.osc.max_pages_per_rpc", 4096, "4096", False),
-        ("tunable.osc.max_pages_per_rpc", 4096, "1024", True),
         ("tunable.osc.max_pages_per_rpc", 4096, "1024,4096", True),
-        ("tunable.osc.max_pages_per_rpc", 4096, None, True),
         ("tunable.osc.max_rpcs_in_flight", ">= 8", "8,16", False),
-        ("tunable.osc.max_rpcs_in_flight", ">= 8", "4,16", True),
         ("tunable.osc.max_dirty_mb", "<=64", "65", True),
         ("tunable.osc.max_dirty_mb", "<= 64", "unlimited", True),
-        ("lustre.servers", 8, 8, False),
         ("lustre.servers", 8, 4, True),
-        ("mount.options", "flock", "flock,rw", False),
         ("mount.options", "flock", "localflock,rw", True),
         ("cpu.governor", "performance", "performance,powersave", True),
     ],
@@ -41,11 +36,8 @@ def test_what_differs(key: str, expected: Value, fact: Value | None, wrong: bool
     ("key", "expected", "command"),
     [
         ("tunable.osc.checksums", 1, "lctl set_param osc.work-*.checksums=1"),
-        ("tunable.osc.max_rpcs_in_flight", ">= 8", "osc.work-*.max_rpcs_in_flight=8"),
         ("mount.options", "flock", "mount -o remount,flock /work"),
-        ("cpu.governor", "performance", "cpupower frequency-set -g performance"),
         ("layout.stripe_count", 1, "lfs setstripe -c 1 /work"),
-        ("nic.ib0.mtu", 4092, "ip link set ib0 mtu 4092"),
         ("kernel", "6.1", "correct expect.kernel"),
     ],
 )

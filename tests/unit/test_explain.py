@@ -14,7 +14,6 @@ from iogauge.cli import app
 from iogauge.cli.results import explain
 from iogauge.core.paths import project_root
 from iogauge.guards import catalogue
-from iogauge.judge.verdict import Verdict
 from iogauge.site.references import known_checks
 from iogauge_extras.page import marks
 from support import records
@@ -61,27 +60,11 @@ def test_a_guard_says_its_formula_its_limit_and_what_to_do() -> None:
     assert said("G6").count("What to do:") == 4
 
 
-@pytest.mark.parametrize("verdict", Verdict)
-def test_a_verdict_says_what_it_means(verdict: Verdict) -> None:
-    text = said(verdict.value.lower())
-    assert verdict.meaning in text
-    assert ("What to do:" in text) is (verdict is not Verdict.PASS)
-    assert ("Guards that say so: G17." in text) is (verdict is Verdict.UNSTABLE)
-    assert ("in every run" in text) is verdict.fails_run
-
-
 @pytest.mark.parametrize("check", known_checks(project_root() / "checks"))
 def test_every_check_is_explained(check: str) -> None:
     text = said(f"{check} %with=parameters")
     assert text.startswith(f"{check}\n  ")
     assert "  Source: checks/" in text and "See docs/" in text
-
-
-def test_a_check_says_what_it_measures_and_its_cases() -> None:
-    text = said("FioRandomRead")
-    assert "Random reads with O_DIRECT, one in flight for each task." in text
-    assert "One case for each block: ['4KiB', '32KiB', '128KiB']." in text
-    assert "It measures `read_iops` (ops/s)" in text
 
 
 def test_a_word_of_the_glossary() -> None:
@@ -128,49 +111,6 @@ def history(
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     return tmp_path
-
-
-def test_marks_of_the_newest_runs(home: Path) -> None:
-    history(home, "P" * 10 + "?~CIEF" + "P")
-    (one,) = marks.read_marks(home / "history")
-    assert one.marks == "P" * 7 + "?~CIEF" + "P"
-    assert (one.where, one.case, one.newest.time) == (
-        "mysite:lustre",
-        "Ior b",
-        "2027-01-17T12:00:00Z",
-    )
-
-
-def test_runs_of_one_command_share_a_row(home: Path) -> None:
-    for number, mark in enumerate("PPF"):
-        history(home, mark, case=f"Ior %a=b %.repeat_no={number}", start=number + 1)
-    (one,) = marks.read_marks(home / "history")
-    assert (one.case, one.marks, one.newest.verdict.value) == ("Ior b", "PPF", "FAIL")
-
-
-def test_the_status_on_a_screen(home: Path) -> None:
-    history(home, "PPPFF")
-    history(home, "PPP", case="Fio %a=b", hash="1")
-    history(home, "I", case="Md", start=9, hash="2", metrics=[])
-    code, text = run("status", "--since", "2027-01-01")
-    assert code == 0
-    lines = text.splitlines()
-    assert lines[:5] == [
-        "mysite:lustre",
-        "case   last 14 runs  newest            verdict",
-        "Fio b           PPP  2027-01-03 12:00  PASS",
-        "Ior b         PPPFF  2027-01-05 12:00  FAIL",
-        "Md                I  2027-01-09 12:00  INVALID",
-    ]
-    flat = " ".join(text.split())
-    first = flat.index(
-        "2027-01-09 12:00 Md on mysite:lustre is INVALID: its reason 9, since 2027-01-09 12:00 UTC"
-    )
-    second = flat.index("2027-01-05 12:00 Ior b write_bw on mysite:lustre is FAIL: 540.8 MiB/s")
-    assert first < second and "since 2027-01-04 12:00 UTC" in flat[second:]
-    assert "Fio b write_bw" not in flat
-    assert "iogauge: FAILED: 1 passed; 2 failed" in flat
-    assert max(map(len, lines)) <= 80
 
 
 def test_cases_that_are_no_longer_measured_are_left_out(home: Path) -> None:

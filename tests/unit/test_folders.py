@@ -8,7 +8,6 @@ import pytest
 
 from iogauge.check import configuration
 from iogauge.site import folders, settings, stack
-from iogauge.site.references import References
 
 SETTINGS = """\
 systems:
@@ -60,13 +59,6 @@ def test_own_sites_come_first_and_local_last(path: tuple[Path, Path]) -> None:
     assert folders.site_dir("a-published") == theirs
 
 
-def test_references_of_a_site_outside_are_read(path: tuple[Path, Path]) -> None:
-    own, _ = path
-    (site(own, "mine") / "references.yaml").write_text("IorPosix: 5\n")
-    assert References.of_site("mine").file == own / "mine" / "references.yaml"
-    assert References.of_site("mine").mistakes
-
-
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -113,15 +105,6 @@ def test_two_sites_that_claim_the_host_are_told(
     assert f"{one}, {two}. The first is taken" in said
     assert "--system=one" in said
     monkeypatch.setenv("RFM_SYSTEM", "another")
-    configuration.load(project)
-    assert capsys.readouterr().err == ""
-
-
-def test_a_site_that_alone_claims_the_host_is_no_news(
-    path: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    own, project = path
-    site(own, "one", ".*"), site(project, "another"), site(project, "local", ".*")
     configuration.load(project)
     assert capsys.readouterr().err == ""
 

@@ -53,12 +53,6 @@ def says(finding: Finding, *words: str) -> None:
         assert word in str(finding), f"{word!r} is not in {finding}"
 
 
-def test_a_remedy_is_not_shown_where_nothing_is_wrong() -> None:
-    assert str(Finding("G0", OK, "saw", "wants", "do")) == "G0: saw; demanded: wants"
-    assert str(Finding("G0", WARN, "saw", "wants", "do")) == "G0: saw; demanded: wants. do"
-    assert str(Finding("G0", WARN, "saw", "wants")) == "G0: saw; demanded: wants"
-
-
 # --- G1: the client's cache -----------------------------------------------------------------------
 
 READ: dict[str, Any] = {
@@ -83,13 +77,10 @@ def evicted(*evictions: Eviction, of: int = 2, **more: Any) -> dict[str, Any]:
     [
         ({"o_direct": True}, "O_DIRECT"),
         ({"nodes": 2, "task_offset": 1}, "readers shifted by 1 of 2 nodes"),
-        ({"nodes": 2, "task_offset": 1, "page_caches": 2}, "readers shifted by 1"),
         ({"nodes": 3, "task_offset": 4}, "readers shifted by 1 of 3 nodes"),
         ({"bytes_per_node": 32 * GIB}, "V = 32 GiB per node, M = 16 GiB"),
-        ({"bytes_per_node": 16 * GIB, "memory_factor": 1.0}, "V = 16 GiB"),
         ({"bytes_per_node": 32 * GIB, "traits": OPAQUE}, "V = 32 GiB"),
         (evicted(EMPTY, EMPTY), "page cache emptied and proven empty 2 times (8 KiB dropped)"),
-        (evicted(Eviction("a", 1, 1, 0, 0), of=1), "1 times (0 B dropped)"),
         (evicted(EMPTY, EMPTY, data_bytes=[100, 100]), "proven empty 2 times"),
         (evicted(EMPTY, MORE, MORE, of=3, data_bytes=[100, 101, 101]), "proven empty 3 times"),
         (evicted(EMPTY, EMPTY, MORE, MORE, of=4, data_bytes=[100, 101]), "proven empty 4 times"),
@@ -104,30 +95,22 @@ def test_g1_believes(change: dict[str, Any], saw: str) -> None:
 @pytest.mark.parametrize(
     ("change", "saw"),
     [
-        ({}, "buffered read on the node that wrote, V = 4 GiB per node against M = 16 GiB"),
         ({"bytes_per_node": 32 * GIB - 1}, "against M = 16 GiB"),
         ({"o_direct": True, "traits": OPAQUE}, "not known to honour"),
-        ({"o_direct": True, "traits": MEMORY}, "the target is memory"),
         ({"bytes_per_node": 64 * GIB, "traits": MEMORY}, "the target is memory"),
         (evicted(EMPTY, EMPTY, traits=MEMORY), "the target is memory"),
-        ({"nodes": 2}, "by the tasks that wrote"),
-        ({"nodes": 2, "task_offset": 0}, "Q = 0 on N = 2 nodes read their own data"),
         ({"nodes": 2, "task_offset": 2}, "Q = 2 on N = 2"),
-        ({"nodes": 3, "task_offset": 6}, "Q = 6 on N = 3"),
         ({"nodes": 1, "task_offset": 1}, "on the node that wrote"),
         ({"nodes": 2, "task_offset": 1, "page_caches": 1}, "2 nodes share 1 page cache(s)"),
         (evicted(EMPTY), "emptied 1 times of 2"),
-        (evicted(), "emptied 0 times of 2"),
         (evicted(EMPTY, EMPTY, EMPTY), "emptied 3 times of 2"),
         (evicted(EMPTY, FULL), "not proven empty: b: 1 of 100 bytes resident"),
         (evicted(Eviction("c", 2, 100, 0, 0, "x: gone"), EMPTY), "x: gone"),
         (evicted(Eviction("c", 0, 0, 0, 0), EMPTY), "not proven empty"),
-        (evicted(Eviction("c", 1, 0, 0, 0), EMPTY), "emptied of 0 of 1 bytes"),
         (evicted(EMPTY, EMPTY, data_bytes=[101, 100]), "emptied of 100 of 101 bytes"),
         (evicted(MORE, EMPTY, data_bytes=[100, 101]), "emptied of 100 of 101 bytes"),
         (evicted(MORE, MORE, MORE, EMPTY, of=4, data_bytes=[101, 101]), "emptied of 100 of 101"),
         (evicted(EMPTY, EMPTY, traits=OPAQUE), "a cache that cannot be checked"),
-        ({"evictions": (EMPTY, EMPTY)}, "on the node that wrote"),
     ],
 )
 def test_g1_objects(change: dict[str, Any], saw: str) -> None:
@@ -137,10 +120,6 @@ def test_g1_objects(change: dict[str, Any], saw: str) -> None:
     remedy = "Choose a directory on storage" if traits is MEMORY else "limits.case_bytes to"
     says(finding, "G1", saw, "V >= 2 M", "O_DIRECT", remedy)
     assert ("the O_DIRECT variant" in finding.remedy) == (traits is CACHED)
-
-
-def test_g1_names_the_bytes_that_all_nodes_need() -> None:
-    says(client_cache(**{**READ, "nodes": 2}), "raise limits.case_bytes to 64 GiB")
 
 
 def test_g1_names_what_helps_and_nothing_else() -> None:
@@ -181,12 +160,9 @@ def test_g2_believes(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "saw"),
     [
-        ({}, "no fsync, buffered, V = 1 GiB per node"),
         ({"bytes_per_node": 32 * GIB - 1}, "no fsync"),
         ({"o_direct": True, "traits": OPAQUE}, "no fsync, O_DIRECT"),
-        ({"fsync": True, "traits": MEMORY}, "the target is memory"),
         ({"bytes_per_node": 64 * GIB, "traits": MEMORY}, "the target is memory"),
-        ({"memory_factor": 3.0, "bytes_per_node": 32 * GIB}, "V >= 3 M"),
     ],
 )
 def test_g2_objects(change: dict[str, Any], saw: str) -> None:
@@ -203,14 +179,11 @@ def test_g2_objects(change: dict[str, Any], saw: str) -> None:
     [
         ("quick", 0.0199, INVALID),
         ("quick", 0.02, WARN),
-        ("quick", 29.9, WARN),
         ("quick", 30, OK),
         ("daily", 29.9, INVALID),
         ("daily", 30, WARN),
         ("daily", 60, OK),
         ("acceptance", 59.9, INVALID),
-        ("acceptance", 60, OK),
-        ("quick", 0, INVALID),
     ],
 )
 def test_g4(tier: Tier, seconds: float, outcome: Outcome) -> None:
@@ -221,11 +194,6 @@ def test_g4(tier: Tier, seconds: float, outcome: Outcome) -> None:
 def test_g4_demands_no_time_of_a_phase_that_follows(seconds: float, outcome: Outcome) -> None:
     found = figures.duration(seconds=[seconds], tier="acceptance", follows=True)
     assert found.outcome is outcome
-
-
-def test_g4_says_how_much_more_is_needed() -> None:
-    finding = figures.duration(seconds=[15, 40], tier="daily")
-    says(finding, "lasted 15 s", "30 s in tier daily", "60 s to compare", "phase_seconds 2-fold")
 
 
 @pytest.mark.parametrize(
@@ -244,11 +212,6 @@ def test_g4_wants_operations_beyond_a_percentile(
     assert figures.beyond(operations=operations, share=share, tier=tier).outcome is outcome
 
 
-def test_g4_says_how_long_a_percentile_takes() -> None:
-    found = figures.beyond(operations=500, share=0.01, tier="daily")
-    says(found, "5.0 of 500 operation", "10 or more", "phase_seconds 2-fold")
-
-
 # --- G5: stragglers -------------------------------------------------------------------------------
 
 
@@ -259,16 +222,13 @@ def wall(mean: float | None = None, least: int | None = None, most: int | None =
 @pytest.mark.parametrize(
     ("ranks", "stonewalls", "outcome"),
     [
-        ([(1.0, 1.0)], [], OK),
         ([(0.85, 1.15)], [], OK),
         ([(0.84, 1.16)], [], WARN),
         ([(1.0, 1.0), (0.5, 1.5)], [], WARN),
-        ([(5.0,)], [], OK),
         ([], [(wall(100.0), 140.0, 2)], OK),
         ([], [(wall(100.0), 139.0, 2)], WARN),
         ([], [(wall(None, 5, 10), 1.0, 1)], OK),
         ([], [(wall(None, 4, 10), 1.0, 1)], WARN),
-        ([], [(wall(100.0), 140.0, 2), (wall(100.0), 1.0, 2)], WARN),
     ],
 )
 def test_g5(
@@ -286,14 +246,6 @@ def test_g5_says_nothing_of_a_tool_that_tells_nothing(ranks: list[tuple[float, .
     assert figures.tail(rank_seconds=ranks, stonewalls=[(wall(), 1.0, 1)]) is None
 
 
-def test_g5_says_what_it_saw() -> None:
-    finding = figures.tail(rank_seconds=[(0.5, 1.5)], stonewalls=[(wall(100.0, 4, 10), 139.0, 2)])
-    assert finding
-    says(
-        finding, "= 1.00", "ratio 0.69", "transfers 0.40", "<= 0.3", ">= 0.7", ">= 0.5", "slow node"
-    )
-
-
 # --- G6: the ceiling ------------------------------------------------------------------------------
 
 
@@ -306,29 +258,12 @@ def test_g6(value: float, outcome: Outcome) -> None:
     assert found.outcome is outcome
 
 
-@pytest.mark.parametrize(("value", "remedy"), [(150.0, "cache"), (25.0, "bottleneck")])
-def test_g6_says_what_it_saw(value: float, remedy: str) -> None:
-    finding = figures.ceiling(value=value, limit=100.0, limited_by="1 client", unit="MB/s")
-    says(
-        finding,
-        f"{value:.4g}",
-        f"{value:.0f}% of the ceiling (1 client)",
-        "102 % of 100.0 MB/s",
-        remedy,
-    )
-
-
 def test_g6_does_not_remark_on_a_scenario_that_drives_no_limit() -> None:
     for value, outcome in ((1.0, OK), (103.0, INVALID)):
         found = figures.ceiling(
             value=value, limit=100.0, limited_by="x", unit="B/s", saturating=False
         )
         assert found.outcome is outcome
-
-
-def test_g6_says_that_a_ceiling_is_unknown() -> None:
-    finding = figures.ceiling(value=1, limit=None, limited_by="", unit="B/s")
-    assert (finding.outcome, finding.saw) == (OK, "no ceiling declared")
 
 
 # --- G7, G8: units and bytes ----------------------------------------------------------------------
@@ -388,16 +323,6 @@ def test_g9_wants_new_files_on_the_target(
     assert found.outcome is outcome
 
 
-def test_g7_holds_at_exactly_one_percent() -> None:
-    found = figures.unit_sanity(operations_s=101, transfer_bytes=1, bytes_s=100)
-    assert found.outcome is OK
-
-
-def test_g7_says_what_it_saw() -> None:
-    finding = figures.unit_sanity(operations_s=10, transfer_bytes=2048, bytes_s=10240)
-    says(finding, "10.00 ops/s x 2 KiB", "10 KiB/s by 100.00%", "<= 1%", "report it")
-
-
 @pytest.mark.parametrize(
     ("expected", "reported", "warnings", "saw"),
     [
@@ -405,7 +330,6 @@ def test_g7_says_what_it_saw() -> None:
         (100, [101], (), "101 bytes moved"),
         (100, [100, None], (), "an unknown number of bytes moved"),
         (100, [100], ("short read",), "warning of the tool: short read"),
-        (None, [1], ("odd",), "odd"),
     ],
 )
 def test_g8_objects(
@@ -456,7 +380,6 @@ def test_g9_believes(views: list[View], source: str | None) -> None:
         ([view(source="mgs:/home")], ["lustre from mgs:/home"]),
         ([view(), view("n2", fstype="tmpfs")], ["on n2 the target /s/x is tmpfs"]),
         ([View("n3", "/s/x", None, ROOM)], ["on n3 the target /s/x is not mounted"]),
-        ([], ["no node reported"]),
     ],
 )
 def test_g9_objects(views: list[View], words: list[str]) -> None:
@@ -549,8 +472,6 @@ def test_g9_refuses_metadata_rates_of_memory(traits: Traits, outcome: Outcome) -
         (249, 100, 0.85, 0.0, INVALID),
         (200, 100, 1.0, 0.10, OK),
         (199, 100, 1.0, 0.10, INVALID),
-        (1000, 0, 0.85, 0.10, OK),
-        (100, 200, 1.0, 0.0, INVALID),
     ],
 )
 def test_g13(free: int, need: int, max_fill: float, keep_free: float, outcome: Outcome) -> None:
@@ -558,25 +479,6 @@ def test_g13(free: int, need: int, max_fill: float, keep_free: float, outcome: O
         space=Space(1000, free, 0, 0), need_bytes=need, max_fill=max_fill, keep_free=keep_free
     )
     assert found.outcome is outcome, found
-
-
-@pytest.mark.parametrize(
-    ("need", "max_fill", "keep_free", "least"),
-    [(500, 1.0, 0.0, 600), (100, 0.85, 0.0, 250), (100, 1.0, 0.10, 200)],
-)
-def test_g13_says_what_must_be_free(
-    need: int, max_fill: float, keep_free: float, least: int
-) -> None:
-    finding = preflight.room(
-        space=Space(1000, 150, 0, 0), need_bytes=need, max_fill=max_fill, keep_free=keep_free
-    )
-    says(
-        finding,
-        "150 B free of 1000 B",
-        f"full once this case has written {need} B",
-        f"{least} B free",
-        "limits.case_bytes",
-    )
 
 
 def test_g13_refuses_a_file_system_without_room() -> None:
@@ -613,9 +515,7 @@ def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None
         (Quota("u", None, None), []),
         (Quota("u", 1200, 120), []),
         (Quota("u", 1199, None), ["quota of u leaves 1.17 KiB", "1000 B needed"]),
-        (Quota("u", 0, None), ["leaves 0 B"]),
         (Quota("u", None, 119), ["quota of u leaves 119 files, 100 needed"]),
-        (Quota("u", None, 0), ["leaves 0 files"]),
     ],
 )
 def test_g14_quota(quota: Quota, words: list[str]) -> None:
@@ -670,11 +570,6 @@ def test_g17_only_remarks_on_the_slowest_requests() -> None:
     assert figures.spread(samples=[80, 100, 120], limit=0.05, tail=True).outcome is WARN
 
 
-def test_g17_says_what_it_saw() -> None:
-    finding = figures.spread(samples=[80, 100, 120], limit=0.05)
-    says(finding, "20.0% over 3 repetitions", "at most 5%", "limits.repetitions")
-
-
 # --- G22: the tool --------------------------------------------------------------------------------
 
 TOOL: dict[str, Any] = {
@@ -699,7 +594,6 @@ def test_g22_believes(change: dict[str, Any]) -> None:
     ("change", "saw"),
     [
         ({"tasks": [4, 1]}, "ior 4.0.0 with 1 task(s)"),
-        ({"tasks": [None, 5]}, "with 5 task(s)"),
         ({"nodes": [2, 1]}, "on 1 node(s)"),
         (
             {"versions": {"4.0.0": ["write", "write"], "3.3.0": ["read"]}},
@@ -721,28 +615,6 @@ def test_g22_wants_one_version_on_all_nodes() -> None:
     says(
         finding, "G22", "ior 4.0.0 on n[1-2,4]; 4.1.0 on n3", "one version on all nodes", "type ior"
     )
-
-
-def test_g22_speaks_of_a_tool_that_does_not_say_its_version() -> None:
-    finding = figures.tool_integrity(
-        tool="ior", versions={"": ["write"]}, tasks=[2], nodes=[1], want_tasks=2, want_nodes=1
-    )
-    assert finding.outcome is Outcome.INVALID
-
-
-@pytest.mark.parametrize(("page_caches", "outcome"), [(2, Outcome.OK), (1, Outcome.INVALID)])
-def test_g1_nodes_that_share_a_page_cache_are_one(page_caches: int, outcome: Outcome) -> None:
-    finding = client_cache(
-        nodes=2,
-        task_offset=1,
-        o_direct=False,
-        traits=TRAITS["lustre"],
-        bytes_per_node=1,
-        node_memory=10,
-        page_caches=page_caches,
-    )
-    assert finding.outcome is outcome
-    assert outcome is Outcome.OK or "2 nodes share 1 page cache" in finding.saw
 
 
 @pytest.mark.parametrize(
@@ -837,15 +709,12 @@ def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) ->
     [
         (Layout(stripe_count=2), {}, [laid("a", 0, 1), laid("b", 2, 3)]),
         (Layout(stripe_count=-1), {}, [laid("a", 3, 0, 1, 2)]),
-        (Layout(stripe_count=2, stripe_bytes=MIB, start=1), {}, [laid("a", 1, 2)]),
-        (Layout(pool="flash"), {}, [laid("a", 1, pool="flash")]),
         (Layout(stripe_count=-1, pool="flash"), {}, [laid("a", 1, 0, pool="flash")]),
         (Layout(stripe_bytes=MIB), {}, [laid("a", 1), laid("b", 1, 2, 3)]),
         (None, {"a": 0, "d/b": 3}, [laid("a", 0), laid("d/b", 3)]),
         (None, {"d": 2}, [laid("d/a", 2), laid("d/e/b", 2)]),
         (Layout(stripe_count=2), {"a": 3}, [laid("a", 3), laid("b", 0, 1)]),
         (PROGRESSIVE, {}, [grown(1, 2, -1)]),
-        (PROGRESSIVE, {}, [grown(1, 2, 4)]),
     ],
 )
 def test_g10_believes(
@@ -861,22 +730,9 @@ def test_g10_believes(
     ("request_", "placed", "files", "saw"),
     [
         (Layout(stripe_count=1), {}, [], "no file was found"),
-        (
-            Layout(stripe_count=99),
-            {},
-            [laid("a", 0, 1, 2, 3)],
-            "a has 4 stripe(s); 1 of 1 are not as asked; demanded: lfs setstripe -c 99",
-        ),
         (Layout(stripe_count=-1), {}, [laid("a", 0, 1, 3)], "a has 3 stripe(s)"),
-        (
-            Layout(stripe_count=1),
-            {},
-            [laid("a", 0), laid("b", 0, 1), laid("c", 0, 1)],
-            "b has 2 stripe(s); 2 of 3 are not as asked",
-        ),
         (Layout(stripe_bytes=4 * MIB), {}, [laid("a", 0)], "a has stripes of 1048576 bytes"),
         (Layout(stripe_count=1, start=2), {}, [laid("a", 3)], "a starts on target 3"),
-        (Layout(pool="flash"), {}, [laid("a", 0)], "a is in pool none"),
         (Layout(pool="flash"), {}, [laid("a", 0, pool="slow")], "a is in pool slow"),
         (
             Layout(stripe_count=-1, pool="flash"),
@@ -884,22 +740,14 @@ def test_g10_believes(
             [laid("a", 0, 1, 2, 3, 4, pool="flash")],
             "a has 5 stripe(s)",
         ),
-        (Layout(stripe_count=1), {}, [grown(1, 2, -1)], "f has 3 components"),
         (PROGRESSIVE, {}, [laid("a", 0)], "a has 0 components"),
         (PROGRESSIVE, {}, [grown(2, 2, -1)], "f has 2 stripe(s) in component 1"),
         (PROGRESSIVE, {}, [grown(1, 2, 3)], "f has 3 stripe(s) in component 3"),
         (PROGRESSIVE, {}, [grown(1, 2, -1, ends=(MIB, *ENDS[1:]))], "component 1 up to 1048576"),
-        (
-            Layout(components=(Component(end_bytes=None, stripe_count=1, stripe_bytes=4 * MIB),)),
-            {},
-            [grown(1, ends=(None,))],
-            "stripes of 1048576 bytes in component 1",
-        ),
         (None, {"a": 0}, [laid("a", 1)], "a is on target 1 instead of 0"),
         (None, {"a": 0}, [laid("a", 0, 1)], "a is on target 0, 1 instead of 0"),
         (None, {"a": 0}, [laid("a", 0), laid("b", 0)], "b was not pinned to a target"),
         (None, {"a": 0, "b": 1}, [laid("a", 0)], "b was pinned and holds no file"),
-        (None, {"d": 2}, [laid("d/a", 2), laid("d/b", 1)], "d/b is on target 1 instead of 2"),
         (None, {"d": 2}, [laid("dd/a", 2)], "dd/a was not pinned to a target"),
     ],
 )
@@ -923,13 +771,6 @@ def test_g10_tells_the_layouts_of_a_case_that_asks_for_none() -> None:
     assert finding.outcome is WARN
     assert finding.saw == "3 file(s): 2 with 1 x 1 MiB, 1 with 2 x 1 MiB"
     assert told().outcome is WARN
-
-
-def test_g10_says_what_a_sample_proves() -> None:
-    finding = told(*spread_over(*[0] * 3000), total=1_000_000, seed=7)
-    assert finding.outcome is OK
-    for words in ("3000 of 1000000 files, chosen at random (seed 7", "fewer than 0.1%", "95 %"):
-        assert words in finding.saw
 
 
 def test_g10_of_layouts_that_were_not_answered() -> None:
@@ -1042,12 +883,10 @@ def test_g10_of_files_whose_data_lie_with_the_metadata(
             INVALID,
             "d lies on metadata target(s) 0, 1",
         ),
-        ({"stripes": 2}, [{"d": (0, 1)}], OK, "1 director(ies), each as asked"),
         ({"target": 2}, [{"a": (2,), "b": (2,)}], OK, "2 director(ies), each as asked"),
         ({"target": 2}, [{"a": (2,), "b": (1,)}], INVALID, "b lies on metadata target(s) 1"),
         ({"target": 2}, [{"a": (2, 1)}], INVALID, "a lies on metadata target(s) 1, 2"),
         ({"target": 2}, [{"a": (2,)}, {}], INVALID, "no directory with files was found"),
-        ({"target": 2}, [], INVALID, "no directory with files was found"),
     ],
 )
 def test_g10_of_directories_with_the_tool_s_files(
@@ -1063,17 +902,6 @@ def test_g10_of_the_default_of_directories(problem: str, outcome: Outcome) -> No
     finding = preflight.metadata_default(words=["-D", "-c", "-1"], problem=problem)
     assert finding.outcome is outcome
     assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
-
-
-def test_g10_says_what_the_target_did_not_answer() -> None:
-    assert striping.passed_on(unanswered=()).outcome is OK
-    finding = striping.passed_on(unanswered=("lfs getdirstripe: no",))
-    assert finding.outcome is WARN
-    says(finding, "G10", "lfs getdirstripe: no", "lustre.lov")
-
-
-def test_g10_of_plain_files_says_nothing_of_components() -> None:
-    assert striping.components(files=[laid("a", 0)]) is None
 
 
 # --- G11: storage targets that are hit ------------------------------------------------------------
@@ -1100,11 +928,8 @@ def spread_over(*osts: int) -> list[FileLayout]:
     [
         (spread_over(0, 1, 2, 3), 4, False),
         (spread_over(0, 1), 4, False),
-        (spread_over(0, 1, 2, 3, 0), 4, False),
-        (spread_over(0, 0, 0, 1, 1, 1, 2, 2, 3, 3), 4, False),
         (spread_over(*range(9)), 10, False),
         (spread_over(*range(9), *range(9), 0, 1), 10, False),
-        ([laid("a", 0, 1), laid("b", 2, 3)], 4, False),
         ([laid("a", 0)], 4, True),
         ([laid("a", 0)], 1, False),
     ],
@@ -1118,14 +943,11 @@ def test_g11_believes(files: list[FileLayout], targets: int, shared: bool) -> No
     ("files", "targets", "saw"),
     [
         ([], 4, "0 file(s) on 0 of 4 storage targets"),
-        (spread_over(0), 0, "1 file(s) on 0 of 0"),
         (spread_over(0, 0), 4, "2 file(s) on 1 of 4 storage targets (placed at random: 1.8)"),
-        (spread_over(0, 1, 2, 0), 4, "on 3 of 4 storage targets (placed at random: 2.7)"),
         (spread_over(*range(8), 0, 0), 10, "on 8 of 10"),
         (spread_over(*range(9), 0), 10, "at most 2 on one (target 0), mean 1"),
         (spread_over(5, 6, 7, 8), 4, "on 0 of 4"),
         (spread_over(0, 0, 0, 0, 1, 2, 3, 3), 4, "at most 4 on one (target 0), mean 2"),
-        (spread_over(0, 1, 1, 1, 2, 3), 4, "at most 3 on one (target 1), mean 1.5"),
     ],
 )
 def test_g11_objects(files: list[FileLayout], targets: int, saw: str) -> None:
@@ -1148,11 +970,6 @@ def test_g11_a_shared_file_that_asks_for_no_layout_says_how_many_targets_it_hit(
         [laid("a", 2, 3, 0, 1)], range(4), shared=True, asked=False, saturates=saturates
     )
     assert (every.outcome, every.saw) == (OK, "1 file(s) on 4 of 4 storage targets")
-
-
-def test_g11_demands_files_of_a_shared_one_too() -> None:
-    assert covered([], [0], shared=True).outcome is INVALID
-    assert covered([], [0], shared=True, asked=False).outcome is WARN
 
 
 # --- G12: health of the storage targets -----------------------------------------------------------
@@ -1182,9 +999,7 @@ def test_g12_believes(declared: int | None) -> None:
         ([], None, INVALID, "no storage target is known"),
         ([ost(0)], 2, INVALID, "1 storage targets; demanded: 2 storage targets"),
         ([ost(0), ost(1, active=False)], None, INVALID, "inactive: OST1;"),
-        ([ost(0, active=False), ost(1, "D", False)], 2, INVALID, "inactive: OST0, OST1;"),
         ([ost(0, "N"), ost(1, "D")], None, INVALID, "elsewhere than on OST0 (no new files);"),
-        ([ost(0, "DN")], None, INVALID, "elsewhere than on OST0 (no new files)"),
         ([ost(0, "R"), ost(1, "S")], None, INVALID, "OST0 (read-only), OST1 (full)"),
         ([ost(0, "I")], None, INVALID, "OST0 (no inodes left)"),
         ([ost(0), ost(1, "D")], None, WARN, "OST1 (degraded)"),
@@ -1227,30 +1042,12 @@ def test_g12_refuses_another_state_than_the_declared_one(
 
 
 @pytest.mark.parametrize(
-    ("targets", "need", "max_fill"),
-    [
-        ([ost(0, free=90), ost(1, free=12)], 20, 1.0),
-        ([ost(0, free=60), ost(1, free=60)], 90, 0.85),
-        ([ost(0, free=90), ost(1, active=False, free=0)], 10, 0.85),
-        ([ost(0)], 0, 0.85),
-    ],
-)
-def test_g13_believes_where_every_storage_target_has_room(
-    targets: list[StorageTarget], need: int, max_fill: float
-) -> None:
-    finding = preflight.target_room(targets=targets, need_bytes=need, max_fill=max_fill)
-    assert finding.outcome is OK, finding
-
-
-@pytest.mark.parametrize(
     ("targets", "need", "max_fill", "saw"),
     [
         ([ost(0, free=90), ost(1, free=11)], 20, 1.0, "OST1: 11 B free of 100 B, 99% full once"),
         ([ost(0, free=60), ost(1, free=59)], 90, 0.85, "OST1: 59 B free of 100 B, 86% full"),
-        ([ost(0, free=0), ost(1, free=0)], 2, 1.0, "2 of 2 storage targets are short of room"),
         ([ost(0, free=10), ost(1, active=False)], 10, 1.0, "OST0: 10 B free"),
         ([ost(0, active=False)], 1, 1.0, "no storage target is active"),
-        ([], 1, 1.0, "no storage target is active"),
     ],
 )
 def test_g13_objects_to_a_full_storage_target(
@@ -1293,7 +1090,6 @@ def test_g12_of_the_declared_pool(
         ((0, 1), 10, OK),
         ((), 100, INVALID),
         ((0,), 800, INVALID),
-        ((0,), 951, INVALID),
     ],
 )
 def test_g14_of_the_metadata_targets_of_the_directory(
@@ -1377,18 +1173,12 @@ def test_g23_believes(size: int, stripe: int, count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "stripe", "count"),
-    [(32 * MIB - 1, MIB, 4), (0, MIB, 4), (MIB, MIB, 4)],
+    ("size", "stripe", "count"), [(32 * MIB - 1, MIB, 4), (0, MIB, 4), (MIB, MIB, 4)]
 )
 def test_g23_objects(size: int, stripe: int, count: int) -> None:
     finding = stripes_of(size, stripe, count)
     assert finding.outcome is INVALID
     says(finding, "G23", f"over {count} storage target(s)", "8 x stripe count", "Raise")
-
-
-def test_g23_names_the_size_that_is_needed() -> None:
-    finding = stripes_of(MIB, MIB, 4)
-    says(finding, "limits.case_bytes until the shared file has 32 MiB", "1 MiB in stripes of 1 MiB")
 
 
 # --- G3: the servers' cache -----------------------------------------------------------------------
@@ -1472,7 +1262,6 @@ def test_a_complaint_is_no_binding() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {},
         {"tasks_per_node": 8},
         {"cores": [8, 4], "load1": [0.79, 0.39]},
         {"tasks_per_node": 9, "oversubscribed": True},
@@ -1481,8 +1270,6 @@ def test_a_complaint_is_no_binding() -> None:
         # As many tasks as the set of cores has that they may use: each finds one of its own.
         {"bindings": mpi.parse_bindings(FIVE_ANYWHERE)},
         {"bindings": mpi.parse_bindings(FIVE_APART + FIVE_APART.replace("vm", "n2"))},
-        {"cores": [], "load1": []},
-        {"governors": ["powersave", "performance"]},
     ],
 )
 def test_g15_believes(change: dict[str, Any]) -> None:
@@ -1498,9 +1285,7 @@ def test_g15_believes(change: dict[str, Any]) -> None:
     [
         ({"tasks_per_node": 9}, ["9 task(s) on 8 core(s)", "Lower scale.tasks_per_node"]),
         ({"cores": [8, 2], "load1": [0.0, 0.0]}, ["4 task(s) on 2 core(s)"]),
-        ({"load1": [0.8]}, ["load before the run 0.10 x cores", "See what else runs"]),
         ({"cores": [8, 8], "load1": [0.0, 4.0]}, ["0.50 x cores"]),
-        ({"load1": [0.8], "oversubscribed": True}, ["0.10 x cores"]),
         (
             {"bindings": mpi.parse_bindings(TOGETHER)},
             ["3 task(s) bound, at most 2 to a core", "a core of its own"],
@@ -1543,16 +1328,12 @@ def test_g18_believes(compressing: str, tool: str, parameters: list[dict[str, ob
     ("tool", "parameters", "saw"),
     [
         ("ior", [{"data_type": "random"}, {"data_type": "timestamp"}], "data timestamp on zfs"),
-        ("ior", [{"data_type": "incompressible"}], "data incompressible on zfs"),
         ("ior", [{}], "data of unknown kind"),
         ("fio", [{"bs": "1m"}], "written again and again"),
-        ("fio", [{"refill_buffers": "0"}], "written again and again"),
         ("fio", [{**FIO, "buffer_compress_percentage": "50"}], "buffer_compress_percentage=50"),
         ("fio", [{**FIO, "dedupe_percentage": "10"}], "dedupe_percentage=10"),
         ("fio", [{**FIO, "zero_buffers": "1"}], "zero_buffers"),
-        ("fio", [{**FIO, "buffer_pattern": "0xff"}], "buffer_pattern"),
         ("mdtest", [{}], "data of mdtest"),
-        ("ior", [], "no output on zfs"),
     ],
 )
 def test_g18_objects(tool: str, parameters: list[dict[str, object]], saw: str) -> None:
@@ -1589,12 +1370,9 @@ EASY = FileLayout(path="ior-easy", parts=(Part(stripe_count=1, stripe_bytes=0),)
     [
         (Layout(stripe_count=1), EASY, {}, OK, "1 x default size"),
         (Layout(stripe_count=2), EASY, {}, INVALID, "ior-easy has 1 x default size"),
-        (Layout(stripe_bytes=1 << 20), EASY, {}, INVALID, "ior-easy has 1 x default size"),
         (Layout(stripe_count=1, pool="flash"), EASY, {}, INVALID, "ior-easy has 1 x default size"),
         (Layout(stripe_count=1), None, {}, INVALID, "ior-easy has no layout of its own"),
         (Layout(stripe_count=1), EASY, {"ior-easy": "gone"}, INVALID, "ior-easy: gone"),
-        (None, EASY, {}, OK, "1 x default size"),
-        (None, None, {}, OK, "ior-easy: none"),
         (None, EASY, {"ior-easy": "gone"}, WARN, "ior-easy: gone"),
     ],
 )
@@ -1658,18 +1436,6 @@ def test_g19_wants_a_disturber_all_the_time(
     assert nodes.on_purpose(executions=executions).outcome is outcome
 
 
-def test_g19_says_how_long_the_disturber_ran() -> None:
-    finding = nodes.on_purpose(executions=[replace(FULL, after_s=-2.5)])
-    says(
-        finding,
-        "G19",
-        "began 1.00 s before",
-        "ended -2.50 s after",
-        "50% of its half-seconds",
-        "fio",
-    )
-
-
 @pytest.mark.parametrize(
     ("after", "tail", "outcome"),
     [([104, 104], False, OK), ([120, 120], False, UNSTABLE), ([120, 120], True, WARN)],
@@ -1680,10 +1446,6 @@ def test_g17_wants_the_same_before_and_after_a_disturbance(
     finding = figures.drift(before=[100, 96], after=after, limit=0.1, tail=tail)
     assert finding.outcome is outcome
     assert f"98.00 before, {after[0]:.1f} after" in finding.saw
-
-
-def test_g17_a_drift_that_is_allowed_to_be_large_is_a_remark() -> None:
-    assert figures.drift(before=[100], after=[104], limit=0.6).outcome is WARN
 
 
 # --- G19: what others load the target with --------------------------------------------------------
@@ -1800,13 +1562,6 @@ def test_g19_on_the_jobs_that_a_server_counted(monkeypatch: pytest.MonkeyPatch) 
     finding = others.foreign_load(nodes=1, own=None, counted=Moved(), jobs=jobs)
     assert finding.outcome is Outcome.CONTAMINATED
     says(finding, "other jobs, as the servers say, moved 16 MiB of 32 MiB (50%)")
-
-
-@pytest.mark.parametrize(("kind", "said"), [("ext4", True), ("xfs", False)])
-def test_g19_names_what_a_new_file_system_writes_itself(kind: str, said: bool) -> None:
-    own, counted = Moved(0, GIB), Moved(0, 2 * GIB)
-    finding = others.foreign_load(nodes=1, own=own, counted=counted, kind=kind)
-    assert ("ext4lazyinit" in finding.remedy) is said
 
 
 # --- G11: the targets that moved the bytes ---------------------------------------------------------
@@ -2075,35 +1830,15 @@ def test_g20_objects_to_a_client_that_was_evicted() -> None:
     says(finding, "G20", "n1: lustre-OST0002 went through EVICTED", "no eviction", "run again")
 
 
-def test_g20_counts_what_went_wrong() -> None:
-    finding = nodes.connections(changes=[moved(troubles=("a is DISCONN", "b is EVICTED"))])
-    says(finding, "n1: a is DISCONN; 2 in all")
-
-
 # --- G21: reading what was written ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("reads", "writes"),
-    [
-        ([(1, 20.0), (2, 40.0)], [(1, 10.0), (2, 30.0)]),
-        ([(1, 20.0), (2, 40.0)], [(0, 10.0)]),
-        ([(1, 20.0)], [(1, 10.0), (1, 30.0)]),
-        ([(1, 20.0)], [(1, 20.0)]),
-    ],
-)
-def test_g21_believes(reads: list[tuple[int, float]], writes: list[tuple[int, float]]) -> None:
-    assert figures.read_after_write(reads=reads, writes=writes).outcome is OK
 
 
 @pytest.mark.parametrize(
     ("reads", "writes", "saw"),
     [
-        ([(1, 20.0)], [], "repetition 1 reads what this run did not write"),
         ([(1, 20.0), (2, 40.0)], [(1, 10.0)], "repetition 2 reads what this run did not write"),
         ([(1, 20.0)], [(1, 20.1)], "repetition 1 reads before its data were written"),
         ([(1, 20.0)], [(0, 10.0), (1, 30.0)], "repetition 1 reads before"),
-        ([(1, 20.0)], [(0, 30.0)], "repetition 1 reads before"),
         ([], [(1, 10.0)], "no read"),
     ],
 )
@@ -2151,7 +1886,6 @@ def modes(**change: Any) -> Finding:
 @pytest.mark.parametrize(
     "change",
     [
-        {},
         {"transfer_bytes": 2 * MIB - 1},
         {"transfer_bytes": 8 * MIB - 1, "direction": "read"},
         {"transfer_bytes": 64 * MIB, "buffered": False},
@@ -2159,15 +1893,10 @@ def modes(**change: Any) -> Finding:
         {"transfer_bytes": 64 * MIB, "direction": "metadata"},
         {"transfer_bytes": 64 * MIB, "nodes": [{**HYBRID, "tunable.llite.hybrid_io": "0"}]},
         {"transfer_bytes": 64 * MIB, "nodes": [{}, {}]},
-        {"nodes": []},
     ],
 )
 def test_g24_believes(change: dict[str, Any]) -> None:
     assert modes(**change).outcome is OK
-
-
-def test_g24_records_the_modes() -> None:
-    assert modes().saw == "hybrid_io 1, unaligned_dio 1"
 
 
 @pytest.mark.parametrize(
@@ -2204,11 +1933,6 @@ def test_g13_a_case_takes_a_share_of_what_is_free(
     assert finding.outcome is outcome
     if outcome is INVALID:
         says(finding, "G13", "of the 100 B that are free", "limits.max_of_free")
-
-
-def test_g13_a_full_target_has_no_share() -> None:
-    full = Space(1000, 0, 0, 0)
-    assert preflight.share_of_free(space=full, need_bytes=1, max_of_free=1.0).outcome is INVALID
 
 
 @pytest.mark.parametrize(

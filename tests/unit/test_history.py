@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import math
 import multiprocessing
 import os
 import random
-import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from datetime import datetime, timezone
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -25,14 +19,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from rich.console import Console
 
 from iogauge.evidence.fingerprint import identity
 from iogauge.records import journal, query
 from iogauge.records import query as records_query
 from iogauge.records.journal import Damaged
-from iogauge.records.record import CASE_KEYS, Record, keys_of, line_of, series_of
-from iogauge.report import history_table
+from iogauge.records.record import keys_of, line_of, series_of
 from support.records import append
 
 
@@ -41,15 +33,6 @@ def records(file: Path) -> list[object]:
 
 
 # --- one file --------------------------------------------------------------------------------------
-
-
-def test_what_is_appended_is_read(tmp_path: Path) -> None:
-    file = tmp_path / "new" / "s.jsonl"
-    for number in range(3):
-        append(file, {"n": number, "text": "ü\n\r\u2028"})
-    found = list(journal.read(file))
-    assert found == [{"schema": 1, "n": n, "text": "ü\n\r\u2028"} for n in range(3)]
-    assert file.read_bytes().count(b"\n") == 3
 
 
 def test_a_record_is_on_disk_when_append_returns(
@@ -79,14 +62,9 @@ def test_an_unfinished_line_costs_no_second_record(tmp_path: Path, rest: str) ->
     [
         ("hello", "not JSON"),
         ("[1]", "not a record"),
-        ("5", "not a record"),
-        ("{}", "not a record"),
         ('{"schema": 99}', "schema 99, this version reads 1"),
         ("[" * 100_000, "not JSON"),
-        ('{"schema": 1, "n": "\udcff"}', "not JSON: 'utf-8' codec can't decode byte 0xff"),
         ('{"schema": 1, "n": NaN}', "not JSON: NaN is no number"),
-        ('{"schema": 1, "n": -Infinity}', "not JSON: -Infinity is no number"),
-        ('{"schema": 1, "n"\r: 1', "not JSON"),
     ],
 )
 def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> None:
@@ -101,16 +79,6 @@ def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> 
     assert isinstance(damaged, Damaged)
     assert (damaged.line, damaged.problem[: len(problem)]) == (2, problem)
     assert file.read_bytes().startswith(before)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_a_value_that_is_no_number_is_refused_and_leaves_nothing(
-    tmp_path: Path, value: float
-) -> None:
-    record = replace(Record.from_json(NOW), nodes=value)
-    with pytest.raises(ValueError, match="Out of range float"):
-        journal.append(tmp_path / "s", record.to_line())
-    assert not (tmp_path / "s").exists()
 
 
 def test_a_record_that_does_not_fit_the_disk_is_an_error(
@@ -154,10 +122,10 @@ def append_until_killed(file: Path, life: int, done: Connection) -> None:
 
 @pytest.mark.slow
 def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
-    """Sixty writers, one after the other, each killed at a random moment, on one file."""
+    """Twenty writers, one after the other, each killed at a random moment, on one file."""
     file, finished, noise = tmp_path / "s", [], random.Random(1)
     context = multiprocessing.get_context("fork")
-    for life in range(60):
+    for life in range(20):
         reader, writer = context.Pipe(duplex=False)
         process = context.Process(target=append_until_killed, args=(file, life, writer))
         process.start()
@@ -176,8 +144,8 @@ def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
     read = [r for r in found if not isinstance(r, Damaged)]
     # What was being written, or was written and not said yet, may be there: at most one record a life.
     assert [r for r in read if r in finished] == finished
-    assert len(read) - len(finished) <= 60
-    assert sum(isinstance(r, Damaged) for r in found) <= 60
+    assert len(read) - len(finished) <= 20
+    assert sum(isinstance(r, Damaged) for r in found) <= 20
 
 
 def test_a_write_that_a_kill_cut_short_is_closed_by_the_next(tmp_path: Path) -> None:
@@ -358,18 +326,9 @@ def test_what_is_measured_makes_a_line(change: dict[str, Any]) -> None:
     assert line_of(NOW | change) != line_of(NOW)
 
 
-def test_each_node_that_a_case_is_pinned_to_has_a_line() -> None:
-    lines = {line_of(NOW | pin) for pin in ({}, {"pinned": "n1"}, {"pinned": "n2"})}
-    assert len(lines) == 3
-
-
 def test_an_old_record_goes_on_the_line_of_the_new() -> None:
     assert line_of(old(NOW)) == line_of(NOW)
     assert keys_of(old(NOW)) == keys_of(NOW)
-
-
-def test_keys_that_a_record_has_are_taken() -> None:
-    assert keys_of(NOW | {"line": "a" * 12, "series": "b" * 12}) == ("a" * 12, "b" * 12)
 
 
 def test_without_keys_tools_and_stack_make_the_series() -> None:
@@ -464,17 +423,6 @@ def test_rows_are_what_the_records_say(folder: Path) -> None:
     assert frame.to_dicts() == [case | write, case | read]
 
 
-def test_a_record_without_metrics_has_one_row(folder: Path) -> None:
-    put(folder, "rig/s", 1, metrics=[], verdict="ERROR")
-    (row,) = records_query.load(folder).to_dicts()
-    assert (row["verdict"], row["metric"], row["median"], row["samples"]) == (
-        "ERROR",
-        None,
-        None,
-        0,
-    )
-
-
 def test_an_old_record_has_rows_too(folder: Path) -> None:
     append(folder / "rig" / "s.jsonl", old(NOW))
     put(folder, "rig/t", 7200)
@@ -483,35 +431,6 @@ def test_an_old_record_has_rows_too(folder: Path) -> None:
     assert frame["variant"].to_list() == [None, None, "sound", "sound"]
     assert frame["line"].n_unique() == frame["series"].n_unique() == 1
     assert frame["fingerprint"].to_list() == [None] * 4
-
-
-def test_no_history_is_an_empty_table(folder: Path) -> None:
-    frame = records_query.load(folder)
-    assert frame.height == 0
-    assert dict(frame.schema) == dict(query.COLUMNS)
-    assert records_query.damaged(folder) == []
-    assert records_query.fingerprints(folder) == {}
-    assert not (folder.parent / "cache").exists()
-
-
-def test_columns_that_are_asked_for(folder: Path) -> None:
-    put(folder, "rig/s", 1, 2)
-    whole = records_query.load(folder)
-    some = ["median", "record", "time"]
-    assert_frame_equal(records_query.load(folder, columns=some), whole.select(some))
-    with pytest.raises(ValueError, match=r"no column speed: expected some of time, session"):
-        records_query.load(folder, columns=["speed"])
-
-
-def test_sessions_that_overlap_are_in_the_order_of_time(folder: Path) -> None:
-    put(folder, "rig/a", 10, 30, 50)
-    put(folder, "other/b", 20, 40, 60)
-    assert records_query.load(folder)["session"].gather_every(2).to_list() == list("ababab")
-    put(folder, "rig/c", 5, 30, 65)
-    frame = records_query.load(folder)
-    assert frame["time"].is_sorted()
-    assert frame["record"].to_list() == [n // 2 for n in range(18)]
-    assert frame["metric"].to_list() == ["write_bw", "read_time"] * 9
 
 
 def test_a_copy_of_a_session_is_read_as_what_it_is(folder: Path) -> None:
@@ -526,20 +445,10 @@ def test_a_copy_of_a_session_is_read_as_what_it_is(folder: Path) -> None:
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"time": None}, "the key time is missing"),
     ({"time": "yesterday"}, "time is 'yesterday'"),
-    ({"time": "2026-01-05T01:00:00"}, "time is '2026-01-05T01:00:00'"),
-    ({"time": 5}, "time is 5"),
-    ({"system": 5}, "system is 5: expected text"),
     ({"nodes": "4"}, "nodes is '4': expected a whole number"),
-    ({"nodes": True}, "nodes is True: expected a whole number"),
-    ({"nodes": 2**63}, "nodes is 9223372036854775808"),
-    ({"metrics": {}}, "metrics is {}: expected a list"),
-    ({"metrics": [5]}, "metric is 5: expected an object"),
     ({"metrics": [{}]}, "a metric has no name"),
-    ({"metrics": [{"name": "x", "median": "fast"}]}, "median is 'fast': expected a finite number"),
     ({"metrics": [{"name": "x", "median": 10**400}]}, "median is 1000"),
-    ({"metrics": [{"name": "x", "samples": 3}]}, "samples is 3: expected a list"),
     ({"metrics": [{"name": "x", "reference": 3}]}, "reference is 3: expected an object"),
-    ({"fingerprint": "x"}, "fingerprint is 'x': expected an object"),
 ]
 
 
@@ -559,61 +468,6 @@ def test_a_record_with_values_that_make_no_row_is_reported(
     assert file.read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    "moment", ["0001-01-01T00:00:00+23:59", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"]
-)
-def test_a_moment_that_no_run_can_have_had_is_damage(folder: Path, moment: str) -> None:
-    file = put(folder, "rig/s", 1)
-    append(file, NOW | {"time": moment})
-    assert records_query.load(folder)["record"].n_unique() == 1
-    (found,) = records_query.damaged(folder)
-    assert found.problem.startswith(f"time is '{moment}'")
-
-
-def test_a_link_that_leads_to_itself_is_damage(folder: Path) -> None:
-    put(folder, "rig/s", 1)
-    (folder / "rig" / "loop.jsonl").symlink_to("loop.jsonl")
-    assert records_query.load(folder)["record"].n_unique() == 1
-    (found,) = records_query.damaged(folder)
-    assert (found.file.name, found.line) == ("loop.jsonl", 0)
-    (found,) = journal.read_whole(folder / "rig" / "loop.jsonl")
-    assert isinstance(found, Damaged)
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"verdict": "GOOD"}, "verdict"),
-        ({"median": 1.7e308}, "median"),
-        ({"name": "half \ud800"}, "surrogates"),
-        ({"reference": {"value": 0.0, "lower": None}}, "not more than 0"),
-        ({"reference": {"value": 1.0, "lower": None, "upper": "x"}}, "upper"),
-    ],
-)
-def test_a_metric_that_cannot_be_shown_is_damage(
-    tmp_path: Path, change: dict[str, Any], problem: str
-) -> None:
-    metric = {
-        "name": "write_bw",
-        "unit": "MiB/s",
-        "median": 1.0,
-        "spread": None,
-        "verdict": "PASS",
-        "reason": "",
-        "reference": None,
-        "ceiling": None,
-    }
-    place = dict.fromkeys(("session", "system", "partition", "environment", "check"), "x")
-    case = place | {"case": "c", "verdict": "PASS", "reason": "", "findings": []}
-    case["time"] = NOW["time"]
-    file = tmp_path / "s.jsonl"
-    append(file, case | {"metrics": [metric]})
-    append(file, case | {"metrics": [metric | change]})
-    good, bad = journal.read_whole(file)
-    assert isinstance(good, Record) and isinstance(bad, Damaged)
-    assert problem in bad.problem
-
-
 def test_damaged_lines_are_listed_and_the_rest_is_there(folder: Path) -> None:
     a, b = put(folder, "rig/a", 1), put(folder, "rig/b", 2)
     for file, line in ((b, "junk\n"), (a, '{"schema": 2}\n'), (b, '{"schema":1,')):
@@ -622,11 +476,6 @@ def test_damaged_lines_are_listed_and_the_rest_is_there(folder: Path) -> None:
     assert records_query.load(folder)["record"].n_unique() == 2
     found = [(one.file, one.line, one.problem[:9]) for one in records_query.damaged(folder)]
     assert found == [(a, 2, "schema 2,"), (b, 2, "not JSON:"), (b, 3, "not JSON:")]
-
-
-def test_text_that_is_no_unicode_is_shown_not_refused(folder: Path) -> None:
-    put(folder, "rig/s", 1, case="half \ud800 pair")
-    assert records_query.load(folder)["case"].to_list() == ["half ? pair"] * 2
 
 
 @given(
@@ -680,59 +529,8 @@ def test_only_what_has_changed_is_read_again(folder: Path, reads: list[str]) -> 
     assert_frame_equal(second, uncached(folder))
 
 
-def test_a_file_that_was_removed_or_changed_is_so_in_the_table(folder: Path) -> None:
-    a, b = put(folder, "rig/a", 1, 2), put(folder, "rig/b", 3)
-    put(folder, "rig/c", 4)
-    records_query.load(folder)
-    a.write_bytes(a.read_bytes().splitlines(keepends=True)[1])
-    b.unlink()
-    assert records_query.load(folder)["session"].to_list() == ["a", "a", "c", "c"]
-    assert_frame_equal(records_query.load(folder), uncached(folder))
-
-
 def cache_of(folder: Path) -> Path:
     return folder.parent / "cache" / "history"
-
-
-def test_the_cache_has_a_file_for_each_month(folder: Path) -> None:
-    for name in ("rig/20260105T000000-a", "other/20260131T235959-b", "rig/20260201T000000-c"):
-        put(folder, name, 1)
-    put(folder, "rig/nameless", 2)
-    for _ in range(2):
-        assert records_query.load(folder)["record"].n_unique() == 4
-        names = sorted(file.name for file in cache_of(folder).iterdir())
-        assert names == ["2026-01.cache", "2026-02.cache", "other.cache"]
-
-
-def test_sessions_of_all_months_are_one_table_in_the_order_of_time(folder: Path) -> None:
-    noise = random.Random(1)
-    other = folder.parent / "flat"
-    for number, second in enumerate(noise.sample(range(80_000), 60)):
-        # Some sessions go on when their month is over.
-        month = 1 + second // 20_000 if number % 3 else noise.randrange(1, 6)
-        fingerprint = {"n": number % 2}
-        put(folder, f"x{number % 3}/2026{month:02}05T000000-s", second, fingerprint=fingerprint)
-        put(other, "one", second, fingerprint=fingerprint)
-    assert_frame_equal(
-        records_query.load(folder).drop("session"), records_query.load(other).drop("session")
-    )
-    assert records_query.fingerprints(folder) == records_query.fingerprints(other)
-
-
-def test_files_of_the_cache_that_belong_to_no_month_go_after_an_hour(folder: Path) -> None:
-    gone = put(folder, "rig/20260105T000000-a", 1)
-    put(folder, "rig/20260205T000000-b", 2)
-    records_query.load(folder)
-    cache = cache_of(folder)
-    foreign, young = cache / "notes.txt", cache / "2026-02.cache.host.17.abcd"
-    old = [cache / "2026-02.cache.host.16.abcd", cache / "2026-01.cache"]
-    for file in (foreign, young, old[0]):
-        file.write_text("mine")
-    for file in (*old, foreign, cache / "2026-02.cache"):
-        os.utime(file, (1, 1))
-    gone.unlink()
-    assert records_query.load(folder)["record"].n_unique() == 1
-    assert {file.name for file in cache.iterdir()} == {"2026-02.cache", foreign.name, young.name}
 
 
 def damage(file: Path) -> None:
@@ -748,29 +546,14 @@ def forge(file: Path, change: Callable[[str], str], table: bytes | None = None) 
     file.write_bytes(b"\n".join((records_query._digest(head, rows), head, rows)))
 
 
-def foreign_table() -> bytes:
-    buffer = io.BytesIO()
-    pl.DataFrame({"x": ["y"]}).write_parquet(buffer)
-    return buffer.getvalue()
-
-
 @pytest.mark.parametrize(
     "harm",
     [
         lambda file: file.unlink(),
-        lambda file: file.write_bytes(b""),
-        lambda file: file.write_bytes(b"\xff\xfe\n\n"),
         lambda file: file.write_bytes(file.read_bytes()[:-20]),
         damage,
-        lambda file: file.write_bytes(file.read_bytes().replace(b"write_bw", b"write_by")),
-        lambda file: forge(file, lambda head: "[1]"),
-        lambda file: forge(file, lambda head: "[" * 100_000),
-        lambda file: forge(file, lambda head: head.replace('"form": "', '"form": "x')),
         lambda file: forge(file, lambda head: head.replace('"folder": "', '"folder": "/other')),
-        lambda file: forge(file, lambda head: head.replace('": [', '": ["x", ')),
-        lambda file: forge(file, lambda head: head.replace('"sources": {', '"sources": {"a": 5, ')),
         lambda file: forge(file, lambda head: head, b"no parquet"),
-        lambda file: forge(file, lambda head: head, foreign_table()),
     ],
 )
 def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(
@@ -788,7 +571,7 @@ def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(
     assert reads == [f"{january}.jsonl"], "the cache was not mended"
 
 
-@pytest.mark.parametrize("kind", ["a file", "a link to nothing", "no right to write"])
+@pytest.mark.parametrize("kind", ["a file", "no right to write"])
 def test_where_no_cache_can_be_kept_all_is_read(
     folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -827,21 +610,6 @@ def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(
     assert records_query.damaged(folder) == []
 
 
-def test_what_is_appended_while_it_is_read_is_not_lost(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(folder, "rig/a", 1)
-
-    def then_append(file: Path) -> Any:
-        yield from journal.read_numbered(file)
-        put(folder, "rig/a", 2)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(records_query, "read_numbered", then_append)
-        assert records_query.load(folder)["record"].n_unique() == 1
-    assert records_query.load(folder)["record"].n_unique() == 2
-
-
 def test_fingerprints_by_id(folder: Path) -> None:
     first, second = {"kernel": "6.1", "mem.bytes": 2**40, "smt": True}, {"kernel": "6.2"}
     put(folder, "rig/a", 1, 2, fingerprint=first)
@@ -851,59 +619,6 @@ def test_fingerprints_by_id(folder: Path) -> None:
     assert ids[0] == ids[1] and ids[2] is None and ids[3] not in (None, ids[0])
     assert records_query.fingerprints(folder) == {ids[0]: first, ids[3]: second}
     assert records_query.fingerprints(folder, [ids[3], "0" * 12]) == {ids[3]: second}
-
-
-def test_equal_values_of_other_types_are_other_fingerprints(folder: Path) -> None:
-    for second, value in enumerate((1, 1.0, True, "1")):
-        put(folder, "rig/a", second, fingerprint={"x": value})
-    frame = records_query.load(folder)
-    assert frame["fingerprint"].n_unique() == 4
-
-
-def test_the_columns_of_many_rows_are_made_in_several_turns(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(6):
-        file = put(folder, f"rig/s{number}", *range(number, 60, 7), fingerprint={"n": number % 2})
-    with open(file, "a") as lines:
-        lines.write("junk\n")
-    at_once = records_query.load(folder)
-    monkeypatch.setattr(records_query, "_CHUNK_ROWS", 5)
-    assert_frame_equal(uncached(folder), at_once)
-
-
-def load_often(folder: Path) -> None:
-    for _ in range(15):
-        frame = records_query.load(folder)
-        assert frame["time"].is_sorted()
-        assert frame["record"].n_unique() * 2 == frame.height
-
-
-def append_often(folder: Path, name: str) -> None:
-    for second in range(30):
-        put(folder, name, second)
-
-
-@pytest.mark.slow
-def test_readers_and_writers_at_once(folder: Path) -> None:
-    """Two sessions append while two others load, each in a Python of its own."""
-    put(folder, "rig/begin", *range(50))
-    code = (
-        "import sys; sys.path[:0] = sys.argv[3].split(':')\n"
-        "from pathlib import Path\n"
-        "import test_history as t\n"
-        "getattr(t, sys.argv[1])(Path(sys.argv[2]), *sys.argv[4:])\n"
-    )
-    tests = Path(__file__).parents[1]
-    paths = f"{Path(journal.__file__).parents[2]}:{tests}:{tests / 'unit'}"
-    jobs = [["load_often"], ["load_often"], ["append_often", "rig/a"], ["append_often", "rig/b"]]
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, what, str(folder), paths, *rest])
-        for what, *rest in jobs
-    ]
-    assert [process.wait() for process in running] == [0] * 4
-    assert records_query.load(folder)["record"].n_unique() == 110
-    assert_frame_equal(records_query.load(folder), uncached(folder))
 
 
 @pytest.mark.slow
@@ -924,70 +639,3 @@ def test_whatever_happened_the_cache_says_what_the_files_say(
             elif file.exists():
                 file.unlink()
         assert_frame_equal(records_query.load(folder), uncached(folder))
-
-
-@pytest.mark.parametrize("key", CASE_KEYS)
-def test_a_record_that_does_not_say_what_it_is_of_is_damage(folder: Path, key: str) -> None:
-    file = put(folder, "rig/s", 1)
-    append(file, {name: value for name, value in NOW.items() if name != key})
-    assert records_query.load(folder)["record"].n_unique() == 1
-    (found,) = records_query.damaged(folder)
-    assert found.problem == f"the key {key} is missing"
-
-
-# --- the table ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("width", [80, 140, 200])
-def test_a_long_reason_folds_and_leaves_the_other_columns_their_widths(width: int) -> None:
-    reason = (
-        "needs at least two valid points, has 1; " + "find out why, and run it once more; " * 12
-    )
-    common = {"time": "2026-11-22T10:59:00Z", "system": "rig", "partition": "lustre"}
-    judged = {"verdict": "UNREFERENCED", "reason": "nothing"}
-    metric = judged | {"name": "write_bw", "unit": "MiB/s", "median": 127.0, "spread": 0.1}
-    rows = [
-        common | {"case": "StripeSpeedup", "verdict": "INVALID", "reason": reason, "metrics": []},
-        common | judged | {"case": "Steady", "metrics": [metric]},
-    ]
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(history_table.table([(row, {None, "write_bw"}) for row in rows]), soft_wrap=True)
-    text = console.export_text()
-    assert max(map(len, text.splitlines())) <= width and not re.search("[│┃━─]", text)
-    assert text.count("2026-11-22T10:59:00Z rig:lustre") == 1
-    assert re.search(r"^StripeSpeedup +- +- +INVALID +\[1\]$", text, re.MULTILINE), text
-    assert re.search(
-        r"^Steady +write_bw +127.0 MiB/s ±10.0% +UNREFERENCED +\[2\]$", text, re.MULTILINE
-    )
-    assert "[1] " + " ".join(reason.split()) in " ".join(text.split())
-    assert "[2] nothing" in text
-
-
-@pytest.mark.parametrize(
-    ("bandwidth", "lines"),
-    [
-        ({}, ["read_iops, read_bw 80.20 ops/s, 10.02 MiB/s ±0.2% PASS"]),
-        ({"spread": 0.3}, ["read_iops 80.20 ops/s ±0.2% PASS", "read_bw 10.02 MiB/s ±30.0% PASS"]),
-        (
-            {"verdict": "FAIL"},
-            ["read_iops 80.20 ops/s ±0.2% PASS", "read_bw 10.02 MiB/s ±0.2% FAIL"],
-        ),
-    ],
-)
-def test_operations_and_bandwidth_of_one_block_size_are_one_line(
-    bandwidth: dict[str, Any], lines: list[str]
-) -> None:
-    fixed = {"time": "2026-11-22T10:59:00Z", "system": "rig", "partition": "lustre"}
-    both = {"verdict": "PASS", "reason": "", "spread": 0.002}
-    metrics = [
-        both | {"name": "read_bw", "unit": "MiB/s", "median": 10.02} | bandwidth,
-        both | {"name": "read_iops", "unit": "ops/s", "median": 80.2},
-    ]
-    record = fixed | {"case": "FioRandomRead", "verdict": "PASS", "metrics": metrics}
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(history_table.table([(record, {"read_iops", "read_bw"})]), soft_wrap=True)
-    text = " ".join(console.export_text().split())
-    assert all(line in text for line in lines), text
-    assert text.count("FioRandomRead") == 1
-    console.print(history_table.table([(record, {"read_bw"})]), soft_wrap=True)
-    assert "read_iops" not in console.export_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import pytest
 import reframe as rfm
 from reframe.core.exceptions import ReframeFatalError
-from reframe.core.warnings import ReframeDeprecationWarning
 
 import iogauge.check  # all base classes
 import iogauge.check.configuration  # noqa: F401  # what it changes in ReFrame
@@ -51,18 +49,3 @@ def test_a_class_that_cannot_be_meant_stops_reframe(change: dict[str, Any], word
     check(SimpleNamespace(**right))
     with pytest.raises(ReframeFatalError, match=words):
         check(SimpleNamespace(**right | change))
-
-
-def test_an_instance_reads_no_sources_for_warnings_that_nobody_sees(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Old(rfm.RunOnlyRegressionTest):
-        pass
-
-    instance, looked = object.__new__(Old), []
-    Old.var_space.inject(instance, Old)
-    monkeypatch.setattr(inspect, "stack", lambda: looked.append(1) or [])
-    assert instance.variables == {} and looked == []
-    with pytest.warns(ReframeDeprecationWarning, match="'env_vars'"):
-        instance.variables = {"A": "1"}
-    assert looked == [1] and instance.env_vars == {"A": "1"}

@@ -105,18 +105,7 @@ def test_each_phase_of_each_repetition_leaves_its_fate(job: Job) -> None:
     assert "all 2 repetitions done" in printed
 
 
-def test_output_and_complaints_go_to_files_of_their_own(job: Job) -> None:
-    job.run("iog_phase p bash -c 'printf out-$0; printf err >&2' $IOG_REP", repeat="1 2")
-    assert [job.text(f"p.{n}.{kind}") for n in (1, 2) for kind in ("out", "err")] == [
-        "out-1",
-        "err",
-        "out-2",
-        "err",
-    ]
-    assert [line[2] for line in job.phases()] == ["0", "0"]
-
-
-@pytest.mark.parametrize("code", [1, 2, 3, 28, 255])
+@pytest.mark.parametrize("code", [2, 255])
 def test_a_phase_that_fails_ends_the_job_with_its_status(job: Job, code: int) -> None:
     status, printed = job.run(
         f"iog_phase bad bash -c 'echo no space >&2; exit {code}'; iog_phase next true", repeat="1 3"
@@ -134,18 +123,6 @@ def test_a_tool_that_is_killed_ends_the_job_as_killed(job: Job) -> None:
     assert not job.directory.exists()
 
 
-def test_a_tool_that_does_not_exist_ends_the_job(job: Job) -> None:
-    status, printed = job.run("iog_phase bad ./no-such-tool")
-    assert status == 127
-    assert "no-such-tool" in printed
-
-
-def test_a_refusal_ends_the_job_before_any_phase(job: Job) -> None:
-    status, _ = job.run("iog_phase p true", agent="exit 3")
-    assert status == 3
-    assert job.phases() == []
-
-
 def test_the_directory_is_removed_and_its_neighbours_stay(job: Job) -> None:
     agent = AGENT + f" && mkdir '{job.bystander}'"
     status, _ = job.run('iog_phase p touch "$IOG_DIR/a" "$IOG_DIR/.hidden"', agent=agent)
@@ -153,9 +130,7 @@ def test_the_directory_is_removed_and_its_neighbours_stay(job: Job) -> None:
     assert sorted(os.listdir(job.directory.parent)) == [".iogauge-session", "bystander"]
 
 
-@pytest.mark.parametrize(
-    "name", ["a b", "it's", 'say "hi"', "$HOME", "*", "-rf", "semi;colon", "new\nline"]
-)
+@pytest.mark.parametrize("name", ["a b", "$HOME", "-rf", "new\nline"])
 def test_a_name_that_the_shell_could_misread(tmp_path: Path, name: str) -> None:
     job = Job(tmp_path, name)
     agent = AGENT.replace("mkdir -p", "mkdir -p --") + ' && mkdir "${CASE_DIR%/*}/bystander"'
@@ -212,39 +187,11 @@ def test_reset_empties_the_directory_and_keeps_it(job: Job) -> None:
     assert [job.text(f"p.{n}.out") for n in (1, 2)] == ["", ""]
 
 
-@pytest.mark.slow
-def test_a_reset_keeps_the_pace_that_the_marker_says(job: Job) -> None:
-    """As any removal does: a metadata server has other work."""
-    agent = AGENT.replace("touch", "echo '{\"removals_per_second\": 100}' >")
-    began = time.monotonic()
-    status, printed = job.run(
-        'touch "$IOG_DIR"/{1..150}; iog_reset; iog_phase p ls -A "$IOG_DIR"', agent=agent
-    )
-    assert status == 0, printed
-    assert time.monotonic() - began >= 1
-    assert job.text("p.1.out") == ""
-
-
-@pytest.mark.slow
-def test_a_signal_while_the_directory_is_emptied_ends_the_job(job: Job) -> None:
-    agent = AGENT.replace("touch", "echo '{\"removals_per_second\": 50}' >")
-    body = 'touch "$IOG_DIR"/{1..400}; echo >ready x; iog_reset; iog_phase p true'
-    process = job.start(body, agent=agent)
-    job.await_file(job.stage / "ready")
-    time.sleep(0.5)
-    process.terminate()
-    process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert job.phases() == []
-
-
-def test_a_reset_that_fails_ends_the_job(job: Job) -> None:
-    status, _ = job.run('rm -rf "$IOG_DIR"; iog_reset; iog_phase p true')
-    assert status == 1
-    assert job.phases() == []
-
-
-SIGNALS = [("TERM", 143), ("INT", 130), ("HUP", 129), ("USR1", 138), ("ALRM", 142)]
+SIGNALS = [
+    ("TERM", 143),
+    ("INT", 130),
+    ("USR1", 138),
+]
 
 
 @pytest.mark.parametrize(("name", "status"), SIGNALS)
@@ -302,16 +249,4 @@ def test_a_second_signal_does_not_stop_the_removal(job: Job) -> None:
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)
     assert process.wait(60) == 143
-    assert not job.directory.exists()
-
-
-def test_a_tool_that_writes_while_it_is_stopped_leaves_nothing(job: Job) -> None:
-    process = job.start(
-        'iog_phase p bash -c \'trap "sleep 0.2; exit" TERM; echo $$ >pid; '
-        'n=0; while :; do n=$((n + 1)); echo x >"$0/$n"; done\' "$IOG_DIR"'
-    )
-    job.await_file(job.stage / "pid")
-    process.terminate()
-    assert process.wait(60) == 143
-    time.sleep(0.3)
     assert not job.directory.exists()

@@ -61,13 +61,6 @@ def phase_of(output: ToolOutput, **change: Any) -> tuple[Any, ...]:
     return (dataclasses.replace(output.phases[0], **change),)
 
 
-def test_a_proven_measurement_that_meets_its_reference_passes(found: Evidence) -> None:
-    decided = decide(found)
-    assert decided.verdict is Verdict.PASS, decided.reason
-    assert [m.samples for m in decided.metrics] == [(540.8034,) * 2, (23183.408296,) * 2]
-    assert decided.tools == ("fio 3.33", "ior 4.0.0")
-
-
 def test_every_guard_that_applies_is_asked(found: Evidence) -> None:
     asked: dict[str | None, list[str]] = {}
     for finding in decide(found).findings:
@@ -88,7 +81,6 @@ _IDLE = Load(host="n1", cache_id="k", time=0.0, load1=0.0)
     ("cores", "sweeps", "words"),
     [
         (2, False, "a core of its own"),
-        (2, True, "a core of its own"),
         (1, False, "Lower scale.tasks_per_node; let the launcher"),
         (1, True, ""),
     ],
@@ -133,23 +125,13 @@ def test_a_metric_that_is_only_recorded_needs_no_reference(found: Evidence) -> N
     assert of(one, topology=limit)[0] is Verdict.INVALID
 
 
-def test_one_metric_that_fails_fails_the_case(found: Evidence) -> None:
-    worse = dataclasses.replace(REFERENCES["read_iops"], value=1e6)
-    decided = decide(found, references={**REFERENCES, "read_iops": worse})
-    assert decided.verdict is Verdict.FAIL
-    assert decided.reason.startswith("read_iops: median 23183 ops/s, reference")
-
-
 @pytest.mark.parametrize(
     ("parts", "guard"),
     [
         ({"target": {"type": "xfs"}}, "G9"),
-        ({"target": {"source": "/dev/sdc1"}}, "G9"),
         ({"target": {"cache": "memory"}}, "G2"),
         ({"target": {"cache": "opaque"}}, "G1"),
-        ({"topology": {"source": "x", "devices": {"write": "500 MB/s"}}}, "G6"),
         ({"topology": {"source": "x", "devices": {"read_iops": 20000}}}, "G6"),
-        ({"topology": {"source": "x", "clients": {"nic": "4 Gbit/s"}}}, "G6"),
     ],
 )
 def test_a_site_that_contradicts_the_measurement_makes_it_invalid(
@@ -160,26 +142,11 @@ def test_a_site_that_contradicts_the_measurement_makes_it_invalid(
     assert f"{guard}: " in decided.reason
 
 
-@pytest.mark.parametrize("tier", ["daily", "acceptance"])
-def test_a_phase_that_is_too_short_for_its_tier_is_invalid(found: Evidence, tier: Tier) -> None:
-    decided = decide(found, tier=tier)
-    assert decided.verdict is Verdict.INVALID
-    assert "G4: the shortest repetition lasted 1.46 s" in decided.reason
-
-
 EMPTY = Eviction("n1", 1, healthy.WRITTEN, 8192, 0)
 
 
 @pytest.mark.parametrize(
-    "evictions",
-    [
-        (),
-        (EMPTY,),
-        (EMPTY, dataclasses.replace(EMPTY, resident_after=4096)),
-        (dataclasses.replace(EMPTY, problem="gone"), EMPTY),
-        (EMPTY, EMPTY, EMPTY),
-        (dataclasses.replace(EMPTY, bytes=0), EMPTY),
-    ],
+    "evictions", [(EMPTY,), (EMPTY, dataclasses.replace(EMPTY, resident_after=4096))]
 )
 def test_a_read_from_a_cache_that_may_hold_data_is_invalid(
     found: Evidence, evictions: tuple[Eviction, ...]
@@ -187,20 +154,6 @@ def test_a_read_from_a_cache_that_may_hold_data_is_invalid(
     decided = decide(dataclasses.replace(found, evictions={"read": evictions}))
     assert [m.verdict for m in decided.metrics] == [Verdict.PASS, Verdict.INVALID]
     assert "G1: " in decided.reason
-
-
-def test_what_was_to_be_read_must_have_been_emptied(found: Evidence) -> None:
-    write, read = PLAN.repeat
-    for more, verdict in ((0, Verdict.PASS), (1, Verdict.INVALID)):
-        short = dataclasses.replace(EMPTY, bytes=190013440 - more)
-        plan = healthy.plan(repeat=[write, dataclasses.replace(read, data_bytes=190013440)])
-        decided = decide(dataclasses.replace(found, evictions={"read": (short, short)}), plan=plan)
-        assert decided.verdict is verdict
-
-
-def test_no_view_of_the_target_is_invalid(found: Evidence) -> None:
-    decided = decide(dataclasses.replace(found, views=()))
-    assert decided.verdict is Verdict.INVALID
 
 
 def test_one_bad_repetition_is_enough(found: Evidence) -> None:
@@ -229,8 +182,6 @@ def test_one_bad_repetition_is_enough(found: Evidence) -> None:
     [
         ("[rr]\nrw=randread\nbs=4k\ndirectory=${IOG_DIR}/fio\n", ""),
         ("[rr]\nrw=randread\nbs=8k\n", "it says bs=4k instead of bs=8k"),
-        ("[rr]\nsync=0\n", "it says sync=1 instead of sync=0"),
-        ("[rr]\niodepth=4\n", "it says iodepth=nothing instead of iodepth=4"),
         ("[rr]\ndirectory=${IOG_DIR}/x\n", "directory=/tmp/tb/fio instead of directory=/tmp/tb/x"),
         (
             "[rr]\ndescription=${IOG_TOKEN}\n",
@@ -303,13 +254,6 @@ def test_the_fastest_sample_must_stay_below_the_ceiling(found: Evidence) -> None
     assert decide(altered, site).metrics[0].verdict is Verdict.INVALID
 
 
-def test_a_straggler_is_remarked_upon_and_does_not_hinder(found: Evidence) -> None:
-    last = found.outputs["write"][-1]
-    decided = decide(outputs(found, "write", phases=phase_of(last, rank_seconds=(1.0, 2.0))))
-    assert decided.verdict is Verdict.PASS
-    assert [f.outcome.value for f in decided.findings if f.guard == "G5"] == ["warn"]
-
-
 def test_a_metric_that_is_missing_is_an_error(found: Evidence) -> None:
     broken = dataclasses.replace(
         found, outputs={**found.outputs, "write": found.outputs["write"][:1]}
@@ -373,7 +317,6 @@ def test_a_target_without_history_is_judged_by_its_ceiling(found: Evidence) -> N
         ("write", "operations", "MB/s", None),
         ("read", "operations", "kops/s", 15.0),
         ("read", "bandwidth", "MB/s", None),
-        ("metadata", "operations", "ops/s", None),
         ("write", "bandwidth", "s", None),
     ],
 )
@@ -383,13 +326,6 @@ def test_ceiling_reference(direction: Any, saturates: Any, unit: str, value: flo
     assert (reference and reference.value) == (value and pytest.approx(value))
     if reference:
         assert (reference.lower, reference.upper, reference.unit) == (0.0, None, unit)
-
-
-@pytest.mark.parametrize("topology", [None, {"source": "x", "devices": {"write": "1 GB/s"}}])
-def test_no_efficiency_no_reference(topology: dict[str, Any] | None) -> None:
-    site = extras(topology=topology) if topology else extras()
-    access = Access(direction="write", saturates="bandwidth")
-    assert cost.ceiling_reference(Metric("m", "MiB/s"), access, site, 1) is None
 
 
 def test_expected_failures_of_a_case(found: Evidence) -> None:
@@ -434,7 +370,6 @@ def test_readers_on_another_node_need_no_empty_cache(tmp_path: Path) -> None:
     [
         ({}, 2),
         ({**SAID, "reorderTasks": 0}, 2),
-        ({**SAID, "taskPerNodeOffset": 0}, 2),
         ({**SAID, "taskPerNodeOffset": 2}, 2),
         ({**SAID, "clients per node": 2}, 2),
         (SAID, 1),
@@ -489,8 +424,7 @@ def test_a_layout_that_was_obtained_is_believed(found: Evidence) -> None:
 
 
 @pytest.mark.parametrize(
-    ("osts", "cause"),
-    [((0, 1), r"G10: data has 2 stripe\(s\)"), ((0, 1, 2, 3), None)],
+    ("osts", "cause"), [((0, 1), r"G10: data has 2 stripe\(s\)"), ((0, 1, 2, 3), None)]
 )
 def test_a_layout_that_was_not_obtained_is_not(
     found: Evidence, osts: tuple[int, ...], cause: str | None
@@ -530,15 +464,6 @@ def test_a_pinned_file_elsewhere_is_named(found: Evidence) -> None:
     decided = decide(bad, plan=plan)
     assert decided.verdict is Verdict.INVALID
     assert "data.1 is on target 3 instead of 1" in decided.reason
-
-
-def test_fewer_storage_targets_than_declared_are_not_believed(found: Evidence) -> None:
-    topology = {"source": "x", "servers": {"count": 1, "nic": "100 GB/s"}, "targets": 5}
-    plan = dataclasses.replace(PLAN, layout=Layout(stripe_count=1))
-    site = extras(topology=topology, target={"striping": "lustre"})
-    decided = decide(laid_out(found, ("data", (0,))), site, plan=plan)
-    assert decided.verdict is Verdict.INVALID
-    assert "G12: 4 storage targets; demanded: 5" in decided.reason
 
 
 @pytest.mark.parametrize(
@@ -595,13 +520,6 @@ def test_what_is_computed_of_two_metrics_is_judged_like_them(found: Evidence) ->
     assert [m.verdict for m in decided.metrics] == [Verdict.INVALID, Verdict.PASS, Verdict.INVALID]
 
 
-def test_what_an_output_notes_stands_in_the_reason(found: Evidence) -> None:
-    noted = outputs(found, "read", notes={"iops": "ost0002: 4 ops/s", "latency": "of no metric"})
-    reasons = {m.metric.name: m.reason for m in decide(noted).metrics}
-    assert reasons["read_iops"].endswith(": ost0002: 4 ops/s")
-    assert "ost0002" not in reasons["write_bw"]
-
-
 def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found: Evidence) -> None:
     standing = {"read_iops": Reference(1.0, 0.0, 0.0, "ops/s", "nature")}
 
@@ -652,11 +570,9 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path: Path
     ("median", "value", "handed"),
     [
         (27.874564170837402, 476.837158203125, (27.8746, 476.837)),
-        (1234567.0, 100.0, (1234570.0, 100.0)),
         # 90.00000 would meet the bound, and 89.99999 does not.
         (89.9999999, 100.0, (89.9999999, 100.0)),
         (95.0000001, None, (95.0, None)),
-        (None, 100.0, (None, 100.0)),
     ],
 )
 def test_reframe_gets_short_figures_that_decide_the_same(

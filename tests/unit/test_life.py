@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from iogauge.cli.screen import show_details
 from iogauge.plan.stage import OPENED, RUNS, printed_file
 from iogauge.session import life
 from support import stage as healthy
@@ -49,11 +47,6 @@ def running(tmp_path: Path) -> Running:
     return Running(tmp_path)
 
 
-def test_it_waits_in_the_queue(running: Running) -> None:
-    running.job.state = "PENDING"
-    assert running.case.look(0) == (False, "job 12 waits in the queue (PENDING)")
-
-
 def test_it_waits_for_the_lock(running: Running) -> None:
     running.write(RUNS)
     assert running.case.look(0) == (False, "looks at the target")
@@ -86,21 +79,6 @@ def test_what_is_left_follows_what_the_phases_took(running: Running) -> None:
     assert running.case.look(28)[1].endswith("28 s gone, about 17 s left")
     running.ended(*((n, name, 0) for n in (0, 1, 2) for name in ("write", "read")))
     assert running.case.look(4000) == (True, "removes its files, 1 h 06 min gone")
-
-
-def test_an_assumed_speed_is_named_until_every_phase_has_run(tmp_path: Path) -> None:
-    running = Running(tmp_path, assumed=True)
-    running.opened()
-    said = running.case.look(0)[1]
-    assert said.endswith("about 1 min 00 s left at an assumed 200 MiB/s a node")
-    running.ended((0, "write", 10), (0, "read", 15))
-    assert running.case.look(15)[1].endswith("15 s gone, about 30 s left")
-
-
-def test_it_says_if_it_takes_longer_than_expected(running: Running) -> None:
-    running.opened()
-    running.case.look(0)
-    assert running.case.look(61)[1].endswith("1 min 01 s gone, longer than expected (1 min 00 s)")
 
 
 def test_a_damaged_stage_directory_ends_nothing(running: Running) -> None:
@@ -154,38 +132,6 @@ def test_a_terminal_gets_one_line_that_moves_and_goes(running: Running) -> None:
     assert paper.text.endswith("\r\x1b[K") and "\n" not in paper.text
 
 
-def test_the_times_stay_on_a_narrow_screen(running: Running) -> None:
-    """The case's name makes room for them."""
-    running.opened()
-    running.case.name = "IorPosix per-process sequential buffered"
-    paper = Paper(terminal=True, columns=70)
-    paper.screen.add(running.case)
-    paper.screen.tick(0)
-    line = paper.text.split("\r\x1b[K")[1]
-    assert len(line) == 69
-    assert re.fullmatch(r"IorPosix per.*…: before write, warm-up, 0 s gone, about .* left", line)
-
-
-def test_a_case_that_was_never_submitted_is_not_shown(running: Running) -> None:
-    running.job.jobid = None
-    paper = Paper(terminal=True)
-    paper.screen.add(running.case)
-    paper.screen.tick(0)
-    assert paper.text == ""
-
-
-def test_the_case_that_measures_goes_before_those_that_wait(tmp_path: Path) -> None:
-    paper = Paper(terminal=False)
-    (tmp_path / "a").mkdir(), (tmp_path / "b").mkdir()
-    waiting, measuring = Running(tmp_path / "a"), Running(tmp_path / "b")
-    measuring.opened()
-    for case in (waiting.case, measuring.case):
-        paper.screen.add(case)
-    paper.screen.tick(0)
-    paper.screen.tick(30)
-    assert "before write" in paper.text and paper.text.endswith("(+1 more)\n")
-
-
 def test_what_reframe_says_of_failures_is_kept_and_all_else_shown(tmp_path: Path) -> None:
     file = tmp_path / "details"
     shown = []
@@ -200,47 +146,3 @@ def test_what_reframe_says_of_failures_is_kept_and_all_else_shown(tmp_path: Path
     assert file.read_text().splitlines() == said[1:-3]
     pass_on = life.Filter(Paper(terminal=True).screen, None)
     assert all(pass_on.filter(logging.makeLogRecord({"msg": text})) for text in said)
-
-
-def test_a_command_that_says_how_a_run_ended_leaves_out_that_reframe_says_passed(
-    tmp_path: Path,
-) -> None:
-    words = "Ran 0/7 test case(s) from 7 check(s) (0 failure(s))"
-    passed = ["[  PASSED  ] " + words, "[ \x1b[1;32m PASSED \x1b[0m ] " + words]
-    others = ["[  FAILED  ] " + words, "[       OK ] a", "[  PASSED  ] a"]
-
-    def shown(details: Path | None) -> list[str]:
-        keep = life.Filter(Paper(terminal=True).screen, details)
-        lines = [*passed, *others]
-        return [text for text in lines if keep.filter(logging.makeLogRecord({"msg": text}))]
-
-    assert shown(tmp_path / "details") == others
-    assert shown(None) == [*passed, *others]
-
-
-def test_a_log_gets_the_blocks_and_gitlab_folds_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "details"
-    file.write_text("FAILURE INFO for a\x1b[2J\n")
-    monkeypatch.delenv("GITLAB_CI", raising=False)
-    show_details([file])
-    plain = "ReFrame's details of the failures:\nFAILURE INFO for a\\x1b[2J\n"
-    assert capsys.readouterr().out == plain
-    monkeypatch.setenv("GITLAB_CI", "true")
-    show_details([file])
-    text = capsys.readouterr().out
-    assert re.fullmatch(
-        r"\x1b\[0Ksection_start:\d+:(\w+)\[collapsed=true\]\r\x1b\[0K"
-        + re.escape(plain)
-        + r"\x1b\[0Ksection_end:\d+:\1\r\x1b\[0K\n",
-        text,
-    )
-
-
-def test_a_terminal_gets_the_path_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    show_details([tmp_path / "details"])
-    assert capsys.readouterr().out == f"ReFrame's details of the failures: {tmp_path / 'details'}\n"

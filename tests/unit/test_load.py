@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from iogauge.evidence import witness
 from iogauge.evidence.witness import NodeActivity
@@ -23,7 +21,6 @@ from support.lustre.recorded import parse_parameters, sessions
 MIB = 1 << 20
 LOAD = sessions("load.txt")
 PARAMS = sessions("params.txt")
-KNOWN = LOAD["lctl get_param llite.*.stats # 16 MiB written, 16 MiB read"].stdout
 USER = LOAD["(user bench) lctl get_param llite.*.stats"].stdout
 STATE = LOAD["lctl get_param osc.*.state"].stdout
 JOBS = LOAD[
@@ -41,34 +38,6 @@ def lustre(*texts: str, environment: dict[str, str] | None = None, uid: int = 10
 
 
 # --- parsers --------------------------------------------------------------------------------------
-
-
-def test_a_value_may_take_many_lines() -> None:
-    found = parse_parameters(KNOWN + IMPORT + "version=2.17.0\njobid_var=disable\n")
-    assert next(iter(found)) == "llite.lustre-ffff888129458800.stats"
-    assert found["version"] == "2.17.0"
-    assert found["jobid_var"] == "disable"
-    assert len(found) == 6
-    assert found["osc.lustre-OST0000-osc-MDT0001.import"].startswith("import:\n")
-
-
-@given(st.text())
-def test_no_text_breaks_the_parsers(text: str) -> None:
-    parse_parameters(text)
-    node_counters.parse_jobs(text)
-    node_counters.parse_log(text, "lustre")
-
-
-@given(
-    st.dictionaries(
-        st.from_regex(r"[a-z]{1,5}\.[A-Za-z0-9-]{1,9}\.[a-z_]{1,9}", fullmatch=True),
-        st.lists(st.from_regex(r"[a-z0-9: -]*", fullmatch=True), min_size=1),
-    )
-)
-def test_what_lctl_prints_is_read_back(values: dict[str, list[str]]) -> None:
-    text = "".join(f"{name}={chr(10).join(lines)}\n" for name, lines in values.items())
-    expected = {name: "\n".join(lines).strip("\n") for name, lines in values.items()}
-    assert parse_parameters(text) == expected
 
 
 def test_the_bytes_of_each_job() -> None:
@@ -92,11 +61,6 @@ def test_our_own_job(variable: str, environment: dict[str, str], own: str, forei
     assert pattern
     assert pattern.fullmatch(own)
     assert not pattern.fullmatch(foreign)
-
-
-@pytest.mark.parametrize("variable", ["disable", "", "nodelocal", "session", "SLURM_JOB_ID"])
-def test_a_job_without_a_name_of_its_own(variable: str) -> None:
-    assert node_counters.own_job(variable, {}, 1000) is None
 
 
 #: As ptlrpc/import.c of Lustre prints them, in the form of /dev/kmsg.
@@ -185,15 +149,11 @@ def test_what_was_there_before_is_not_held_against_a_run() -> None:
     [
         ({"states": {"a": "EVICTED"}}, ("a is EVICTED",)),
         ({"states": {"a": "DISCONN", "b": "IDLE"}}, ("a is DISCONN",)),
-        ({"states": {"a": "CONNECTING", "b": "NEW"}}, ()),
         ({"history": (*FIRST.history, (1005, "a", "REPLAY"))}, ("a went through REPLAY",)),
         ({"history": (*FIRST.history, (1000, "a", "EVICTED"))}, ("a went through EVICTED",)),
-        ({"history": (*FIRST.history, (999, "a", "EVICTED"))}, ()),
         ({"history": (*FIRST.history, (1005, "a", "IDLE"))}, ()),
-        ({"timeouts": 3}, ("2 request(s) timed out",)),
         ({"timeouts": 0}, ()),
         ({"timeouts": None, "states": {}}, ()),
-        ({"log_end": 12, "complaints": ((9, "old"), (11, "a lost b"))}, ("a lost b",)),
         ({"log_end": None, "complaints": ((11, "a lost b"),)}, ()),
     ],
 )
@@ -236,16 +196,7 @@ def test_a_look_survives_json() -> None:
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        {"timeouts": "1"},
-        {"timeouts": 1.5},
-        {"history": [[1, 2]]},
-        {"time": "now"},
-        {"jobs": {"own": "many"}},
-        {"complaints": 5},
-        {"surplus": 1},
-    ],
+    "damage", [{"timeouts": "1"}, {"history": [[1, 2]]}, {"jobs": {"own": "many"}}, {"surplus": 1}]
 )
 def test_damaged_data_is_no_look(damage: dict[str, Any]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):

@@ -82,14 +82,9 @@ def same(found: FileLayout, made: dict[str, Any]) -> None:
     ("name", "count", "size", "start", "osts", "parts", "instantiated"),
     [
         ("w4", 4, MIB, 2, (2, 3, 0, 1), 1, 1),
-        ("w2i1", 2, 4 * MIB, 1, (1, 2), 1, 1),
-        ("o02", 2, 4 * MIB, 0, (0, 2), 1, 1),
         ("over8", 8, MIB, 0, (0, 1, 2, 3), 1, 1),
         ("pfl", 1, MIB, 3, (3,), 3, 1),
-        ("dpfl/f", 1, MIB, 0, (0,), 2, 1),
-        ("f8", 1, 4 * MIB, 1, (1,), 3, 1),
         ("f40", 2, 4 * MIB, 3, (2, 3, 0), 3, 2),
-        ("f100", 4, 4 * MIB, 0, (1, 2, 3, 0), 3, 3),
         ("dom", 0, 65536, None, (), 2, 1),
         ("mir", 1, 4 * MIB, 2, (1, 2), 2, 2),
     ],
@@ -179,15 +174,6 @@ def test_damage_never_moves_a_file(made: dict[str, Any], data: st.DataObject) ->
     ]
 
 
-@given(st.binary(max_size=300))
-def test_no_bytes_break_the_parser(data: bytes) -> None:
-    for parse in (lov.parse_lov, lov.parse_default_lov):
-        try:
-            parse(data, "f")
-        except LustreError as error:
-            assert "f" in str(error)
-
-
 def patched(data: bytes, at: int, form: str, value: int) -> bytes:
     whole = bytearray(data)
     struct.pack_into(form, whole, at, value)
@@ -203,27 +189,17 @@ ENTRY = 32
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "no layout begins with nothing"),
-        (b"\xd0\x0b", "no layout begins with d00b"),
         (FOREIGN + b"abcd", "the file is foreign"),
-        (patched(W4, 0, "<I", 0x0BD20BD0), "no layout begins with"),
         (patched(W4, 4, "<I", 0x80000001), "the file is released"),
         (patched(W4, 4, "<I", 0x2), "no pattern is 0x00000002"),
-        (patched(W4, 4, "<I", 0x101), "no pattern is 0x00000101"),
         (patched(W4, 24, "<I", 0), "4 stripe(s) of 0 bytes"),
         (patched(W4, 28, "<H", 3), "4 object(s) for 3 stripe(s)"),
-        (patched(W4, 28, "<H", 5), "4 object(s) for 5 stripe(s)"),
         (patched(F40, 4, "<I", len(F40) - 1), "said to be"),
-        (patched(F40, 14, "<H", 0), "0 component(s)"),
         (patched(F40, 14, "<H", 9), "9 component(s)"),
         (patched(F40, 16, "<H", 1), "1 mirror(s), said to be 2"),
-        (patched(F40, ENTRY + 4, "<I", 0), "0 stripe(s)"),
-        (patched(F40, ENTRY + 8, "<Q", MIB), "begins at 1048576"),
         (patched(F40, ENTRY + 16, "<Q", 0), "extent 0 to 0"),
-        (patched(F40, ENTRY + 16, "<Q", 2**63), "extent 0 to"),
         (patched(F40, ENTRY + 24, "<I", 8), "share their description"),
         (patched(F40, ENTRY + 24, "<I", 10**6), "component 1 lies at 1000000"),
-        (patched(F40, ENTRY + 72, "<I", 32 + 3 * 48), "share their description"),
     ],
 )
 def test_what_is_damaged_is_refused_with_its_reason(data: bytes, why: str) -> None:

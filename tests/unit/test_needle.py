@@ -24,7 +24,7 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge_extras.needle import judge as needle
 from iogauge_extras.needle.judge import Needle, Rounds, decide, parse_rounds
-from iogauge_extras.needle.rounds import Again, again, most_turns, orders, shares, turns_again
+from iogauge_extras.needle.rounds import again, most_turns, orders, shares, turns_again
 from support import programs
 
 ROOT = Path(__file__).parents[2]
@@ -75,11 +75,6 @@ def test_no_probe_has_the_late_places(n: int, rounds: int, word: str) -> None:
     assert max(places) - min(places) <= (1 if rounds % 2 and n % 2 == 0 else 0)
 
 
-@pytest.mark.parametrize("n", [3, 4, 8, 400])
-def test_three_rounds_have_three_orders(n: int) -> None:
-    assert len(set(orders([f"p{number}" for number in range(n)], 3, "write.fio 1"))) == 3
-
-
 def test_drift_within_the_rounds_names_none() -> None:
     """Each round loses a third from its first turn to its last: a fixed order would have made the last one slow."""
     names = [f"p{number}" for number in range(4)]
@@ -108,42 +103,12 @@ def test_drift_that_all_share_is_no_difference(drift: list[float]) -> None:
     assert shares(drifted) == pytest.approx(shares(rates))
 
 
-@pytest.mark.parametrize(
-    ("probes", "low", "suspects"),
-    [(2, 1, 1), (3, 1, 1), (4, 1, 1), (4, 2, 1), (8, 3, 3), (8, 4, 3), (64, 19, 19), (64, 30, 19)],
-)
-def test_so_many_are_measured_again(probes: int, low: int, suspects: int) -> None:
-    rates = {f"p{i:02}": [10.0 + i if i < low else 100.0 + i] * 3 for i in range(probes)}
-    found = again(rates, 0.2)
-    assert found.suspects == tuple(f"p{i:02}" for i in range(suspects))
-    assert len(found.others) == min(2, probes - low)
-    assert not set(found.others) & {f"p{i:02}" for i in range(low)}
-
-
-def test_the_others_are_the_nearest_to_the_median() -> None:
-    rates = {"a": [50.0], "b": [90.0], "c": [99.0], "d": [100.0], "e": [130.0]}
-    assert again(rates, 0.2).others == ("c", "d")
-
-
 @given(st.integers(2, 60), st.integers(1, 12), st.floats(0, 1))
 def test_no_pass_has_more_turns(probes: int, rounds: int, share: float) -> None:
     low = int(share * probes)
     rates = {f"p{i:02}": [10.0 + i if i < low else 100.0] * rounds for i in range(probes)}
     turns = probes * rounds + len(again(rates, 0.2).names) * turns_again(rounds)
     assert turns <= most_turns(probes, rounds)
-
-
-@pytest.mark.parametrize(("probes", "turns"), [(2, 6 + 2 * 9), (4, 12 + 3 * 9), (8, 24 + 5 * 9)])
-def test_a_pass_with_suspects_has_all_turns(probes: int, turns: int) -> None:
-    rates = {
-        f"p{i}": [10.0 if i < (probes - 1) // 2 or i == 0 else 100.0] * 3 for i in range(probes)
-    }
-    assert probes * 3 + len(again(rates, 0.2).names) * 9 == turns
-    assert most_turns(probes, 3) == turns
-
-
-def test_nothing_is_measured_again_without_a_suspect() -> None:
-    assert again({"a": [81.0], "b": [100.0], "c": [100.0]}, 0.2) == Again()
 
 
 # --- the decision ------------------------------------------------------------------------------------
@@ -204,21 +169,6 @@ def test_the_larger_scatter_counts() -> None:
     assert slow(judge(rates, {"a": [70.0] * 9, "b": [70.0] * 9} | others)) == ["a", "b"]
 
 
-def test_a_fast_one_is_only_remarked_upon() -> None:
-    found = judge({f"p{i}": [100.0 + i] for i in range(9)} | {"fast": [300.0]})
-    assert slow(found) == []
-    assert [probe.name for probe in found.fast] == ["fast"]
-    assert "faster than the others: fast: 300.0 MiB/s" in found.describe()
-
-
-def test_half_of_all_are_slow_and_some_are_named() -> None:
-    rates = {f"p{i}": [100.0 if i % 2 else 50.0] * 3 for i in range(10)}
-    found = judge(rates, again_as_before(rates))
-    assert slow(found) == ["p0", "p2", "p4"]
-    assert [p.name for p in found.open] == ["p6", "p8"]
-    assert found.slowest.share == pytest.approx(0.5, rel=0.03)
-
-
 def test_most_are_slow_and_the_others_are_fast() -> None:
     """The median is that of the many: only the reference of the median tells that they are slow."""
     found = judge({f"p{i}": [100.0 if i < 3 else 50.0] for i in range(10)})
@@ -227,47 +177,13 @@ def test_most_are_slow_and_the_others_are_fast() -> None:
     assert found.slowest.share == 1
 
 
-def test_fewer_than_half_are_slow_and_the_first_ten_are_named() -> None:
-    rates = {f"p{i:02}": [50.0 if i < 19 else 100.0] * 3 for i in range(64)}
-    found = judge(rates, again_as_before(rates))
-    assert len(slow(found)) == 19
-    assert found.describe().count("MiB/s, 50%") == 10
-    assert "and 9 more that are slow" in found.describe()
-
-
-def test_of_two_the_slow_one_is_named() -> None:
-    rates = {"a": [100.0, 99.0, 98.0], "b": [1.0, 1.0, 1.0]}
-    found = judge(rates, again_as_before(rates))
-    assert slow(found) == ["b"]
-    assert found.slowest.share == pytest.approx(0.01, rel=0.03)
-
-
-def test_the_words_of_a_verdict() -> None:
-    rates = {f"ost{i:04x}": [78.0] * 3 for i in range(9)} | {"ost0002": [1.7] * 3}
-    said = judge(rates, again_as_before(rates)).describe()
-    assert said == (
-        "ost0002: 1.683 MiB/s, 2% of the others beside it, measured again 9 times (t = -1147.8, "
-        "below -3.4); the turns of each differ by 0%, their medians by 0% (robust standard deviations)"
-    )
-    assert (
-        judge({"a": [10.0], "b": [10.0], "c": [9.5]})
-        .describe()
-        .startswith("slowest is c: 9.500 MiB/s, 95% of the median of all")
-    )
-
-
 @pytest.mark.parametrize(
     ("rates", "cause"),
     [
-        ({}, r"0 probe\(s\) \(none\): expected two or more"),
         ({"a": [1.0]}, r"1 probe\(s\) \(a\)"),
         ({"a": [1.0, 1.0], "b": [1.0]}, r"b has 1 round\(s\), others have 2"),
-        ({"a": [], "b": []}, r"a has 0 round\(s\)"),
         ({"a": [1.0], "b": [math.nan]}, "b, round 1: nan"),
-        ({"a": [1.0], "b": [math.inf]}, "b, round 1: inf"),
         ({"a": [1.0, 2.0], "b": [1.0, 0.0]}, "b, round 2: 0.0"),
-        ({"a": [0.0], "b": [0.0]}, "a, round 1: 0.0"),
-        ({"a": [1.0], "b": [-1.0]}, "b, round 1: -1.0"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(rates: dict[str, list[float]], cause: str) -> None:
@@ -343,12 +259,8 @@ def by_name(rows: list[list[float]]) -> dict[str, list[float]]:
     ("taken", "way", "share"),
     [
         ("10:37", "write", None),
-        ("10:37", "read", None),
-        ("10:58", "write", None),
         ("10:58", "read", None),
-        ("10:59", "write", None),
         ("10:59", "read", None),
-        ("11:01", "write", None),
         ("11:01", "read", 0.78),
     ],
 )
@@ -361,15 +273,6 @@ def test_recorded_rounds_of_healthy_targets(taken: str, way: str, share: float |
         assert shares(rates)["ost3"] == pytest.approx(share, abs=0.01)
 
 
-def test_a_suspicion_of_then_is_not_proven_by_the_turns_around_it() -> None:
-    """ost3 at 11:01, and all its other recorded turns of those minutes as the second measurement."""
-    rates = by_name(RECORDED["11:01"]["read"])
-    others = [by_name(RECORDED[taken]["read"]) for taken in ("10:37", "10:58", "10:59")]
-    later = {name: [x for one in others for x in one[name]] for name in again(rates, 0.2).names}
-    found = judge(rates, later)
-    assert found.slow == ()
-
-
 #: MiB/s of four real targets, one turn each; the client's connection to the third was throttled.
 THROTTLED = {"ost0": [84.2], "ost1": [77.7], "ost2": [1.7], "ost3": [64.0]}
 
@@ -380,10 +283,8 @@ def test_a_real_throttled_target_is_named() -> None:
     assert found.slowest.share == pytest.approx(1.7 / math.sqrt(77.7 * 64), rel=0.02)
 
 
-@pytest.mark.parametrize("probes", [3, 4, 16, 64])
-@pytest.mark.parametrize(
-    "noise", ["turns 15 %", "turns 48 %", "15 %, shared drift 35 %", "all of it"]
-)
+@pytest.mark.parametrize("probes", [3, 16])
+@pytest.mark.parametrize("noise", ["turns 48 %", "all of it"])
 def test_a_healthy_set_names_none(probes: int, noise: str) -> None:
     """0.5 % of passes at most, by the limit; 3 of 100 would be an accident of 1 in 70."""
     simulation = programs.load("needle")
@@ -392,16 +293,9 @@ def test_a_healthy_set_names_none(probes: int, noise: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noise", "share", "least"),
-    [
-        ("turns 5 %", 0.7, 0.97),
-        ("turns 15 %", 0.7, 0.6),
-        ("turns 15 %", 0.5, 0.97),
-        ("turns 48 %", 0.01, 0.97),
-        ("all of it", 0.01, 0.97),
-    ],
+    ("noise", "share", "least"), [("turns 15 %", 0.7, 0.6), ("turns 48 %", 0.01, 0.97)]
 )
-@pytest.mark.parametrize("probes", [4, 16, 64])
+@pytest.mark.parametrize("probes", [4, 64])
 def test_one_that_is_slow_is_named(probes: int, noise: str, share: float, least: float) -> None:
     simulation = programs.load("needle")
     found = simulation.passes(probes, simulation.NOISES[noise], "unit test", share)
@@ -499,56 +393,23 @@ def test_a_pass_over_metadata_targets() -> None:
     assert jobs["mdt0001"]["filename_format"] == f"{own}, 1{own.removeprefix('${IOG_ROUND}')}"
 
 
-def test_a_record_keeps_every_turn_in_little_room() -> None:
-    rates = {f"ost{n:04x}": (1000 / 7 + n, 2000 / 7 + n, 3000 / 7 + n) for n in range(1000)}
-    kept = needle.medians(rates)
-    assert list(kept) == list(rates)
-    assert kept["ost0000"] == 285.71
-    assert all(kept[name] == pytest.approx(rates[name][1], rel=1e-4) for name in rates)
-    assert len(json.dumps(kept, separators=(",", ":"))) < 20_000
-
-
-def test_a_complaint_of_fio_is_a_warning() -> None:
-    """Which makes the case INVALID (G8)."""
-    output = parse_rounds(targets([ONCE, ONCE]) + "fio: something is odd\n", ROUNDS)
-    assert output.warnings == ("fio: something is odd",)
-
-
 @pytest.mark.parametrize(
     ("text", "cause"),
     [
         ("", "no turn in the output"),
-        ("needle 1 ost0000\n", "round 1, ost0000: fio wrote nothing"),
         (targets([ONCE]), "ost0000 is missing in round 2"),
-        (targets([ONCE, ONCE[:2]]), "ost000a is missing in round 2"),
-        (targets([ONCE[:2], ONCE[:2]]), "ost000a is missing in round 1"),
         (targets([ONCE, ONCE, ONCE]), "ost0000, round 3: it was not planned"),
-        (targets([ONCE, [*ONCE, ("ost0003", 1.0)]]), "round 2, ost0003: it was not planned"),
         (targets([ONCE, [*ONCE, ONCE[0]]]), "round 2: ost0000 was measured twice"),
         (targets([ONCE, ONCE])[:-200], "round 2, ost000a: fio JSON is cut"),
-        (targets([ONCE, ONCE]).replace("needle 2", "needle 1"), "ost0000 was measured twice"),
         (targets([ONCE, ONCE]).replace("needle 2 ost0001\n", ""), "2 fio JSON documents"),
-        (
-            targets([ONCE, ONCE]).replace("2 ost0001", "2 ost000a", 1),
-            "2, ost000a: it was not planned",
-        ),
         (targets(TWICE), "needle: ost0001 was not measured again after the rounds"),
         (targets(TWICE + [LOW] * 8), "is missing in round 11"),
         (targets(TWICE + [LOW] * 10), "round 12: it was not planned"),
-        (targets(TWICE + [LOW[:2]] * 9), "needle: ost0000 was not measured again"),
     ],
 )
 def test_a_pass_that_is_not_whole(text: str, cause: str) -> None:
     with pytest.raises(ToolOutputError, match=cause):
         parse_rounds(text, ROUNDS)
-
-
-def test_a_target_that_failed() -> None:
-    broken = document(entry("ost0001", 1.0, error=108))
-    with pytest.raises(
-        ToolOutputError, match=r"round 1, ost0001: .*'ost0001' failed with errno 108"
-    ):
-        parse_rounds(f"needle 1 ost0001\n{broken}", ROUNDS)
 
 
 def nodes(turns: Sequence[tuple[int, str, float]], way: str = "read") -> str:
@@ -579,7 +440,6 @@ def test_a_pass_over_nodes() -> None:
     [
         (nodes([t for t in TURNS if t[1] != "n2"]), r"3 node\(s\) \(n1, n3, n4\): expected 4"),
         (nodes(TURNS[:-1]), "n4 is missing in round 3"),
-        (nodes([*TURNS, TURNS[0]]), "round 1: n1 was measured twice"),
         (nodes(TURNS, "write"), "round 1, n1: write, expected read"),
         (
             f"needle 1 n1\nfio: connect: Connection refused\n{document(key='client_stats')}",
@@ -659,7 +519,7 @@ def test_alike_probes_are_measured_in_their_orders(tmp_path: Path, servers: bool
         tmp_path, FIO, "3", *(["servers.txt"] if servers else [])
     ).communicate(timeout=60)
     assert said == ""
-    wanted = [(k, n) for k, order in enumerate(orders(names, 3, "w.fio 1"), 1) for n in order]
+    wanted = [(k, n) for k, order in enumerate(orders(names, 3, "t 1"), 1) for n in order]
     assert turns_of(printed) == wanted
     option = {name: f"--section={name}" for name in names}
     if servers:
@@ -680,7 +540,7 @@ def test_a_suspect_is_measured_again_beside_two_others(tmp_path: Path) -> None:
     process = run_rounds(tmp_path, FIO, "2")
     printed, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (0, "")
-    order = orders(("ost1", "ost0", "ost2"), 9, "w.fio 3")
+    order = orders(("ost1", "ost0", "ost2"), 9, "t 3")
     assert turns_of(printed)[6:] == [(k, n) for k, names in enumerate(order, 3) for n in names]
     asked = Rounds(direction="write", rounds=2, max_deviation=0.2, targets=("ost0", "ost1", "ost2"))
     assert parse_rounds(printed, asked).notes["slowest"].startswith("ost1: 20.00 MiB/s, 20% of")
@@ -694,16 +554,6 @@ def test_the_first_failure_ends_it(tmp_path: Path) -> None:
     assert process.returncode == 7
     begun = turns_of((tmp_path / "w.fio.turns").read_text())
     assert begun[-1] == (1, "ost1")
-
-
-@pytest.mark.parametrize("broken", ["servers", "answer"])
-def test_nothing_is_measured_without_knowing_what(tmp_path: Path, broken: str) -> None:
-    """No list of servers, or an answer of fio's that cannot be read: no suspect is missed."""
-    words = ["servers.txt"] if broken == "servers" else []
-    process = run_rounds(tmp_path, "echo nothing", "1", *words)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert ("servers.txt" if broken == "servers" else "no fio JSON") in said
 
 
 def test_a_signal_ends_fio_first(tmp_path: Path) -> None:

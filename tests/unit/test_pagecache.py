@@ -63,23 +63,6 @@ def test_residency_is_what_fincore_says(disk: Path, size: int) -> None:
     assert resident(file) == int(seen.stdout) == -(-size // 4096) * 4096
 
 
-def test_a_file_larger_than_a_window_is_looked_at_in_full(
-    disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "_WINDOW", 64 << 10)
-    file = disk / "data"
-    file.write_bytes(b"x" * (200 << 10))
-    assert resident(file) == 200 << 10
-
-
-def test_an_empty_file_and_a_sparse_one_are_no_problem(disk: Path) -> None:
-    (disk / "empty").touch()
-    with open(disk / "sparse", "wb") as file:
-        file.truncate(1 << 32)
-    done = files.evict([str(disk / "empty"), str(disk / "sparse")])
-    assert (done.files, done.bytes, done.resident_after, done.problem) == (2, 1 << 32, 0, "")
-
-
 def test_a_missing_file_is_a_problem_and_the_rest_is_done(disk: Path) -> None:
     (disk / "b").write_bytes(b"x" * MIB)
     done = files.evict([str(disk / "a"), str(disk / "b")])
@@ -136,23 +119,8 @@ def test_what_proves_a_cache_empty(files: int, after: int, problem: str, proven:
     assert Eviction("h", files, 10, 10, after, problem).proven_empty is proven
 
 
-def test_an_eviction_survives_json() -> None:
-    done = Eviction("h", 1, 10, 4096, 0, "p")
-    assert Eviction.from_json(done.to_json()) == done
-
-
 @pytest.mark.parametrize(
-    "change",
-    [
-        {"files": "1"},
-        {"resident_after": False},
-        {"resident_after": 0.0},
-        {"resident_before": -1},
-        {"bytes": None},
-        {"host": 1},
-        {"problem": None},
-        {"extra": 1},
-    ],
+    "change", [{"files": "1"}, {"resident_after": 0.0}, {"bytes": None}, {"problem": None}]
 )
 def test_what_is_no_eviction_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(TypeError):

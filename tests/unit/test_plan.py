@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import subprocess
 from typing import Any, Literal
 
@@ -13,19 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput
-from iogauge.node.layouts import Layout, Pins
+from iogauge.node.layouts import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed, Verification
 from iogauge.plan.script import (
     Launch,
-    binding_options,
     host_options,
     job_functions,
     job_options,
     per_node_launcher,
     placing_options,
-    reporting_variables,
     shell_command,
-    shell_word,
 )
 
 VALUES = {"IOG_DIR": "/t/a b'\"$x`*", "IOG_REP": "3"}
@@ -83,37 +79,13 @@ def test_only_our_two_variables_expand_in_a_word(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "text"),
-    [
-        ("ior", "ior"),
-        ("-o", "-o"),
-        ("", "''"),
-        ("a b", "'a b'"),
-        (f"{DIR}/data", '"$IOG_DIR/data"'),
-        (f"out.{REP}.json", '"out.$IOG_REP.json"'),
-        (f"{DIR}ectory", '"${IOG_DIR}ectory"'),
-        (f"{REP}0", '"${IOG_REP}0"'),
-        ("$HOME", "'$HOME'"),
-        (f"{DIR}/$HOME`id`", '"$IOG_DIR/\\$HOME\\`id\\`"'),
-    ],
-)
-def test_a_word(word: str, text: str) -> None:
-    assert shell_word(word) == text
-    assert bash(f"printf %s {text}") == expanded(word).encode()
-
-
-@pytest.mark.parametrize(
     ("launcher", "nodes", "words"),
     [
         ("local", 1, ""),
         ("srun", 1, ""),
-        ("mpirun", 1, ""),
         ("srun", 4, "srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpu-bind=none"),
-        ("mpirun", 4, "mpirun -np 4 --map-by ppr:1:node --bind-to none"),
         ("mpirun-openmpi", 4, "mpirun -np 4 --map-by ppr:1:node --bind-to none"),
-        ("mpiexec", 4, "mpiexec -n 4 -ppn 1"),
         ("mpirun-intelmpi", 4, "mpirun -n 4 -ppn 1"),
-        ("alps", 1, "aprun -n 1 -N 1"),
         ("alps", 4, "aprun -n 4 -N 1"),
     ],
 )
@@ -195,23 +167,6 @@ def without_facts(lines: list[str]) -> list[str]:
     return [line for line in lines if "iog_phase facts-" not in line]
 
 
-def test_a_case_of_two_nodes_looks_at_the_target_from_each() -> None:
-    each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none agent"
-    assert without_facts(job_functions(case(nodes=2), launch("srun", "srun", 2))) == [
-        "iog_prepare() {",
-        f'    iog_phase view {each} view "$IOG_DIR" view',
-        "}",
-        "iog_case() {",
-        "    iog_reset",
-        '    iog_phase write srun sh /witness.sh "$IOG_STAGE/witness" "write.$IOG_REP" tool "$IOG_DIR/write"',
-        '    iog_sample write "$IOG_DIR"',
-        f'    iog_phase evict-read {each} evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read srun sh /witness.sh "$IOG_STAGE/witness" "read.$IOG_REP" tool "$IOG_DIR/read"',
-        '    iog_sample read "$IOG_DIR"',
-        "}",
-    ]
-
-
 def test_a_tool_checks_its_data_in_the_warm_up_alone() -> None:
     checked = phase("read", "read", command=["tool"], verifies=Verification(("-R", "-G=1 2"), "no"))
     lines = job_functions(case(repeat=[WRITE, checked]), launch("run", "local"))
@@ -221,16 +176,6 @@ def test_a_tool_checks_its_data_in_the_warm_up_alone() -> None:
         == '    iog_phase read run sh /witness.sh "$IOG_STAGE/witness" "read.$IOG_REP" tool "${IOG_VERIFY[@]}"'
     )
     assert sum("IOG_VERIFY" in line or "iog_verify" in line for line in lines) == 2
-
-
-@pytest.mark.parametrize("change", [{"repeat": [READ]}, {"repeat": [phase("create", "metadata")]}])
-def test_without_a_write_there_is_no_sample(change: dict[str, Any]) -> None:
-    assert not case(**change).sampled
-    assert "iog_sample" not in " ".join(job_functions(case(**change), launch("run", "local")))
-
-
-def test_no_sample_of_an_execution_that_writes_and_reads() -> None:
-    assert not case(repeat=[WRITE, phase("read", "read", within="write")]).sampled
 
 
 def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
@@ -318,12 +263,6 @@ def test_the_directories_of_repetitions_that_are_kept_count() -> None:
     assert plan.footprint(lambda phase: 100.0, phase_seconds=10).files == plan.most_files == 6 + 3
 
 
-def test_passing_files_count_and_hold_no_data() -> None:
-    plan = case(passing_files=5)
-    assert plan.footprint(lambda phase: 100.0, phase_seconds=10).files == plan.most_files == 2 + 5
-    assert plan.pieces == case().pieces == 2
-
-
 # --- hosts, servers, layouts ----------------------------------------------------------------------
 
 
@@ -354,41 +293,6 @@ def test_placing_speaks_the_launchers_dialect(
 
 
 @pytest.mark.parametrize(
-    ("launcher", "count"),
-    [("mpirun", 2), ("mpirun-openmpi", 2), ("mpirun-intelmpi", 0), ("mpiexec", 0), ("srun", 0)],
-)
-def test_only_open_mpis_launcher_is_asked_for_its_bindings(launcher: str, count: int) -> None:
-    assert len(reporting_variables(launcher)) == count
-
-
-@pytest.mark.parametrize(
-    ("launcher", "tasks", "words"),
-    [
-        ("srun", 8, ["--cpu-bind=cores"]),
-        ("srun", 9, ["--cpu-bind=none"]),
-        ("mpirun", 8, ["--bind-to", "core"]),
-        ("mpirun-openmpi", 9, ["--bind-to", "none"]),
-        ("mpiexec", 8, []),
-        ("local", 8, []),
-    ],
-)
-def test_ranks_are_bound_where_each_can_have_a_core(
-    launcher: str, tasks: int, words: list[str]
-) -> None:
-    assert binding_options(launcher, tasks, 8) == words
-
-
-@pytest.mark.parametrize(
-    ("files", "limit", "seconds"),
-    [(1, 3600, 30), (120_000, 3600, 150), (10**6, 3600, 900), (1, 60, 15)],
-)
-def test_the_warning_leaves_time_to_remove_the_files(files: int, limit: int, seconds: int) -> None:
-    for scheduler in ("slurm", "squeue"):
-        warned = f"--signal=B:USR1@{seconds}"
-        assert job_options(scheduler, files, limit, ["--partition=x"]) == [warned, "--no-requeue"]
-
-
-@pytest.mark.parametrize(
     ("given", "left"),
     [
         (["--signal=B:TERM@300"], ["--no-requeue"]),
@@ -402,77 +306,8 @@ def test_what_the_site_asks_for_is_left_to_it(given: list[str], left: list[str])
     assert job_options("slurm", 1, 3600, given) == left
 
 
-def test_without_a_time_limit_there_is_no_warning() -> None:
-    assert job_options("slurm", 1, None, []) == ["--no-requeue"]
-    assert job_options("pbspro", 1, 3600, []) == []
-    assert job_options("local", 1, 3600, []) == []
-
-
 def test_what_runs_within_another_phase_has_no_line() -> None:
     both = case(repeat=[phase("write"), phase("read", within="write", samples=2)], repetitions=3)
     lines = without_facts(job_functions(both, launch("run", "local")))
     assert [line.split()[1] for line in lines if "iog_phase" in line] == ["write"]
     assert both.samples == 6
-
-
-def test_a_layout_is_asked_for_before_and_noted_after_the_last_write() -> None:
-    phases = [phase("first"), phase("second"), phase("read", "read")]
-    plan = case(repeat=phases, layout=Layout(stripe_count=4), pins=None)
-    lines = without_facts(job_functions(plan, launch("run", "local"), notes_layouts=True))
-    steps = [line.split()[:2] for line in lines if re.search("iog_(phase|layouts)", line)]
-    assert [" ".join(step).removeprefix("iog_phase ") for step in steps] == [
-        *("setstripe", "first", "second", 'iog_layouts "$IOG_DIR"', "read")
-    ]
-    assert '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR"' in lines
-
-
-def test_layouts_are_noted_only_on_lustre_and_after_a_write() -> None:
-    writes = case(repeat=[phase("write"), phase("read", "read")])
-    reads = case(repeat=[phase("read", "read")])
-    for plan, on_lustre, noted in ((writes, True, 1), (writes, False, 0), (reads, True, 0)):
-        lines = job_functions(plan, launch("run", "local"), notes_layouts=on_lustre)
-        assert "\n".join(lines).count("iog_layouts") == noted
-
-
-def test_a_declared_pool_is_asked_for_by_every_case() -> None:
-    assert case().in_pool(None) == case()
-    assert case().in_pool("flash").layout == Layout(pool="flash")
-    striped = case(layout=Layout(stripe_count=4)).in_pool("flash")
-    assert striped.layout == Layout(stripe_count=4, pool="flash")
-    pins = Pins(names=("0",), kind="file")
-    pinned = case(pins=pins).in_pool("flash")
-    assert (pinned.layout, pinned.pins and pinned.pins.pool) == (None, "flash")
-
-
-def test_pins_of_files_that_are_made_once_are_set_once() -> None:
-    laid_out = phase("layout", launch="once")
-    read = phase("read", "read")
-    pins = Pins(names=("0", "1"), kind="directory", stripe_bytes=None)
-    plan = case(prepare=[laid_out], repeat=[read], pins=pins)
-    lines = job_functions(plan, launch("run", "local"), notes_layouts=True)
-    prepare, _, repeat = "\n".join(without_facts(lines)).partition("iog_case()")
-    assert re.findall(r"iog_phase (\S+)", prepare) == ["pin", "layout"]
-    assert "iog_layouts" in prepare and "iog_layouts" not in repeat
-    assert re.findall(r"iog_phase (\S+)", repeat) == ["read"]
-
-
-def test_servers_are_started_before_their_first_client() -> None:
-    work = phase("read", "read", "clients", command=["read.fio", "read.$IOG_REP.json"])
-    lines = without_facts(
-        job_functions(case(tool="fio", nodes=2, repeat=[work]), launch("srun", "srun", 2))
-    )
-    each = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpu-bind=none"
-    assert lines[1:4] == [
-        f'    iog_phase view {each} agent view "$IOG_DIR" view',
-        f"    iog_servers fio 2 '' {each}",
-        "}",
-    ]
-    assert '    iog_client read read.fio "read.$IOG_REP.json"' in lines
-
-
-def test_what_a_case_changes_is_put_back_by_its_job() -> None:
-    switch = phase("off", launch="agent", command=["checksums", "off", "$IOG_DIR"])
-    started = dataclasses.replace(launch("run", "local"), restore="/home/x y")
-    lines = job_functions(case(repeat=[switch], restores=True), started)
-    assert "    iog_at_close agent restore '/home/x y'" in lines
-    assert "    iog_phase off agent checksums off \"$IOG_DIR\" '/home/x y'" in lines

@@ -132,10 +132,8 @@ def test_a_fork_has_its_own_arguments_environment_streams_and_end(
     ("main", "status"),
     [
         (lambda: None, 0),
-        (lambda: 7, 7),
         (lambda: sys.exit(3), 3),
         (lambda: 1 / 0, 1),
-        (lambda: os._exit(5), 5),
         (lambda: os.kill(os.getpid(), signal.SIGTERM), -signal.SIGTERM),
     ],
 )
@@ -180,22 +178,6 @@ def test_attended_work_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not attended(lambda: os.kill(os.getpid(), signal.SIGKILL) is None, monkeypatch)[0]
     done, signs = attended(lambda: time.sleep(1.5) is None, monkeypatch)
     assert done and signs >= 2
-
-
-def test_attended_work_holds_nothing_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where it hangs, the parent's locks end with the parent nevertheless."""
-    ends = [end for _ in range(5) for end in os.pipe()]
-    assert attended(lambda: len(os.listdir("/proc/self/fd")) <= 5, monkeypatch)[0]
-    for end in ends:
-        os.close(end)
-
-
-def test_attended_work_prints_where_its_parent_does(capfd: pytest.CaptureFixture[str]) -> None:
-    heard, said = os.pipe()
-    assert processes.attended(lambda: os.write(1, b"hello\n") == 6, heard, lambda: None)
-    os.close(heard)
-    os.close(said)
-    assert capfd.readouterr().out == "hello\n"
 
 
 def test_work_that_nobody_waits_for_is_ended() -> None:

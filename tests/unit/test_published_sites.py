@@ -22,7 +22,6 @@ NAMES = ("azure-cyclecloud", "azure-managed-lustre", "kaust-shaheen2", "oist-sai
 
 CYCLE, SAION, AMLFS = "azure-cyclecloud", "oist-saion", "azure-managed-lustre"
 KAUST, ORACLE = "kaust-shaheen2", "oracle-oci"
-READ_4K = ("sound", "acceptance", "one-client", 128, "4KiB")
 
 #: Figures of the documents: scenario, site, check, partition and further keys, metric, value, its unit.
 PUBLISHED: list[tuple[str, str, str, tuple[Any, ...], str, float, str]] = [
@@ -94,15 +93,6 @@ PUBLISHED: list[tuple[str, str, str, tuple[Any, ...], str, float, str]] = [
     ),
 ]
 
-#: Figures that a document gives as "approximately", "~" or "about", or as none: by site, check, key of the index.
-ABOUT = {
-    (CYCLE, "TaskScaling"),
-    (CYCLE, "TaskScalingCurve"),
-    (CYCLE, "AgainstBaseline"),
-    (AMLFS, "Burst"),
-    (SAION, "BoxScaling"),
-}
-
 
 @pytest.fixture(autouse=True)
 def _sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -159,16 +149,6 @@ def test_a_published_site_has_no_mistake(name: str) -> None:
     assert [str(mistake) for mistake in mistakes] == []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_site_uses_the_stack_of_its_name_and_says_what_is_not_verified(name: str) -> None:
-    (environment,) = load(SITES / name / "settings.yaml")["environments"]
-    assert environment["extras"]["stack"] == name
-    assert (SITES.parent / "environments" / name / "spack.yaml").is_file()
-    assert "Nothing was run on the real system" in (SITES / name / "README.md").read_text(
-        encoding="utf-8"
-    )
-
-
 @pytest.mark.parametrize("folder", folders.site_folders(SITES), ids=lambda folder: str(folder.name))
 def test_a_site_names_the_permission_that_its_targets_need(folder: Path) -> None:
     """Declared targets are mount points of the site; space that the job is given belongs to its user."""
@@ -193,30 +173,12 @@ def test_a_published_figure_is_a_reference(
     assert reference == pytest.approx(convert(value, unit, in_unit), rel=3e-4)
 
 
-def test_the_other_figure_of_a_contradiction_lies_within_the_band() -> None:
-    slide = Reference(
-        *leaf(SAION, "RandomRead", ("gpu", *READ_4K[:-1], "128KiB"), "read_bw"), source=""
-    )
-    assert slide.met_by(convert(11.8, "GB/s", "MiB/s"))
-    as_decimal = Reference(
-        *leaf(CYCLE, "TaskScaling", ("oss4", "sound", 16), "write_bw"), source=""
-    )
-    assert as_decimal.met_by(convert(12900, "MB/s", "MiB/s"))
-
-
 def test_a_fifth_worse_fails_every_reference() -> None:
     for name, check, keys, metric, reference in all_references():
         where = f"{name} {check} {keys} {metric.name}"
         worse = reference.value * 0.8 if metric.better == "more" else reference.value / 0.8
         assert not reference.met_by(worse), where
         assert reference.met_by(reference.value), where
-
-
-def test_15_percent_less_fails_if_the_document_does_not_say_about() -> None:
-    for name, check, keys, metric, reference in all_references():
-        if (name, check) not in ABOUT:
-            worse = reference.value * 0.85 if metric.better == "more" else reference.value / 0.85
-            assert not reference.met_by(worse), f"{name} {check} {keys} {metric.name}"
 
 
 def test_every_reference_has_a_bound_on_the_side_where_it_fails() -> None:
@@ -272,74 +234,3 @@ def test_what_is_made_up_is_never_stricter_than_what_is_printed() -> None:
             made_up += [(f"{name}:{partition}", way, getattr(shares, way)) for way in printed]
         for where, way, share in made_up:
             assert share <= min(printed[way]) + 1e-4, where
-
-
-@pytest.mark.parametrize(
-    ("name", "partition", "threads", "threads_per_core"),
-    [
-        (CYCLE, "oss4", 44, 1),  # HC44rs: no hyperthreads
-        (AMLFS, "amlfs", 48, 2),  # D48s_v3: 48 vCPU
-        (SAION, "gpu", 36, 1),  # 2 x 18 cores
-        (ORACLE, "block", 48, 2),  # VM.Standard2.24: 24 OCPU, a core each
-    ],
-)
-def test_a_core_is_no_thread(
-    name: str, partition: str, threads: int, threads_per_core: int
-) -> None:
-    assert extras_of(name)[partition].node.cores * threads_per_core == threads
-
-
-@pytest.mark.parametrize(
-    ("name", "partition", "check", "most_tasks_per_node", "bytes_per_task"),
-    [
-        (CYCLE, "oss4", "TaskScaling", 32, 16 << 30),
-        (CYCLE, "oss8", "TaskScaling", 32, 16 << 30),
-        (CYCLE, "oss12", "TaskScaling", 32, 16 << 30),
-        (AMLFS, "amlfs", "Burst", 48, 8 << 30),
-        (AMLFS, "amlfs", "Steady", 48, 16384 * (4 << 20)),
-        (AMLFS, "amlfs", "AccessMatrix", 160, 4 << 30),
-        (SAION, "gpu", "RandomRead", 128, 4 * 10**9),
-    ],
-)
-def test_a_task_moves_as_much_as_in_the_document(
-    name: str, partition: str, check: str, most_tasks_per_node: int, bytes_per_task: int
-) -> None:
-    extras = extras_of(name)[partition].for_check(check)
-    tasks = extras.scale.nodes * most_tasks_per_node
-    assert extras.limits.case_bytes == tasks * bytes_per_task
-
-
-def test_the_scale_of_each_document() -> None:
-    def tasks(name: str, partition: str, check: str = "") -> int:
-        scale = extras_of(name)[partition].for_check(check).scale
-        return scale.nodes * scale.tasks_per_node
-
-    assert tasks(KAUST, "lustre") == 1216
-    assert tasks(KAUST, "datawarp") == 1280
-    assert tasks(AMLFS, "amlfs") == 480
-    assert tasks(AMLFS, "amlfs", "AccessMatrix") == 1600
-
-
-#: Capacity of each file system where its document states it; of DataWarp what a job asks for.
-CAPACITY = {
-    (CYCLE, "oss4"): 9600 * 10**9,
-    (CYCLE, "oss8"): 19200 * 10**9,
-    (CYCLE, "oss12"): 28800 * 10**9,
-    (AMLFS, "amlfs"): 120 * 2**40,
-    (SAION, "gpu"): int(229.26 * 2**40),
-    (KAUST, "datawarp"): 2 * 2**40,
-    (ORACLE, "block"): 25600 * 10**9,
-    (ORACLE, "nvme"): 102400 * 10**9,
-}
-
-
-@pytest.mark.parametrize(("name", "partition"), CAPACITY)
-def test_a_published_size_is_within_the_share_that_a_case_may_take(
-    name: str, partition: str
-) -> None:
-    """Of an empty file system, 5 % less for what it keeps for itself."""
-    extras = extras_of(name)[partition]
-    for check in ("", *extras.cases):
-        limits = extras.for_check(check).limits
-        free = 0.95 * CAPACITY[name, partition]
-        assert limits.case_bytes <= limits.max_of_free * free, check

@@ -110,12 +110,6 @@ def test_any_record_is_written_back_as_it_was(data: st.DataObject) -> None:
     assert Record.from_json(record.to_json()) == record
 
 
-def test_keys_of_a_newer_version_are_kept() -> None:
-    record = records.record(power={"watts": 5}, metrics=[records.metric(energy=7)])
-    assert record.more == {"power": {"watts": 5}}
-    assert record.metrics[0].more == {"energy": 7}
-
-
 def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it() -> None:
     reference = Reference(500.0, -0.1, None, "MiB/s", "acceptance")
     decided = MetricVerdict(
@@ -174,50 +168,19 @@ DAMAGES: list[tuple[dict[str, Any], str]] = [
         for key in ("session", "time", "check", "reason", "metrics")
     ),
     ({"verdict": "GOOD"}, "verdict is 'GOOD': expected Verdict"),
-    ({"time": "yesterday"}, "time is 'yesterday'"),
     ({"time": "1969-12-31T23:59:59Z"}, "time is '1969"),
-    ({"case": "half \ud800"}, "surrogates"),
-    ({"line": "half \ud800"}, "surrogates"),
-    ({"parameters": None}, "parameters is None: expected dict"),
     ({"fingerprint": []}, "fingerprint is []: expected dict"),
-    ({"confirms": 1}, "confirms is 1: expected str | None"),
-    ({"target": 5}, "target is 5: expected an object"),
     ({"target": {}}, "the key target.path is missing"),
-    ({"price": {}}, "the key price.source is missing"),
     (
         {"price": {**records.RECORD["price"], "capacity": None}},
         "price.capacity is None: expected float",
     ),
-    ({"metrics": [5]}, "metrics[0] is 5: expected an object"),
-    ({"metrics": [{}]}, "the key metrics[0].name is missing"),
     ({"metrics": [records.metric("half \ud800")]}, "surrogates"),
-    (
-        {"metrics": [records.metric(), records.metric(median=None)]},
-        "metrics[1].median is None: expected float",
-    ),
     ({"metrics": [records.metric(median=True)]}, "metrics[0].median is True: expected float"),
-    ({"metrics": [records.metric(median=2**63)]}, "metrics[0].median is 9223372036854775808"),
-    (
-        {"metrics": [records.metric(median=1.7e308)]},
-        "metrics[0].median is 1.7e+308: expected 1e+300 at most",
-    ),
     ({"metrics": [records.metric(spread="x")]}, "metrics[0].spread is 'x': expected float | None"),
-    ({"metrics": [records.metric(reference=5)]}, "metrics[0].reference is 5: expected an object"),
     (
         {"metrics": [records.metric(reference={**REFERENCE, "value": 0})]},
         "reference.value is not more than 0",
-    ),
-    (
-        {"metrics": [records.metric(reference={**REFERENCE, "upper": "x"})]},
-        "metrics[0].reference.upper is 'x'",
-    ),
-    (
-        {"metrics": [records.metric(reference={"value": 1.0})]},
-        "the key metrics[0].reference.lower is missing",
-    ),
-    (
-        {"findings": [{**records.FINDING, "metric": 1}]},
-        "findings[0].metric is 1: expected str | None",
     ),
 ]
 
@@ -279,11 +242,3 @@ def test_what_is_trouble(verdict: Verdict) -> None:
     expected = records.record(verdict.value, metrics=[known]).metrics[0]
     assert expected.failed_as_expected == (verdict is Verdict.FAIL)
     assert expected.is_trouble(False) == (fails and verdict is not Verdict.FAIL)
-
-
-def test_names() -> None:
-    record = records.record(case="Ior %files=shared %.part=disk %.repeat_no=3", target=None)
-    assert record.short_name == "Ior shared"
-    assert record.target_path == "lustre"
-    assert records.record().target_path == "/s"
-    assert record.place == ("mysite", "lustre", "default")

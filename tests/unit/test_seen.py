@@ -90,14 +90,6 @@ def test_which_guards_speak_of_a_phase(
     assert {finding.guard for guard in OF_PHASE for finding in guard.speak(seen)} == guards
 
 
-def test_metadata_with_a_warning_is_asked_for_its_bytes(left: Evidence) -> None:
-    *rest, last = left.outputs["write"]
-    warned = (*rest, dataclasses.replace(last, warnings=("odd",)))
-    left = dataclasses.replace(left, outputs={**left.outputs, "write": warned})
-    (finding,) = figures.bytes_moved_of(phase(left, 0, direction="metadata"))
-    assert "odd" in finding.saw
-
-
 SIZES = (
     "WARNING: inconsistent file size by different tasks",
     "WARNING: Expected aggregate file size       = 75497472",
@@ -164,7 +156,6 @@ DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offs
     [
         ({"memory": "zram0"}, DIRECT_READ, cache.client_cache_of, "memory, not storage (zram0)"),
         ({"cached": "loop0"}, DIRECT_READ, cache.client_cache_of, "known to honour (loop0)"),
-        ({"o_direct": "fscrypt"}, DIRECT_READ, cache.client_cache_of, "honour (fscrypt)"),
         (
             {"memory": "zram0"},
             {"direction": "write", "fsync": True},
@@ -178,13 +169,6 @@ DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offs
             "fsync in the timed region, buffered, V = 788 MiB per node, but fsync proves nothing "
             "here (volatile)",
         ),
-        (
-            {"o_direct": "fscrypt"},
-            {"direction": "write", "fsync": False, "o_direct": True},
-            cache.write_back_of,
-            "no fsync, O_DIRECT, V = 788 MiB per node (fscrypt)",
-        ),
-        ({"memory": "zram0"}, {"direction": "metadata"}, preflight.storage_of, "storage (zram0)"),
         ({"fsync": "fuse"}, {"direction": "metadata"}, preflight.storage_of, "nothing here (fuse)"),
     ],
 )
@@ -207,10 +191,8 @@ def test_fsync_reaches_a_disk_through_the_page_cache_of_a_loop_device(left: Evid
     ("declared", "seen", "saw"),
     [
         (None, "", "nothing that compresses"),
-        (False, "", "nothing that compresses"),
         (True, "", "a target that compresses, as its site declares"),
         (True, "btrfs compress=zstd", "on btrfs compress=zstd"),
-        (None, "dm-vdo", "on dm-vdo"),
         (False, "zfs", "on zfs, though the site declares target.compresses: false"),
     ],
 )
@@ -221,13 +203,6 @@ def test_compression_that_a_node_sees_outweighs_the_site(
     seen_case = case(over(left, compresses=seen), site=site)
     (finding,) = cache.data_entropy_of(seen_case.phases[0])
     assert finding.saw.endswith(saw) or finding.saw.startswith(saw)
-
-
-def test_a_read_within_an_execution_that_writes_begins_when_that_has_ended(left: Evidence) -> None:
-    seen = phase(left, 1)
-    within = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, within="write"))
-    (finding,) = figures.read_after_write_of(within)
-    assert (finding.outcome, finding.saw) == (Outcome.OK, "2 read(s), each after a write")
 
 
 @pytest.mark.parametrize(("servers", "memory"), [(None, "8 GiB"), (2, "4 GiB")])
@@ -311,11 +286,6 @@ def test_bytes_with_each_target_are_those_of_all_repetitions(
     assert all(finding.outcome is Outcome.OK for finding in found), found
 
 
-def test_files_of_their_own_are_not_asked_for_stripes(left: Evidence) -> None:
-    seen = LayoutSeen(case(left), NOTED)
-    assert not list(preflight.stripes_against_size_of(seen))
-
-
 def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
     """The ceiling is another one for each metric of a phase."""
     write, read = stage.plan().repeat
@@ -334,18 +304,9 @@ def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
     ("below", "disk"),
     [
         (Below(devices=("8:1",), disks=("8:0",), names={"8:0": "sda", "8:1": "sda1"}), "8:0"),
-        (
-            Below(
-                devices=("259:2",),
-                disks=("259:0",),
-                names={"259:0": "nvme0n1", "259:2": "nvme0n1p2"},
-            ),
-            "259:0",
-        ),
         # A whole disk, a mapped device, a loop device on a disk, two disks.
         (Below(devices=("8:0",), disks=("8:0",), names={"8:0": "sda"}), None),
         (Below(devices=("253:0",), disks=("8:0",), names={"8:0": "sda", "253:0": "dm-0"}), None),
-        (Below(devices=("7:0",), disks=("8:0",), names={"8:0": "sda", "7:0": "loop0"}), None),
         (Below(devices=("8:1",), disks=("8:0", "8:16"), names={"8:0": "sda", "8:1": "sda1"}), None),
     ],
 )
@@ -529,9 +490,8 @@ GIB = 1 << 30
         ({"8:0": 0.5, "8:16": 0.5}, {"8:0": 0.2, "8:16": 0.2}, Outcome.INVALID),
     ],
 )
-@pytest.mark.parametrize("bad", [1, 2])
 def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
-    left: Evidence, wrote: dict[str, float], read: dict[str, float], outcome: Outcome, bad: int
+    left: Evidence, wrote: dict[str, float], read: dict[str, float], outcome: Outcome
 ) -> None:
     """A client that serves its file system itself (FUSE), whose servers are reached through the network."""
     claimed = 8 << 30
@@ -552,7 +512,7 @@ def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
                 synced=None,
                 asked=Moved(claimed, claimed),
                 moved=Moved(claimed, claimed),
-                counters=counters if number < bad or not fine else fine,
+                counters=counters if number < 2 or not fine else fine,
             )
             testimony[name].append(witness.Testimony(witnesses=(heard,), expected=1))
     views = tuple(dataclasses.replace(view, below=Below(ways=WAYS)) for view in left.views)
@@ -816,10 +776,7 @@ def test_servers_of_several_hosts_start_their_clocks_apart(
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize(
-    ("processes", "refused"),
-    [(3, False), (4, True), (10, True)],
-)
+@pytest.mark.parametrize(("processes", "refused"), [(3, False), (4, True), (10, True)])
 def test_g22_counts_the_jobs_of_fio(
     left: Evidence, processes: int, refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -855,7 +812,6 @@ def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:
         ("mdtest", {"begins_at": 701, "iterations": 1}, Outcome.OK),
         ("fio", {}, Outcome.INVALID),
         ("fio", {"ramp_time": "5s"}, Outcome.WARN),  # nobody tells
-        ("elbencho", {}, Outcome.INVALID),
     ],
 )
 def test_how_long_a_tool_worked(
@@ -1089,8 +1045,7 @@ def test_rate_and_latency_of_each_execution_are_compared(
 
 
 @pytest.mark.parametrize(
-    ("after", "outcome"),
-    [((500.0, 510.0), Outcome.OK), ((300.0, 310.0), Outcome.UNSTABLE)],
+    ("after", "outcome"), [((500.0, 510.0), Outcome.OK), ((300.0, 310.0), Outcome.UNSTABLE)]
 )
 def test_a_phase_that_repeats_an_earlier_one_is_compared_with_it(
     left: Evidence, after: tuple[float, float], outcome: Outcome

@@ -60,11 +60,6 @@ def test_a_stall_is_a_dip_of_its_length_and_depth() -> None:
     assert longest.lowest == pytest.approx(0.1, abs=0.01)
 
 
-def test_a_stall_at_the_end_is_seen() -> None:
-    (dip,) = series([100.0] * 100 + [0.5] * 20).dips
-    assert dip.seconds == pytest.approx(20, abs=1)
-
-
 def test_burst_credits_that_are_used_up_are_a_change_of_level() -> None:
     found = series([300.0] * 200 + [100.0] * 400).change
     assert found is not None
@@ -86,18 +81,6 @@ def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share
     assert phase.rates["worst_minute"].value == pytest.approx(60 * 100 / 120, rel=0.01)
     assert phase.rates["dip"] == Quantity(1.0, "s")
     assert isinstance(seen.parameters[SERIES], Series)
-
-
-def test_a_minute_without_a_byte_is_no_error() -> None:
-    rates = [100.0] * 100 + [0.0] * 90 + [100.0] * 100
-    (phase,) = with_series(output(290.0), looks(rates), RUN, "x").phases
-    assert 0 < phase.rates["worst_minute"].value < 1e-3
-    assert phase.rates["dip"].value == pytest.approx(90, abs=1)
-
-
-def test_a_short_execution_has_ten_steps() -> None:
-    found = series_of_instants(looks([100.0] * 4), "write", RUN, 4.0)
-    assert found is not None and (found.step_s, len(found.rates), found.window_s) == (0.4, 10, 0.4)
 
 
 @pytest.mark.parametrize(

@@ -60,19 +60,6 @@ def test_a_loss_between_two_spans_is_told_with_its_interval(upgraded: Path) -> N
     assert compared(upgraded, BEFORE, AFTER) == found  # the same records, the same interval
 
 
-def test_the_same_runs_are_alike(upgraded: Path) -> None:
-    (ratio,) = compared(upgraded, BEFORE, BEFORE).ratios
-    assert (ratio.ratio, ratio.mark) == (1.0, "alike")
-
-
-def test_single_runs_prove_no_more_than_their_noise(tmp_path: Path) -> None:
-    measure(tmp_path, "20270101T1-n-1", 100.0)
-    measure(tmp_path, "20270102T1-n-1", 80.0)
-    found = compared(tmp_path, "day=2027-01-01", "session=20270102T1-n-1")
-    assert (found.ratios[0].over, found.ratios[0].mark) == ("samples", "differs")
-    assert "within a run, not between runs" in found.notes[0]
-
-
 def test_the_interval_is_that_of_the_bootstrap() -> None:
     """As scipy draws it: the same seed, the same resamples of the first side, then of the second."""
     a, b = np.random.default_rng(1).lognormal(5, 0.1, (2, 9))
@@ -94,14 +81,6 @@ def test_the_interval_is_that_of_the_bootstrap() -> None:
 
 def test_without_two_values_there_is_no_interval() -> None:
     assert sides.interval([1.0], [1.0, 2.0]) == (None, None)
-
-
-def test_units_and_directions(tmp_path: Path) -> None:
-    for day in range(1, 5):
-        measure(tmp_path, f"2027010{day}T1-n-1", 2.0 + day / 100, metric={"unit": "GiB/s"})
-        measure(tmp_path, f"2027020{day}T1-n-1", 1024.0 + day)
-    (ratio,) = compared(tmp_path, "until=2027-01-31", "since=2027-02-01").ratios
-    assert ratio.unit == "GiB/s" and ratio.ratio == pytest.approx(0.495, abs=0.005)
 
 
 def test_per_server_and_per_tib(tmp_path: Path) -> None:

@@ -36,12 +36,6 @@ def test_the_command_survives_a_path_with_blanks(tmp_path: Path) -> None:
     assert built.prepare_command == f". '{tmp_path}/a b/.spack-env/activate.sh'"
 
 
-def test_a_missing_stack_names_the_command_that_brings_it(tmp_path: Path) -> None:
-    (tmp_path / "site").mkdir()
-    with pytest.raises(stack.StackError, match=r"No such file.*spack -e .*/site install"):
-        stack.of_environment(tmp_path, "site")
-
-
 def test_an_environment_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
     (tmp_path / "generic").mkdir()
     (tmp_path / "generic" / "spack.yaml").touch()

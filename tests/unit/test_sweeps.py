@@ -59,12 +59,6 @@ def test_a_scaling_curve_has_its_ideal_its_published_points_and_its_ceiling() ->
     assert "n = 3 medians of 2 samples; MiB/s; 2027-01-31; 1 node; ior 4.0.0" in plot.caption
 
 
-def test_the_newest_record_of_a_point_counts() -> None:
-    late = point(1, 90.0, time="2027-02-01T12:00:00Z")
-    (plot,) = sweeps.plots([late, point(1, 100.0), point(2, 200.0)])
-    assert [dot.value for dot in plot.dots] == [90.0, 200.0]
-
-
 @pytest.mark.parametrize(
     "found",
     [
@@ -98,12 +92,6 @@ def test_partitions_have_a_plot_each_and_one_together() -> None:
     assert plots[2].ceilings == {}
 
 
-def test_nodes_that_vary_from_outside_make_a_curve() -> None:
-    found = [point(1, 10.0 * n, nodes=n, parameters={}) for n in (1, 4)]
-    (plot,) = sweeps.plots(found)
-    assert (plot.x_name, [dot.x for dot in plot.dots]) == ("nodes", [1, 4])
-
-
 def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis() -> None:
     found = [point(1, 100.0), point(2, 200.0), point(4, 9000.0, verdict="INVALID", ceiling=None)]
     found[2] = point(4, 9000.0, verdict="INVALID", ceiling=None, published=400.0)
@@ -122,12 +110,6 @@ def test_a_needle_is_ranked_and_its_outlier_named() -> None:
     assert said[1].startswith("OST0030") and "28 more" in said
 
 
-@pytest.mark.parametrize("value", [1e-300, 1e299])
-def test_a_gauge_is_drawn_whatever_the_values(value: float) -> None:
-    text = bars.gauge(MetricRecord.from_json(metric(median=value, samples=[value, None, "x"])))
-    assert "nan" not in text and ElementTree.fromstring(text).get("role") == "img"
-
-
 def test_what_is_proportional_is_straight_over_a_wide_range() -> None:
     """Ideal and curve are the same line if twice of the parameter carries twice as much."""
     (plot,) = sweeps.plots([point(x, 10.0 * x, ceiling=None) for x in (1, 8, 144)])
@@ -141,18 +123,6 @@ def test_what_is_proportional_is_straight_over_a_wide_range() -> None:
     (curve,) = (t for t in shapes(figure, "trace") if t.get("points"))
     middle = tuple(map(float, str(curve.get("points")).split()[1].split(",")))
     assert middle[1] == pytest.approx(y0 + (y1 - y0) * (middle[0] - x0) / (x1 - x0), abs=0.2)
-
-
-def test_a_failure_has_a_ring_and_an_unstable_value_is_on_the_axis() -> None:
-    found = [point(1, 100.0), point(2, 110.0, verdict="FAIL"), point(4, 800.0, verdict="UNSTABLE")]
-    (plot,) = sweeps.plots(found)
-    figure = drawn(plot)
-    assert len(shapes(figure, "bad")) == 2  # the dot's, and the legend's
-    assert not shapes(figure, "clip")
-    (beyond,) = sweeps.plots(
-        [point(1, 100.0), point(2, 9000.0, verdict="INVALID", published=200.0)]
-    )
-    assert len(shapes(drawn(beyond), "clip")) == 1
 
 
 def test_one_value_of_two_partitions_is_drawn_as_bars() -> None:

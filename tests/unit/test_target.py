@@ -44,10 +44,6 @@ def test_defaults() -> None:
     assert (extras.node.memory, limits.case_bytes) == (16 << 30, 1 << 30)
 
 
-def test_what_reframe_adds_is_no_mistake() -> None:
-    PartitionExtras.of_partition({**GOOD, "scheduler": "local", "launcher": "mpirun"})
-
-
 @pytest.mark.parametrize("path", [f"{part}.x" for part in GOOD] + ["x"])
 def test_an_unknown_key_is_refused_at_every_level(path: str) -> None:
     with pytest.raises(ValidationError, match="Extra inputs"):
@@ -57,30 +53,12 @@ def test_an_unknown_key_is_refused_at_every_level(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("target", None),
-        ("target.path", "scratch"),
         ("target.path", "/scratch/../etc"),
-        ("target.type", ""),
-        ("target.cache", "none"),
-        ("target.honours_o_direct", "perhaps"),
         ("node.cores", 0),
-        ("node.cores", "4"),
-        ("node.memory", "0 B"),
-        ("node.memory", 16),
         ("node.memory", "16 GB/s"),
-        ("scale.tasks_per_node", None),
-        ("scale.tasks_per_node", -1),
-        ("scale.nodes", 0),
         ("limits.case_files", 0),
-        ("limits.phase_seconds", "0 s"),
-        ("limits.phase_seconds", 2),
-        ("limits.repetitions", 0),
-        ("limits.tier", "slow"),
-        ("limits.max_fill", "101 %"),
-        ("limits.keep_free", -0.1),
         ("limits.max_spread", "5"),
         ("limits.memory_factor", 0.5),
-        ("limits.memory_factor", float("nan")),
         ("limits.memory_factor", True),
     ],
 )
@@ -95,15 +73,6 @@ def test_the_smallest_case_is_one_mebibyte() -> None:
     assert extras.limits.case_bytes == 1 << 20
     with pytest.raises(ValidationError, match="case_bytes is 1024 KiB: needs at least 1 MiB"):
         PartitionExtras.of_partition(changed("limits.case_bytes", "1048575 B"))
-
-
-def test_several_mistakes_are_all_named() -> None:
-    data = changed("target.path", "scratch")
-    data["node"]["cores"] = 0
-    data["limits"]["tier"] = "slow"
-    with pytest.raises(ValidationError) as refusal:
-        PartitionExtras.of_partition(data)
-    assert refusal.value.error_count() == 3
 
 
 # --- beyond what every site needs -----------------------------------------------------------------
@@ -141,25 +110,13 @@ def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier() -> 
 @pytest.mark.parametrize(
     ("extras", "message"),
     [
-        ({"cases": {"Steady": {"node": 3}}}, "Extra inputs"),
-        ({"cases": {"Steady": {"nodes": 0}}}, "greater than or equal to 1"),
         ({"sweeps": {"servers": [1, 2, 1]}}, "servers names a point twice"),
         ({"sweeps": {"stripe_sizes": ["100000 B"]}}, "multiple of 65536"),
-        ({"baseline": {"partition": "block", "checks": []}}, "at least 1 item"),
-        (
-            {"price": {"source": "x", "currency": "USD", "per_gb_month": 0, "capacity": "1 TB"}},
-            "greater than 0",
-        ),
         ({"hosts": ["n1", "-x"]}, "String should match"),
         ({"interface": "eth0; rm"}, "String should match"),
         ({"rights": ["root"]}, "lustre-checksums"),
-        ({"tiers": {"weekly": {}}}, "'quick', 'daily' or 'acceptance'"),
-        ({"tiers": {"quick": {"tier": "quick"}}}, "Extra inputs"),
         ({"budget": {}}, "declare node_hours, written, or both"),
         ({"budget": {"node_hours": 0}}, "greater than 0"),
-        ({"budget": {"node_hours": "3 h"}}, "valid number"),
-        ({"budget": {"written": 5}}, "a number and a unit"),
-        ({"budget": {"held": "1 GiB"}}, "Extra inputs"),
     ],
 )
 def test_what_makes_no_sense_is_refused(extras: dict[str, Any], message: str) -> None:
@@ -189,7 +146,7 @@ def test_a_path_may_be_a_variable_of_the_job() -> None:
     assert not PartitionExtras.of_partition(GOOD).target.of_job
 
 
-@pytest.mark.parametrize("path", ["$dw", "$DW/x", "${DW}", "$DW$DW", "$(id)", "$1", "$"])
+@pytest.mark.parametrize("path", ["$DW/x", "$DW$DW", "$(id)"])
 def test_no_other_use_of_a_dollar_is_a_path(path: str) -> None:
     with pytest.raises(ValidationError, match="absolute path"):
         PartitionExtras.of_partition({**GOOD, "target": {"path": path, "type": "dvs"}})
@@ -217,13 +174,3 @@ def test_where_the_lock_is(
 def test_a_lock_that_is_no_absolute_path_is_refused(lock: str) -> None:
     with pytest.raises(ValidationError, match="lock"):
         PartitionExtras.of_partition(changed("target.lock", lock))
-
-
-def test_waiting_for_the_lock() -> None:
-    limits = PartitionExtras.of_partition(GOOD).limits
-    assert (limits.lock_wait, limits.lock_lease) == (600, 120)
-    assert PartitionExtras.of_partition(changed("limits.lock_wait", "1 h")).limits.lock_wait == 3600
-    for key in ("lock_wait", "lock_lease"):
-        for value in ("0 s", "soon", -1):
-            with pytest.raises(ValidationError, match=key):
-                PartitionExtras.of_partition(changed(f"limits.{key}", value))

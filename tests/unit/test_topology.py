@@ -22,10 +22,7 @@ def topology(**parts: Any) -> Topology:
 
 @pytest.mark.parametrize(
     ("direction", "nodes", "value", "limited_by"),
-    [
-        ("read", 1, 12e9, "4 device(s) x 2.79 GiB/s"),
-        ("write", 1, 4e9, "4 device(s) x 954 MiB/s"),
-    ],
+    [("read", 1, 12e9, "4 device(s) x 2.79 GiB/s"), ("write", 1, 4e9, "4 device(s) x 954 MiB/s")],
 )
 def test_the_smallest_part_sets_the_ceiling(
     direction: Direction, nodes: int, value: float, limited_by: str
@@ -45,10 +42,6 @@ def test_clients_scale_until_the_servers_limit(nodes: int, value: float) -> None
     assert ("client" in found.limited_by) == (nodes <= 4)
 
 
-def test_a_direction_that_no_part_declares_has_no_ceiling() -> None:
-    assert topology(devices={"read": "1 GB/s"}).bandwidth_ceiling("write", 1) is None
-
-
 @pytest.mark.parametrize(("direction", "value"), [("read", 4000), ("write", 2000)])
 def test_operations_ceiling(direction: Direction, value: float) -> None:
     found = topology(devices=DEVICES).operations_ceiling(direction)
@@ -57,30 +50,16 @@ def test_operations_ceiling(direction: Direction, value: float) -> None:
     assert "4 device(s)" in found.limited_by
 
 
-@pytest.mark.parametrize("parts", [{"clients": CLIENTS}, {"devices": {"read": "1 GB/s"}}])
-def test_operations_that_are_not_declared_have_no_ceiling(parts: dict[str, Any]) -> None:
-    assert topology(**parts).operations_ceiling("read") is None
-
-
 @pytest.mark.parametrize(
     "data",
     [
         {"source": "x"},
-        {"source": "", "clients": CLIENTS},
         {"clients": CLIENTS},
-        {"source": "x", "clients": {"nic": "0 GB/s"}},
         {"source": "x", "clients": {"nic": "100"}},
-        {"source": "x", "clients": {"nic": 100}},
         {"source": "x", "servers": {"count": 0, "nic": "1 GB/s"}},
-        {"source": "x", "servers": {"count": 1.5, "nic": "1 GB/s"}},
         {"source": "x", "servers": {"count": True, "nic": "1 GB/s"}},
-        {"source": "x", "devices": {"read_iops": 0}},
         {"source": "x", "devices": {"read_iops": float("inf")}},
-        {"source": "x", "devices": {"write_iops": float("nan")}},
-        {"source": "x", "devices": {"read_iops": True}},
         {"source": "x", "devices": {"read_iops": "1000"}},
-        {"source": "x", "devices": {"colour": "red"}},
-        {"source": "x", "clients": CLIENTS, "efficiency": {"read": 0.7}},
         {"source": "x", "clients": CLIENTS, "efficiency": {"read": 1.1, "write": 0.7}},
     ],
 )

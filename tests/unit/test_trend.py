@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
-import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,11 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from rich.console import Console
 from typer.testing import CliRunner
 
 from iogauge.cli.app import app
-from iogauge.cli.screen import drawn
 from iogauge_extras.history import states
 from iogauge_extras.history.states import Judged, State
 from support.records import append
@@ -95,15 +91,8 @@ def test_a_latency_that_grows_is_an_alarm() -> None:
     assert one.change.low < 1 / 0.85 - 1 < one.change.high
 
 
-def test_a_rise_is_an_improvement() -> None:
-    one = judge(dropped(1, -0.15))
-    assert one.state is State.IMPROVED
-    assert one.change is not None
-    assert one.change.low < 0.15 < one.change.high
-
-
-@pytest.mark.parametrize("drop", [0.12, 0.25, 0.5, 0.7, 0.9, 0.99])
-@pytest.mark.parametrize("cv", [0.0, 0.02, 0.05])
+@pytest.mark.parametrize("drop", [0.12, 0.5, 0.99])
+@pytest.mark.parametrize("cv", [0.0, 0.05])
 def test_no_drop_is_too_large_to_be_seen(drop: float, cv: float) -> None:
     assert judge(dropped(3, drop, after=6, cv=cv)).state is State.ALARM
 
@@ -154,14 +143,6 @@ def test_a_run_that_confirms_another_does_not_count() -> None:
     assert (one.state, one.runs) == (State.STEADY, 40)
 
 
-def test_values_that_are_none_do_not_count() -> None:
-    rows = frame([1.0] * 30).with_columns(
-        median=pl.Series([None, 0.0, math.nan, math.inf, -1.0] + [1.0] * 25)
-    )
-    (one,) = states.states_of(rows)
-    assert one.runs == 25
-
-
 @pytest.mark.parametrize(("runs", "state"), [(1, State.FEW), (20, State.FEW), (21, State.STEADY)])
 def test_too_few_runs_are_said(runs: int, state: State) -> None:
     found = states.states_of(frame([5.0] * runs))
@@ -169,11 +150,6 @@ def test_too_few_runs_are_said(runs: int, state: State) -> None:
     assert states.too_few_runs(found) == (
         [f"site:scratch Ior direct write_bw: {runs} of 20 runs of a baseline"] * (runs < 21)
     )
-
-
-def test_nothing_gives_nothing() -> None:
-    assert states.states_of(frame([])) == []
-    assert states.states_of(frame([1.0], metric_verdict="ERROR")) == []
 
 
 # Series.
@@ -192,26 +168,10 @@ def test_a_new_series_starts_anew_and_the_step_is_named() -> None:
     assert states.fingerprint_ids([one]) == {"old", "new"}
 
 
-def test_a_series_that_comes_back_goes_on() -> None:
-    one = judge(dropped(1, 0.2), series=["a"] * 15 + ["b"] * 10 + ["a"] * 25)
-    assert (one.series, one.runs) == ("a", 40)
-
-
-def test_another_unit_is_another_series_without_a_step() -> None:
-    one = judge(dropped(1, 0), unit=["MiB/s"] * 25 + ["MB/s"] * 25)
-    assert (one.unit, one.runs, one.started) == ("MB/s", 25, None)
-
-
 def test_what_changed_just_before_a_drop_is_named() -> None:
     one = judge(dropped(1, 0.2), fingerprint=["x"] * 39 + ["y"] * 11)
     assert one.change is not None
     assert (one.change.before, one.change.after) == ("x", "y")
-
-
-def test_what_changed_long_before_a_drop_is_not() -> None:
-    one = judge(dropped(1, 0.2), fingerprint=["x"] * 30 + ["y"] * 20)
-    assert one.change is not None
-    assert (one.change.before, one.change.after) == (None, None)
 
 
 # What may not matter.
@@ -224,15 +184,6 @@ def same(a: Judged, b: Judged) -> bool:
     return fine and a.change.time == b.change.time
 
 
-@given(SEEDS, st.floats(-0.3, 0.3), st.floats(1e-3, 1e6))
-def test_the_unit_does_not_matter(seed: int, drop: float, factor: float) -> None:
-    values = dropped(seed, drop)
-    one, other = judge(values), judge([v * factor for v in values])
-    assert same(one, other)
-    if one.change and other.change:
-        assert one.change.share == pytest.approx(other.change.share, abs=1e-6)
-
-
 @given(SEEDS, st.floats(-0.3, 0.3))
 def test_times_are_judged_as_rates_are(seed: int, drop: float) -> None:
     values = dropped(seed, drop)
@@ -240,14 +191,6 @@ def test_times_are_judged_as_rates_are(seed: int, drop: float) -> None:
     assert same(one, other)
     if one.change and other.change:
         assert (1 + one.change.share) * (1 + other.change.share) == pytest.approx(1)
-
-
-@given(SEEDS)
-def test_the_order_of_rows_does_not_matter(seed: int) -> None:
-    rows = frame(dropped(seed, 0.1))
-    assert states.states_of(rows) == states.states_of(
-        rows.sample(fraction=1, shuffle=True, seed=seed)
-    )
 
 
 @given(st.lists(st.tuples(SEEDS, st.integers(1, 60)), min_size=1, max_size=12))
@@ -276,43 +219,7 @@ def test_what_drops_further_is_not_missed(seed: int, drop: float, more: float) -
 # Options.
 
 
-def test_a_baseline_that_is_too_short_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected 20 at least"):
-        states.states_of(frame([1.0]), baseline=19)
-
-
-def test_a_longer_baseline_is_used() -> None:
-    (one,) = states.states_of(frame([1.0] * 70), baseline=60)
-    assert one.baseline == 60
-
-
 # Showing.
-
-
-def test_what_chance_does_to_many_series_is_said() -> None:
-    found = [judge(dropped(seed, 0)) for seed in range(3)] + [judge([1.0] * 5)]
-    assert states.chance(found, 0.05) == (
-        "if nothing changes, chance alone raises at most 0.0051 new alarm(s) a run and 0.15 in 30 "
-        "runs (3 series)"
-    )
-    assert states.chance(found[3:], 0.05) == ""
-
-
-def test_the_surest_alarm_comes_first() -> None:
-    frames = [
-        frame(dropped(seed, drop), line=f"{seed}", partition=f"p{seed}")
-        for seed, drop in ((1, 0.0), (2, 0.12), (3, 0.3))
-    ]
-    found = states.states_of(pl.concat(frames))
-    assert [one.state for one in found] == [State.STEADY, State.ALARM, State.ALARM]
-    rows = states.rows(found, {})
-    assert list(rows) == ["site:p3", "site:p2"]
-    assert all(len(line) == len(states.HEADINGS) for lines in rows.values() for line in lines)
-    console = Console(width=80, record=True, file=io.StringIO())
-    console.print(drawn(False, states.HEADINGS, rows), soft_wrap=True)
-    text = console.export_text()
-    assert max(map(len, text.splitlines())) <= 80 and not re.search("[│┃━─]", text)
-    assert text.count("alarm") >= 2 and f"1 of {1 / max(1e-4, found[1].false_alarms):.0f}" in text
 
 
 # Operations and bandwidth of one block size.
@@ -342,41 +249,6 @@ def test_operations_and_bandwidth_of_one_block_size_are_one_fact(drop: float) ->
         assert first[:3] == ("Ior direct", "write_iops", "alarm") and first[3].endswith(" ops/s")
         assert second[:3] == ("", "write_bw", "") and second[3].endswith(" MiB/s")
         assert not any(second[4:])
-
-
-def test_a_bandwidth_that_once_went_its_own_way_is_a_fact_of_its_own() -> None:
-    """As that of mixed block sizes does."""
-    values = dropped(1, 0.15)
-    found = states.states_of(
-        two(values, [v * (0.0041 if k == 7 else 0.004) for k, v in enumerate(values)])
-    )
-    assert not any(one.repeats for one in found)
-    assert states.summary(found) == "2 series: 2 alarm"
-
-
-def test_a_bandwidth_without_its_operations_stands_alone() -> None:
-    values = dropped(1, 0.15)
-    other = frame(values, metric="read_iops", unit="ops/s")
-    assert not any(one.repeats for one in states.states_of(pl.concat([frame(values), other])))
-    short = states.states_of(two(values[1:], values))
-    assert not any(one.repeats for one in short)
-
-
-def test_too_few_runs_of_both_are_said_once() -> None:
-    assert states.too_few_runs(states.states_of(two([1.0] * 5, [4.0] * 5))) == [
-        "site:scratch Ior direct write_iops, write_bw: 5 of 20 runs of a baseline"
-    ]
-
-
-@pytest.mark.parametrize("width", [80, 100, 120])
-def test_the_name_of_a_session_is_not_cut(width: int) -> None:
-    session = "20261121T200024-vm-21165"
-    row = ("Ior direct", "read_iops", "alarm", "320.8 ops/s", "-15.4% (-16.4% to -14.4%)")
-    rows = {"site:scratch": [(*row, f"2026-11-21 {session}", "1 of > 10000", "-")]}
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(drawn(False, states.HEADINGS, rows), soft_wrap=True)
-    text = console.export_text()
-    assert session in text and max(map(len, text.splitlines())) <= width
 
 
 # The command.
@@ -455,32 +327,3 @@ def test_what_is_steady_short_or_left_out_does_not(home: Path) -> None:
     assert run("-n", "mdtest")[0] == 0
     status, text = run("--since", "2026-02-01")
     assert (status, "19 of 20 runs" in text) == (0, True)
-
-
-def test_no_history_is_no_alarm(home: Path) -> None:
-    status, text = run()
-    assert (status, "0 series" in text) == (0, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("-n", "("), "regular expression"),
-        (("--since", "yesterday"), "yesterday"),
-        (("--baseline", "5"), "expected 20 at least"),
-        (("--false-alarms", "0.9"), "0.001 to 0.2"),
-    ],
-)
-def test_a_wrong_question_is_refused(home: Path, arguments: tuple[str, ...], says: str) -> None:
-    status, text = run(*arguments)
-    assert (status, says in text) == (2, True)
-
-
-def test_the_offline_view_lists_changes_and_fails_nothing(home: Path) -> None:
-    write(home, dropped(1, 0.2), 40)
-    status, text = run("--offline", "--json")
-    (row,) = json.loads(text)
-    assert (status, row["session"]) == (0, "s40")
-    assert row["after"] / row["before"] == pytest.approx(0.8, abs=0.05)
-    status, text = run("--offline")
-    assert (status, "1 change(s) of 5% or more" in text) == (0, True)

@@ -88,10 +88,6 @@ def test_an_ordinary_user_is_told_so_and_nothing_changes(
     assert checksums() == {"1"}
 
 
-def test_nothing_is_put_back_where_nothing_was_changed(tmp_path: Path) -> None:
-    assert lustre.restore(tmp_path / "none") == []
-
-
 def test_another_nodes_settings_are_left_alone(client: Path) -> None:
     lustre.switch_checksums(False, "*", client)
     (file,) = client.iterdir()

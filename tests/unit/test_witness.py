@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import itertools
 import math
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -43,15 +38,12 @@ from iogauge.node.mounts import Mount, parse_mountinfo
 from iogauge.plan.stage import (
     ACTIVITY,
     ASKED,
-    CLOSE_S,
     FIRST_S,
     FOUND,
     HIDDEN,
     LOADED,
-    PAUSE_S,
     PRINTED,
     PROCESSES,
-    STARTING_S,
     TASK,
     Instant,
     parse_activity,
@@ -59,7 +51,6 @@ from iogauge.plan.stage import (
     parse_hidden,
     parse_loaded,
 )
-from support.depth import FULL
 
 MIB = 1 << 20
 NAMES = st.sampled_from(["8:0", "259:12", "/mnt/a b", "/scratch"])
@@ -368,27 +359,6 @@ def test_files_that_an_mpi_writes_to_the_target_are_no_time_of_the_tool() -> Non
     assert seconds is not None and 0.8 < seconds <= 1.0
 
 
-def test_looks_are_near_to_each_other_while_a_phase_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    now = [1000.0]
-    monkeypatch.setattr(looks_at.time, "monotonic", lambda: now[0])
-    looks = iter([(0, 0), (0, 4096), (0, 8 << 20)])
-    recorder = Recorder([])
-    recorder._looks.append(lambda: next(looks))
-    assert recorder.pause_s == PAUSE_S
-    recorder.begin()
-    recorder.look()
-    assert recorder.pause_s == STARTING_S
-    recorder.look()
-    assert recorder.pause_s == FIRST_S
-    now[0] += 0.2
-    assert recorder.pause_s == CLOSE_S
-    now[0] += 2.0
-    assert recorder.pause_s == PAUSE_S
-
-
 def test_a_short_phase_has_enough_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes that move for 60 ms are not believed to have moved for 20."""
     monkeypatch.chdir(tmp_path)
@@ -405,51 +375,6 @@ def test_a_short_phase_has_enough_looks(tmp_path: Path, monkeypatch: pytest.Monk
     instants = parse_activity((tmp_path / ACTIVITY).read_text())
     seconds = seconds_of_activity(instants, (1003.3, 1003.6), total - (16 << 20))
     assert seconds is not None and 0.033 < seconds <= 0.06
-
-
-def test_a_look_that_takes_long_does_not_time_a_short_phase(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(looks_at.time, "clock_gettime", lambda _: now[0])
-    for limit, seconds in LATE_S.items():
-        monkeypatch.setattr(looks_at, limit, seconds)
-    now, took = [1000.0], [0.005]
-
-    def look() -> tuple[int, int]:
-        now[0] += took[0]
-        return 0, 1
-
-    recorder = Recorder([])
-    recorder._looks.append(look)
-    assert recorder.look()
-    recorder.begin()
-    assert not recorder.look()
-    took[0] = 0.001
-    assert recorder.look()
-
-
-@pytest.mark.parametrize(("step_s", "noted"), [(0.0, True), (0.02, False)])
-def test_a_late_look_at_output_or_task_is_left_out(
-    step_s: float, noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for limit, seconds in LATE_S.items():
-        monkeypatch.setattr(looks_at, limit, seconds)
-    now = [1000.0]
-
-    def clock(_: int) -> float:
-        now[0] += step_s
-        return now[0]
-
-    monkeypatch.setattr(looks_at.time, "clock_gettime", clock)
-    recorder = Recorder([])
-    recorder.begin("create.1.out")
-    (tmp_path / "create.1.out").write_text("a line\n")
-    (tmp_path / TASK).write_text(f"{os.getpid()}\n")
-    recorder.look()
-    recorder.write()
-    assert [(tmp_path / name).exists() for name in (PRINTED, ASKED)] == [noted, noted]
 
 
 def test_of_a_server_only_what_it_does_in_the_phase_counts(
@@ -480,37 +405,10 @@ def test_of_a_server_only_what_it_does_in_the_phase_counts(
     assert counted(False) == [passed[0]]
 
 
-def test_the_recorder_counts_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    status = os.statvfs(tmp_path)
-    recorder = Recorder([], str(tmp_path))
-    recorder._looks.append(lambda: (1, 2))
-    recorder.look()
-    recorder.write()
-    (seen,) = parse_activity((tmp_path / ACTIVITY).read_text())
-    if status.f_files:
-        assert seen.files == pytest.approx(status.f_files - status.f_ffree, rel=0.2)
-    else:
-        assert seen.files is None
-
-
 def counted_in(case: Path) -> list[int]:
     """Let the agent count the files of a case, and return all that it has counted."""
     looks_at.note_found(str(case))
     return [found for _, found in parse_counts(Path(FOUND).read_text())]
-
-
-def test_the_files_of_a_case_are_counted_up_to_a_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    below = tmp_path / "case" / "tree"
-    below.mkdir(parents=True)
-    for count in (0, 7, 250):
-        for number in range(count):
-            (below / str(number)).touch()
-        counted = counted_in(below.parent)
-    assert counted == [0, 7, 100]
 
 
 def test_a_link_is_no_file_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -529,76 +427,6 @@ def test_a_link_is_no_file_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyP
         (case / "tree.0" / str(number)).unlink()
         os.link(other / "0", case / "tree.0" / str(number))
     assert counted_in(case)[-1] == 1
-
-
-def test_of_many_processes_the_nearest_are_looked_at() -> None:
-    """The tool stands near the task's shell; what it has started may be many."""
-    script = "sleep 60 & near=$!; sh -c 'sleep 60 & echo up; wait' & echo $near $!; wait"
-    words = ["sh", "-c", script]
-    with subprocess.Popen(words, stdout=-1, text=True, start_new_session=True) as task:
-        assert task.stdout
-        lines = [task.stdout.readline().split() for _ in range(2)]
-        (children,) = ([int(pid) for pid in line] for line in lines if line != ["up"])
-        found = looks_at._tree(task.pid, 3)
-        os.killpg(task.pid, signal.SIGKILL)
-    assert sorted(found) == sorted([task.pid, *children])
-
-
-def test_few_directories_of_a_large_tree_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its files lie in its leaves, as of mdtest -L."""
-    monkeypatch.chdir(tmp_path)
-    for leaf in itertools.product("0123456789", repeat=2):
-        below = tmp_path.joinpath("case", *leaf)
-        below.mkdir(parents=True)
-        for number in range(10):
-            (below / str(number)).touch()
-    scan, read = os.scandir, []
-    monkeypatch.setattr(looks_at.os, "scandir", lambda path: read.append(path) or scan(path))
-    assert counted_in(tmp_path / "case") == [100]
-    assert len(read) == 12
-
-
-def test_names_with_one_number_are_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A FUSE that has no numbers gives every name the same; its files have one name each all the same."""
-    monkeypatch.chdir(tmp_path)
-    case = tmp_path / "case"
-    case.mkdir()
-    for name in "abc":
-        (case / name).touch()
-    scan = os.scandir
-
-    class Entry:
-        def __init__(self, entry: os.DirEntry[str]) -> None:
-            self._entry = entry
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(self._entry, name)
-
-        def inode(self) -> int:
-            return 0xFFFFFFFF
-
-    @contextlib.contextmanager
-    def scandir(path: str) -> Iterator[Iterator[Entry]]:
-        with scan(path) as entries:
-            yield map(Entry, entries)
-
-    monkeypatch.setattr(looks_at.os, "scandir", scandir)
-    assert counted_in(case) == [3]
-
-
-def test_the_recorder_writes_what_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quiet time is two lines, at its ends."""
-    monkeypatch.chdir(tmp_path)
-    looks = iter([(2, 3)] * 4 + [(5, 6), (6, 7)])
-    recorder = Recorder([])
-    recorder._looks.append(lambda: next(looks))
-    for _ in range(6):
-        recorder.look()
-    recorder.write()
-    seen = parse_activity((tmp_path / ACTIVITY).read_text())
-    assert [(i.read, i.written) for i in seen] == [(2, 3), (2, 3), (5, 6), (6, 7)]
 
 
 def test_the_recorder_reads_clients_of_networks(tmp_path: Path) -> None:
@@ -674,28 +502,6 @@ def test_a_call_that_lasts_is_no_rest() -> None:
     seconds = seconds_of_asking(looks, (0, 122), {"read", "write"}, phases=2)
     assert seconds is not None
     assert 110 < seconds <= 120
-
-
-def test_the_recorder_looks_at_all_jobs_of_fio_five_times_a_second(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If looks follow each other closely, those at the nearest must do."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(looks_at, "_MOST_PROCESSES", 3)
-    words = ["sh", "-c", "for n in 1 2 3 4 5 6; do sleep 60 & done; echo up; wait"]
-    with subprocess.Popen(words, stdout=-1, start_new_session=True) as task:
-        assert task.stdout
-        task.stdout.readline()
-        recorder = Recorder([])
-        recorder.begin()
-        (tmp_path / TASK).write_text(f"{task.pid}\n")
-        recorder.look()
-        recorder._starting_until = 0.0
-        recorder.look()
-        os.killpg(task.pid, signal.SIGKILL)
-    recorder.write()
-    counts = [count for _, count in parse_counts((tmp_path / PROCESSES).read_text())]
-    assert counts == [3, 7]
 
 
 def test_the_recorder_asks_the_kernel_what_the_task_asked_for(
@@ -839,34 +645,6 @@ def test_the_recorder_sees_what_hides_the_directory_from_the_tool(
     assert parse_hidden("1.000\t[1, 2, 3]\n2.000\t[[\nx\n") == []
 
 
-def test_the_recorder_sees_what_hides_the_directory_from_another_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two tasks of a launcher: the second has a namespace and a library of its own."""
-    monkeypatch.chdir(tmp_path)
-    case = tmp_path / "case"
-    case.mkdir()
-    recorder = Recorder([], directory=str(case))
-    second = f"mount -t tmpfs beside {case} || exit; echo up; read -r end"
-    launcher = f"sleep 60 & echo $!; unshare --mount sh -c '{second}'; kill $!"
-    loaded = {"libfaketime.so.1"}
-    monkeypatch.setattr(looks_at, "libraries_of", lambda pids: loaded if len(pids) > 1 else set())
-    monkeypatch.setattr(looks_at.json, "dumps", lambda seen: "; ".join(seen))
-    with subprocess.Popen(["sh", "-c", launcher], stdin=-1, stdout=-1) as started:
-        assert started.stdout and started.stdin
-        first = int(started.stdout.readline())
-        if started.stdout.readline() != b"up\n":
-            pytest.skip("mounts in a namespace of its own, which is not allowed here")
-        (tmp_path / TASK).write_text(f"{first}\n")
-        recorder.begin()
-        for _ in range(looks_at._ALL_AT):
-            recorder.look()
-        started.stdin.close()
-    recorder.write()
-    assert "beside" in (tmp_path / HIDDEN).read_text()
-    assert "libfaketime.so.1" in (tmp_path / LOADED).read_text()
-
-
 @pytest.mark.parametrize("before", [False, True])
 def test_the_recorder_sees_that_the_target_lost_its_barriers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
@@ -955,8 +733,19 @@ def test_the_agent_is_told_the_process_of_the_tool_alone(tmp_path: Path) -> None
     host, task = os.uname().nodename, tmp_path / TASK
     tool = ["sh", "-c", f"sleep 0.2; echo $$; cat {task}"]
     code, _, out = told(tmp_path, *tool, IOG_HOST=host, IOG_TASK=str(task))
-    own, noted_as = out.split()
+    own, noted_as, _ = out.split()
     assert code == 0 and own == noted_as
+
+
+def test_a_number_of_another_name_space_is_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a launcher in a name space of processes: its numbers are those of others here."""
+    monkeypatch.chdir(tmp_path)
+    begun = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    for ticks, task in ((begun, os.getpid()), ("1", None)):
+        (tmp_path / TASK).write_text(f"{os.getpid()} {ticks}\n")
+        assert looks_at._noted_task() == task
 
 
 def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
@@ -977,8 +766,6 @@ def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
         ("OMPI_COMM_WORLD_LOCAL_RANK", "0", True),
         ("OMPI_COMM_WORLD_LOCAL_RANK", "3", False),
         ("SLURM_LOCALID", "1", False),
-        ("MV2_COMM_WORLD_LOCAL_RANK", "1", False),
-        ("MPI_LOCALRANKID", "1", False),
     ],
 )
 def test_the_first_task_of_a_node_looks_at_its_counters(
@@ -1105,11 +892,6 @@ def test_paths_of_an_nvme_disk_count_in_its_place(tmp_path: Path) -> None:
     assert done.stdout == f"({16148 * 512}, {17174264 * 512})\n"
 
 
-def test_a_sync_is_timed(storage_file: Path) -> None:
-    _, (seen,), _ = told(storage_file.parent, "--sync", str(storage_file.parent), "true")
-    assert seen.synced is not None and seen.synced >= seen.ended
-
-
 @pytest.fixture
 def storage_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """8 MiB on storage, written back."""
@@ -1125,19 +907,6 @@ def storage_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not os.major(os.stat(file).st_dev):
         pytest.skip(f"{file.parent} is on no block device")
     return file
-
-
-def test_a_thousand_nodes_of_64_tasks_are_read_in_seconds() -> None:
-    """Also in a mere launcher's order, lines of all nodes mixed."""
-    nodes = 1000 if FULL else 250
-    text = "".join(
-        line(of(f"n{node}", 100 * MIB, counters={"8:0": Moved(6400 * MIB, 0)} if not task else {}))
-        for task in range(64)
-        for node in range(nodes)
-    )
-    seen = witness.Testimony(witnesses=tuple(all_of(text)), expected=64 * nodes)
-    assert seen.complete
-    assert seen.moved.read == seen.counted({f"n{n}": ["8:0"] for n in range(nodes)}).read
 
 
 # --- witness.sh on a node with Lustre -------------------------------------------------------------
@@ -1211,14 +980,6 @@ def test_each_device_is_believed_for_itself(tmp_path: Path, user: bool) -> None:
 
 
 @needs_namespace
-def test_both_mounts_of_a_file_system_count(tmp_path: Path) -> None:
-    moved = LUSTRE / "moved"
-    tool = f"{moved} osc 0 read 100; LFS_MOUNT_NUMBER=1 {moved} osc 0 write 7"
-    seen = on_lustre(tmp_path, tool, LFS_MOUNTS="2", LCTL_USER="1")
-    assert seen.by_target(here(seen)) == {"OST0000": Moved(100, 7)}
-
-
-@needs_namespace
 @pytest.mark.parametrize(
     ("knobs", "counted"),
     [
@@ -1250,25 +1011,6 @@ def test_a_look_at_lustre_gives_what_was_counted_so_far(tmp_path: Path) -> None:
     }
 
 
-@needs_namespace
-def test_an_lctl_that_ends_is_started_again(tmp_path: Path) -> None:
-    """It dies while the tool runs."""
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "lctl").write_text(
-        "#!/bin/sh\n"
-        f'echo >>{tmp_path}/started\n[ "$(wc -l <{tmp_path}/started)" = 1 ] || exec {LUSTRE}/lctl\n'
-        f"sed '/help/q' | {LUSTRE}/lctl\n"
-    )
-    (tmp_path / "bin" / "lctl").chmod(0o755)
-    seen = on_lustre(
-        tmp_path,
-        f"{LUSTRE}/moved osc 1 read 4096",
-        PATH=f"{tmp_path}/bin:{LUSTRE}:{os.environ['PATH']}",
-    )
-    assert seen.by_target(here(seen)) == {"OST0001": Moved(4096, 0)}
-    assert (tmp_path / "started").read_text() == "\n\n"
-
-
 @pytest.mark.parametrize(("meets", "status"), [("before", 0), ("meanwhile", 1)])
 def test_an_old_error_of_the_mount_is_not_the_tools(
     tmp_path: Path, meets: str, status: int
@@ -1295,26 +1037,3 @@ def test_an_old_error_of_the_mount_is_not_the_tools(
     assert done.returncode == status, done.stderr
     assert not error.exists()
     assert ("is of a write before this command" in done.stderr) == (meets == "before")
-
-
-@needs_namespace
-def test_descriptors_of_a_launcher_stay_open(tmp_path: Path) -> None:
-    """A launcher may tell a task its number through one of them."""
-    (tmp_path / "number").write_text("seven\n")
-    launcher = ["sh", "-c", 'exec 9<"$0"; exec "$@"', str(tmp_path / "number")]
-    script = [str(JOB_FILES / "witness.sh"), str(tmp_path / "witness"), "write.1"]
-    node = ["unshare", "--mount", "sh", "-euc", NODE, "sh", *script]
-    done = subprocess.run(
-        [*launcher, *node, "sh", "-c", "read -r word <&9; echo $word"],
-        env={
-            **os.environ,
-            "PATH": f"{LUSTRE}:{os.environ['PATH']}",
-            "LFS_STATE": str(tmp_path),
-            "SECOND": "",
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "seven\n"
-    assert "lustre=6,6" in next(tmp_path.glob("witness.*.0")).read_text()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from iogauge.core import yamlfile
 from iogauge.core.yamlfile import Mistake, YamlError, located
@@ -40,11 +37,8 @@ def test_numbers_that_look_like_what_they_are(tmp_path: Path) -> None:
     ("text", "line", "problem"),
     [
         ("a: 1\nb: 2\na: 3\n", 3, "key 'a' stands here a second time"),
-        ("x:\n  - {a: 1}\n  - {a: 1, a: 2}\n", 3, "key 'a' stands here a second time"),
-        ("a: 1\n b: 2\n", 2, "mapping values are not allowed"),
         ("a: [1, 2\nb: 3\n", 2, "expected"),
         ("a: !!python/object:os.system x\n", 1, "could not determine a constructor"),
-        ("[a]: 1\n", 1, "a list or mapping cannot be a key"),
         ("a: 1\nb: [0100, 1]\n", 2, "0100 is read as 64. Write 64 if you mean it"),
         ("a: 1.000\n", 1, "1.000 is read as 1. Write 1"),
         ("a: 12.500\n", 1, "12.500 is read as 12.5"),
@@ -59,17 +53,7 @@ def test_a_mistake_names_file_and_line(tmp_path: Path, text: str, line: int, pro
         yamlfile.load(file)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'a: !!int ""',
-        "a: !!bool x",
-        "a: 2024-13-45",
-        "? !!set {a}\n: 1",
-        "[" * 3000,
-        "a: !!timestamp x",
-    ],
-)
+@pytest.mark.parametrize("text", ['a: !!int ""', "a: 2024-13-45", "[" * 3000])
 def test_what_yaml_itself_stumbles_over_is_an_error_with_the_file(
     tmp_path: Path, text: str
 ) -> None:
@@ -89,23 +73,6 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             yamlfile.load(tmp_path / name)
 
 
-@given(
-    st.lists(
-        st.sampled_from(list("ab:-{}[]&*!?|>'\"#%@` \n\t12.<,")) | st.text(max_size=2), max_size=30
-    )
-)
-def test_no_text_raises_anything_else(tmp_path: Path, parts: list[str]) -> None:
-    file = tmp_path / "f.yaml"
-    file.write_bytes("".join(parts).encode("utf-8", "surrogatepass"))
-    with contextlib.suppress(YamlError):
-        yamlfile.load(file)
-
-
-def test_a_mistake_says_file_key_found_and_allowed() -> None:
-    assert str(Mistake("f", "a.b", "1", "2")) == "f: a.b: found 1; allowed: 2"
-    assert str(Mistake("f", "", "1", "2")) == "f: found 1; allowed: 2"
-
-
 def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path: Path) -> None:
     file = write(tmp_path, "a:\n  - name: x\n    b: [1,\n      2]\n  - {c: 1}\n")
     keys = ("a", "a.x.b (lower bound)", "a.0.b", "a.1.c", "a.x.missing", "other", "")
@@ -118,9 +85,7 @@ def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path: Pa
     ("text", "line", "said"),
     [
         ("a:\n\tb: 1\n", 2, "a tab stands here. Use spaces: YAML does not indent with tabs"),
-        ("é: é\n\tb: 1\n", 2, "a tab stands here. Use spaces: YAML does not indent with tabs"),
         ("a: 1\nb: @x\n", 2, "this is not YAML: no value starts with @. Check the indentation"),
-        ("\ufeffa: %x\n", 1, "this is not YAML: no value starts with %. Check the indentation"),
         ("a: [1\nb: 2\n", 2, "this is not YAML: did not find expected ',' or ']'. Check"),
     ],
 )
@@ -131,13 +96,6 @@ def test_what_is_not_yaml_is_named_with_its_line(
     with pytest.raises(YamlError) as caught:
         yamlfile.load(file)
     assert str(Mistake.of_yaml(file, caught.value)).startswith(f"{file}:{line}: {said}")
-
-
-def test_a_long_value_is_shown_on_one_short_line() -> None:
-    assert yamlfile.show("a\nb") == "'a\\nb'"
-    shown = yamlfile.show("x" * 500)
-    assert len(shown) == 80
-    assert shown.endswith("...")
 
 
 @pytest.mark.parametrize(("head", "value", "end"), [("", "- 1\n", ""), ("[", "1,", "1]")])

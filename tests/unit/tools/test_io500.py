@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -149,13 +148,6 @@ def test_a_find_that_misses_files_is_told() -> None:
     assert "find looked at 2655 files, mdtest made 2656" in parsed(files).warnings
 
 
-def test_a_mark_without_a_reason_is_told() -> None:
-    files = files_of("isc26")
-    for name in ("result.txt", "stdout.txt"):
-        files[name] = re.sub(r"(?m)^(; )?ERROR.*\n", "", files[name])
-    assert parsed(files).warnings == ("the result is marked [INVALID], and no reason is given",)
-
-
 def on_two_nodes(files: Files) -> Files:
     """A run of two tasks, one on each of two nodes, as IOR and mdtest would have said it."""
     files.update(
@@ -191,22 +183,3 @@ def test_the_ini_file() -> None:
     assert "timestamp-datadir = FALSE\ntimestamp-resultdir = TRUE\n" in text
     assert "[ior-hard]\nsegmentCount = 7\n" in text
     assert "[mdtest-easy]\nn = 5\n\n[mdtest-hard]\nn = 3\n" in text
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"easy_files": 0}, "easy_files is 0"),
-        ({"options": {"debug": {"stonewall-time": 1}}}, "[debug]: expected one of global"),
-        ({"options": {"ior-easy": {"run": False}}}, "[ior-easy] run: expected one of API"),
-        ({"options": {"global": {"api": "POSIX\n[debug]"}}}, "expected plain words"),
-    ],
-)
-def test_options_that_would_be_another_benchmark(more: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(said)):
-        options(**more)
-
-
-def test_the_mean_is_geometric() -> None:
-    assert io500.geometric_mean([1, 4, 16]) == pytest.approx(4)
-    assert math.isclose(io500.geometric_mean([0.3]), 0.3)

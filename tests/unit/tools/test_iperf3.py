@@ -71,10 +71,6 @@ def _error(data: dict[str, Any]) -> None:
     report(data)["error"] = "unable to connect to server"
 
 
-def _short(data: dict[str, Any]) -> None:
-    report(data)["start"]["test_start"]["duration"] = 1
-
-
 def _other_rate(data: dict[str, Any]) -> None:
     report(data)["end"]["sum_received"]["bits_per_second"] *= 1.02
 
@@ -83,16 +79,8 @@ def _more_received(data: dict[str, Any]) -> None:
     report(data)["end"]["sum_sent"]["bytes"] = 1
 
 
-def _udp(data: dict[str, Any]) -> None:
-    report(data)["start"]["test_start"]["protocol"] = "UDP"
-
-
 def _no_turn(data: dict[str, Any]) -> None:
     del data["turns"][-1]
-
-
-def _no_stream(data: dict[str, Any]) -> None:
-    del data["turns"][-1]["streams"]["n2 n1"]
 
 
 def _no_host(data: dict[str, Any]) -> None:
@@ -103,12 +91,9 @@ def _no_host(data: dict[str, Any]) -> None:
     ("change", "words"),
     [
         (_error, "n1 to n2, n1 n2: iperf3 says: unable to connect"),
-        (_short, "duration is 1, expected 2"),
         (_other_rate, "differ from"),
         (_more_received, "fewer sent"),
-        (_udp, "expected TCP"),
         (_no_turn, "expected 8 turns"),
-        (_no_stream, "all to one: the key 'n2 n1' is missing"),
         (_no_host, "expected 3 hosts"),
     ],
 )

@@ -219,6 +219,8 @@ class FioMetadataCheck(OneNodeFioCheck):
     fio leaves what it creates and removes in memory: syncfs(2) after it belongs to its time.
     """
 
+    needs = words.FIO_METADATA
+
     def promise(self) -> tuple[Metric, ...]:
         """Return rates; stat is warm, because fio stats every file before it starts the clock."""
         return (

@@ -299,7 +299,9 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
 
     @builtins.run_after("performance")
     def _show_what_is_no_pass(self) -> None:
-        if self.is_dry_run() or self._judgement is None:
+        if self.is_dry_run():
+            self.skip("nothing is measured by a dry run")
+        if self._judgement is None:
             return
         verdict = self._judgement.verdict
         if verdict in (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED):

@@ -38,7 +38,6 @@ from iogauge.check.judged import JudgedCheck
 from iogauge.core import paths, processes, registry
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
-from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes, parse_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.evidence import collect, fingerprint, model
@@ -70,7 +69,7 @@ from iogauge.plan.script import (
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase, TimedPhases
 from iogauge.records.record import short_name
 from iogauge.session import life
-from iogauge.session.current import current
+from iogauge.session.current import current, say
 from iogauge.site import references as marks
 from iogauge.site.extras import DOUBTFUL_LIMIT, Budget, Doubt, PartitionExtras
 from iogauge.site.references import ReferencesError
@@ -632,10 +631,7 @@ class StorageCheck(JudgedCheck):
         reason = f"run: {ended}, before the case was decided"
         reason += f"; {silent}" if silent else ""
         judgement = Judgement((), (), Verdict.ERROR, reason)
-        print(
-            visible_lines(f"iogauge: ERROR: {self.display_name}: {judgement.reason}"),
-            file=sys.stderr,
-        )
+        say(f"iogauge: ERROR: {self.display_name}: {judgement.reason}")
         self._record(judgement)
 
     def _commands(self) -> list[str]:

@@ -38,7 +38,7 @@ from iogauge.plan.script import binding_options
 from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.machine import BRINGS, Machine, mpi_environment
+from iogauge.site.machine import BRINGS, Machine, brings, mpi_environment
 from iogauge.workspace import directory, lock, permission
 
 Answer = Literal["ok", "note", "problem"]
@@ -308,7 +308,7 @@ def _programs(machine: Machine) -> list[Check]:
         program = machine.programs.get(name)
         if program is None:
             checks.append(
-                Check("note", name, f"not on PATH; needed for {NEEDED_FOR[name]}", BRINGS[name])
+                Check("note", name, f"not on PATH; needed for {NEEDED_FOR[name]}", brings(name))
             )
         elif program.problem:
             checks.append(

@@ -76,9 +76,7 @@ def show_history(
     ] = "",
     limit: Annotated[int, typer.Option(min=0, help="Newest records to show; 0 for all.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as JSON.")] = False,
-    export: Annotated[
-        Path | None, typer.Option(help="Write what matches as .parquet, or as .lp for InfluxDB.")
-    ] = None,
+    export: Annotated[Path | None, typer.Option(help="Write what matches as .parquet.")] = None,
     site: Annotated[str, typer.Option(help="With --export: column 'site' of a .parquet.")] = "",
     merge: Merge = None,
     damaged: Annotated[
@@ -150,14 +148,10 @@ def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) ->
     """Write the chosen part of the history for other tools; raises ValueError for another name."""
     from iogauge.report import export
 
-    if file.suffix not in (".parquet", ".lp"):
-        raise ValueError(f"{file}: expected a name that ends in .parquet, or in .lp for InfluxDB")
+    if file.suffix != ".parquet":
+        raise ValueError(f"{file}: expected a name that ends in .parquet")
     frame = export.rows(folder, choice)
-    if file.suffix == ".parquet":
-        export.parquet(frame, file, site)
-    else:
-        with file.open("w", encoding="utf-8") as lines:
-            lines.writelines(f"{line}\n" for line in export.influx(frame))
+    export.parquet(frame, file, site)
     typer.echo(visible(f"{frame.height} row(s) in {file}"))
 
 

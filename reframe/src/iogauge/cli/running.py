@@ -125,12 +125,11 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     words = ["--report-file", str(reframe_report), "-r", *arguments]
     process = processes.Fork(reframe_main, _reframe_command(words), environment)
     status: int | None = None
-    with process.told():
-        while status is None:
-            try:
-                status = process.wait()
-            except KeyboardInterrupt:
-                continue  # ReFrame gets the signal too, cancels its jobs and cleans up
+    while status is None:
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:
+            continue  # ReFrame gets the signal too, cancels its jobs and cleans up
     if status < 0:
         status = 128 - status
         ended = collect.describe_status(status)

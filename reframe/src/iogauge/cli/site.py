@@ -514,6 +514,7 @@ def new(
         slurm=slurm if chosen else None,
         features=here.features,
         mpirun="mpirun" in here.programs,
+        modules=machine.modules(),
         speed_bytes_s=_speed(path, rate, count),
         login=socket.gethostname(),
         day=time.strftime("%Y-%m-%d"),
@@ -568,7 +569,14 @@ def _write_repository(into: Path, name: str, found: Found) -> str:
 
 def next_commands(name: str, tier: str, into: Path | None, sites: Path) -> list[str]:
     """Return the commands that follow; ``sites`` is the folder that holds the site's."""
-    first = [f"cd {into} && ./setup && . ./activate"] if into else []
+    first = (
+        [
+            f"cd {into} && ./setup && . ./activate",
+            f"iogauge/ci/build-stack environments/{name} && . ./activate    # load the MPI's module first",
+        ]
+        if into
+        else []
+    )
     if not into and sites != project_root() / "site-configs":
         first = [f"export {folders.VARIABLE}={os.environ[folders.VARIABLE]}    # in every shell"]
     return [

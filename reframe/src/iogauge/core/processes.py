@@ -23,7 +23,7 @@ import struct
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
@@ -123,6 +123,13 @@ def end(directory: str) -> list[str]:
     ]
 
 
+def flush() -> None:
+    """Pass on what was printed. Whether somebody still reads it decides nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+
+
 class Fork:
     """A program in a process of its own that has its modules already: a fork of this process.
 
@@ -139,27 +146,26 @@ class Fork:
         errors: IO[str] | None = None,
     ) -> None:
         """Start ``main`` with the command line ``words``; files may get what it prints."""
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        flush()
         self._pid = os.fork()
         if self._pid == 0:
             _end_after(lambda: _run(main, words, environment, (output, errors)))
 
     def wait(self) -> int:
-        """Return the exit status, as :class:`subprocess.Popen` does: of a signal, it is negative."""
-        _, status = os.waitpid(self._pid, 0)
-        return os.waitstatus_to_exitcode(status)
+        """Return the exit status, as :class:`subprocess.Popen` does: of a signal, it is negative.
 
-    @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
-        """Pass on what tells this process alone to end; what it ignores stays ignored."""
+        Meanwhile it is told what tells this process alone to end. What this process ignores stays ignored.
+        """
         numbers = (signal.SIGTERM, signal.SIGHUP)
         before = {n: old for n in numbers if (old := signal.getsignal(n)) is not signal.SIG_IGN}
-        for number in before:
-            signal.signal(number, lambda number, _: os.kill(self._pid, number))
-        yield
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        try:
+            for number in before:
+                signal.signal(number, lambda number, _: os.kill(self._pid, number))
+            _, status = os.waitpid(self._pid, 0)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return os.waitstatus_to_exitcode(status)
 
     def kill(self) -> None:
         """End it at once, and wait for its end."""
@@ -220,8 +226,7 @@ def _end_after(work: Callable[[], object]) -> None:
         except BaseException:
             sys.__excepthook__(*sys.exc_info())
         atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush()
     finally:
         os._exit(status & 0xFF)
 
@@ -344,8 +349,7 @@ def watch(
 
     if seconds is None:
         seconds = _silence_s(place)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     source, pipe = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -392,8 +396,7 @@ def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) ->
     """
     import ctypes  # noqa: F401  # before the fork: the child has it too
 
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush()
     source, pipe = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -402,8 +405,7 @@ def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) ->
         try:
             _leave(parent, pipe, (0,))
             status = int(not work())
-            sys.stdout.flush()
-            sys.stderr.flush()
+            flush()
         finally:
             os._exit(status)
     os.close(pipe)

@@ -26,6 +26,8 @@ IOR_LUSTRE: Final = "ior-lustre"
 MDTEST: Final = "mdtest"
 MD_WORKBENCH: Final = "md-workbench"
 FIO: Final = "fio"
+#: Its engines that create, stat and remove files. An environment that declares fio has them, as far as a site knows.
+FIO_METADATA: Final = "fio-metadata"
 IPERF: Final = "iperf3"
 IO500: Final = "io500"
 DARSHAN: Final = "darshan"
@@ -34,7 +36,7 @@ ELBENCHO: Final = "elbencho"
 PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
 ENVIRONMENT: Final = frozenset(
     {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, MD_WORKBENCH}
-    | {FIO, IO500, IPERF, DARSHAN, ELBENCHO}
+    | {FIO, FIO_METADATA, IO500, IPERF, DARSHAN, ELBENCHO}
 )
 
 #: Tag of cases that have a reference which a document prints; the site's references say so.

@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
-from iogauge.core.words import Value
+from iogauge.core.words import FIO, FIO_METADATA, Value
 from iogauge.evidence import model, witness
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
@@ -477,10 +477,11 @@ def collect(
     anything else that is missing, damaged or failed. The error names the phase, the repetition and
     the tool's own message, and says if the directory is full.
     """
+    old = _too_old(stage, plan)
     try:
-        return _collect(stage, plan, job_status, owner, job_state)
+        found = _collect(stage, plan, job_status, owner, job_state)
     except ToolOutputError as error:
-        if old := _too_old(stage, plan):
+        if old:
             raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
         if not is_full(stage):
             raise
@@ -488,14 +489,19 @@ def collect(
             f"{error}; No space left in the stage directory {stage}: make room there, or set IOGAUGE_HOME to "
             "another directory"
         ) from error
+    if old:
+        raise ToolOutputError(f"{plan.tool}: {old}")
+    return found
 
 
 def _too_old(stage: Path, plan: CasePlan) -> str:
     """Return why the version of the tool that the first look found will not do; empty if it will."""
+    of_files = any("metadata" in (phase.access.direction, phase.beside) for phase in plan.phases)
+    feature = FIO_METADATA if plan.tool == FIO and of_files else plan.tool
     with contextlib.suppress(ToolOutputError, TypeError, KeyError):
         for answer in _answers(stage, FACTS[0], 1):
             found = untrusted.build(Mapping[str, str], answer["versions"])
-            if old := too_old(plan.tool, found.get(plan.tool, "")):
+            if old := too_old(feature, found.get(plan.tool, "")):
                 return old
     return ""
 

@@ -175,14 +175,20 @@ def identity(fingerprint: Mapping[str, Value]) -> str:
     return digest(dict(fingerprint))
 
 
+def is_of_node(fingerprint: Mapping[str, Value]) -> bool:
+    """Return whether somebody looked at a node: before that, a case may be refused."""
+    return "kernel" in fingerprint or f"{UNANSWERED}system" in fingerprint
+
+
 def changed(
     old: Mapping[str, Value], new: Mapping[str, Value]
 ) -> list[tuple[str, Value | None, Value | None]]:
     """Return the keys that differ with old and new value, None if absent; starred keys first.
 
-    A key that one side lacks for want of an answer has not changed.
+    A key that one side lacks for want of an answer has not changed: a probe was late, or nobody looked at a node.
     """
-    unknown = [*unanswered(old), *unanswered(new), f"{UNANSWERED}*"]
+    nobody = ["*"] if not (is_of_node(old) and is_of_node(new)) else []
+    unknown = [*unanswered(old), *unanswered(new), f"{UNANSWERED}*", *nobody]
     changes = [
         change
         for change in _differences(old, new)

@@ -20,7 +20,7 @@
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
 #   TASK task.pid           process of this node's first task, written by witness.sh, or of its server
-#   WITNESS witness         with .HOST: what the kernel says of the tasks of a node, written by witness.sh
+#   witness.HOST            what the kernel says of the tasks of a node, written by witness.sh (WITNESS)
 #   OPENED open.json        what the agent saw of the target before the first byte
 #   LOCKED lock.json        whether the case had the lock to the end
 #   ACTIVITY activity.tsv   when the target's devices moved bytes

@@ -162,10 +162,20 @@ def _content(file: str) -> bytes:
 
 
 def _noted_task() -> int | None:
-    """Return the number of the process that the first task of this node left in the stage; None before."""
-    with contextlib.suppress(OSError, ValueError):
-        return int(_content(TASK))
+    """Return the number of the process that the first task of this node left in the stage; None before.
+
+    A process that began at another time is another one: the task may have a name space of processes of its own.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        task, *began = _content(TASK).split()
+        if not began or began == _stat(int(task))[19:20]:
+            return int(task)
     return None
+
+
+def _stat(process: int) -> list[bytes]:
+    """Return what proc(5) tells of a process, from its state on."""
+    return _content(f"/proc/{process}/stat").rpartition(b")")[2].split()
 
 
 def _tree(first: int, most: int) -> list[int]:
@@ -190,7 +200,7 @@ def tasks_beside(task: int) -> list[int]:
 
 
 def _parent(process: int) -> int:
-    return int(_content(f"/proc/{process}/stat").rpartition(b")")[2].split()[1])
+    return int(_stat(process)[1])
 
 
 def asked_by(processes: Sequence[int]) -> _Moved:

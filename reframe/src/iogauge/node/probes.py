@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.text import text_digest
@@ -28,6 +29,7 @@ from iogauge.core.untrusted import read_bytes
 from iogauge.core.words import (
     ELBENCHO,
     FIO,
+    FIO_METADATA,
     IO500,
     IOR,
     MD_WORKBENCH,
@@ -63,8 +65,11 @@ _LYING: Final = (
 _HARMLESS: Final = r"darshan"
 
 
-#: The oldest IOR and mdtest whose options this suite uses.
-OLDEST: Final = (4, 0, 0)
+#: The oldest version that offers a feature whole. fio 3.1 reports no bytes in a second; from 3.2 to 3.29 its endless creates
+#: (time_based) open no file after the first round, and filestat and filedelete came with 3.18 and 3.27.
+OLDEST: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
+    {IOR: (4, 0, 0), MDTEST: (4, 0, 0), FIO: (3, 7), FIO_METADATA: (3, 30)}
+)
 #: Tools whose file holds its version as a text of its own.
 _VERSIONED: Final = (IOR, MDTEST)
 
@@ -79,23 +84,26 @@ def version(path: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of IOR and mdtest on PATH, as far as they are certain."""
+    """Return the versions of IOR, mdtest and fio on PATH, as far as they are certain."""
     found = {}
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        found[FIO] = _run(FIO, "--version").strip().removeprefix("fio-")
     for tool in _VERSIONED:
         with contextlib.suppress(OSError):
             found[tool] = version(shutil.which(tool) or "")
     return {tool: text for tool, text in found.items() if text}
 
 
-def too_old(tool: str, version: str) -> str:
-    """Return why a version of a tool will not do, and what brings another; empty if it will."""
-    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
-    if tool not in _VERSIONED or numbers is None or tuple(map(int, numbers.groups())) >= OLDEST:
+def too_old(feature: str, version: str) -> str:
+    """Return why a tool's version does not offer a feature, and what brings another; empty if it does."""
+    oldest = OLDEST.get(feature, ())
+    numbers = re.match(r"\.".join([r"(\d+)"] * len(oldest)), version)
+    if numbers is None or tuple(map(int, numbers.groups())) >= oldest:
         return ""
     return (
-        f"version {version}, and {'.'.join(map(str, OLDEST))} or newer is needed: the environment of this "
+        f"version {version}, and {'.'.join(map(str, oldest))} or newer is needed: the environment of this "
         "suite's stack brings it (spack env activate environments/<site> && spack install, or "
-        "ci/build-stack); Spack's own repository prefers 3.3.0"
+        "ci/build-stack)"
     )
 
 

@@ -1,7 +1,7 @@
-"""The newest results, and the history, for other tools: Prometheus, InfluxDB, Parquet, merge requests.
+"""The newest results, and the history, for other tools: Prometheus, Parquet, merge requests.
 
 docs/results.md lists every name, label and column. A value that is not valid is never exported as a
-measurement: Prometheus gets its verdict alone, InfluxDB the field ``valid``.
+measurement: Prometheus gets its verdict alone.
 
 GitLab shows JUnit's XML beside a merge request and a pipeline. ReFrame's own JUnit file reports a skipped case as passed; here only PASS looks like a pass.
 """
@@ -120,43 +120,6 @@ def openmetrics(records: Sequence[Record]) -> str:
 def push(records: Sequence[Record], gateway: str) -> None:
     """Send the newest results to a Pushgateway, as the job iogauge; raises OSError."""
     push_to_gateway(gateway, job="iogauge", registry=_registry(records))
-
-
-def influx(frame: pl.DataFrame) -> Iterator[str]:
-    """Yield a line of InfluxDB's line protocol for each row of a frame that has a value."""
-    tags = ("system", "partition", "environment", "check", "case", "tier", "line", "series")
-    for row in frame.iter_rows(named=True):
-        if row["metric"] is None or row["median"] is None:
-            continue
-        named = {name: row[name] for name in (*tags, "metric", "unit") if row[name]}
-        valid = row["metric_verdict"] and Verdict(row["metric_verdict"]).is_valid
-        fields = {
-            "median": repr(row["median"]),
-            "spread": None if row["spread"] is None else repr(row["spread"]),
-            "reference": None if row["reference"] is None else repr(row["reference"]),
-            "samples": f"{row['samples']}i",
-            "valid": "true" if valid else "false",
-            "verdict": _quoted(str(row["metric_verdict"] or "")),
-            "session": _quoted(str(row["session"])),
-        }
-        nanoseconds = int(row["time"].timestamp() * 1_000_000) * 1000
-        yield (
-            "iogauge,"
-            + ",".join(f"{name}={_tag(str(value))}" for name, value in named.items())
-            + " "
-            + ",".join(f"{name}={value}" for name, value in fields.items() if value is not None)
-            + f" {nanoseconds}"
-        )
-
-
-def _quoted(text: str) -> str:
-    """Return the text of a field."""
-    return '"' + re.sub(r'(["\\])', r"\\\1", visible(text)) + '"'
-
-
-def _tag(text: str) -> str:
-    """Return a tag's value with InfluxDB's escapes; at its end a backslash would escape a comma."""
-    return re.sub(r"([,= ])", r"\\\1", visible(text).rstrip("\\"))
 
 
 def rows(folder: Path, choice: RecordChoice) -> pl.DataFrame:

@@ -193,19 +193,19 @@ class Session:
             return ended
 
         try:
-            ended = processes.watch(target, work, directory.Progress(path, _say))
+            ended = processes.watch(target, work, directory.Progress(path, say))
             for message in ended or ():
-                _say(f"iogauge: {message}")
+                say(f"iogauge: {message}")
             if ended is None:
-                _say(
+                say(
                     f"iogauge: {target} is not to be seen from here; if a job was killed, run on a node "
                     f"that sees it: {retry}"
                 )
         except processes.NoAnswer as error:
-            _say(f"iogauge: {error}")
+            say(f"iogauge: {error}")
             return str(error)
         except OSError as error:
-            _say(f"iogauge: {error}; left behind, remove it with: {retry}")
+            say(f"iogauge: {error}; left behind, remove it with: {retry}")
         return ""
 
 
@@ -225,8 +225,10 @@ class _Noted:
             self.handler(number, frame)
 
 
-def _say(text: str) -> None:
-    print(visible_lines(text), file=sys.stderr, flush=True)
+def say(text: str) -> None:
+    """Print to standard error; what follows is done even if nobody reads it any more."""
+    with contextlib.suppress(OSError, ValueError):
+        print(visible_lines(text), file=sys.stderr, flush=True)
 
 
 _current: Session | None = None
@@ -275,18 +277,16 @@ def guard_gate() -> None:
 
     def tell() -> None:
         if not session.failed and not session.passed and DETAILS not in os.environ:
-            _say(f"iogauge: nothing proven: {nothing}")
+            say(f"iogauge: nothing proven: {nothing}")
 
     def refuse() -> None:
         if session.failed or not session.passed:
             reason = (
                 f"{session.failed} case(s) did not pass at first" if session.failed else nothing
             )
-            _say(f"iogauge: FAILED: this run is a gate and {reason}")
+            say(f"iogauge: FAILED: this run is a gate and {reason}")
             session.clean()
-            with contextlib.suppress(OSError, ValueError):
-                sys.stdout.flush()
-                sys.stderr.flush()
+            processes.flush()
             os._exit(1)
 
     atexit.register(refuse if gate else tell)

@@ -25,11 +25,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import processes, untrusted
-from iogauge.core.paths import LIBRARY, state_dir
+from iogauge.core.paths import LIBRARY, project_root, state_dir
 from iogauge.core.words import (
     DARSHAN,
     ELBENCHO,
     FIO,
+    FIO_METADATA,
     IO500,
     IOR,
     IOR_HDF5,
@@ -48,6 +49,7 @@ from iogauge.node.lustre import look, with_lustre
 from iogauge.node.mounts import Below, Mount, Space, View, find_mount, space_of, traits
 from iogauge.node.probes import too_old, version
 from iogauge.site.stack import Stack, StackError, of_program
+from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.ior import options
 from iogauge.tools.mpi import dialect_of
 
@@ -78,6 +80,13 @@ BRINGS: Final = {
     "darshan": "ci/build-stack",
 }
 
+
+def brings(name: str) -> str:
+    """Return the command that brings a program: that of the shell if it is installed already."""
+    views = project_root().glob(f"environments/*/.spack-env/view/bin/{name}")
+    return "ci/stack && . ./activate" if any(views) else BRINGS[name]
+
+
 #: The program that gives an environment a feature.
 _PROGRAM_OF: Final = {
     IOR: "ior",
@@ -88,6 +97,7 @@ _PROGRAM_OF: Final = {
     MDTEST: "mdtest",
     ELBENCHO: "elbencho",
     FIO: "fio",
+    FIO_METADATA: "fio",
     IPERF: "iperf3",
     IO500: "io500",
     MD_WORKBENCH: "md-workbench",
@@ -143,7 +153,7 @@ class Machine:
     def lacks(self) -> dict[str, str]:
         """Return, for each feature of programs that this machine lacks, why, and what brings it."""
         missing = {
-            feature: self._why_not(name)
+            feature: self._why_not(feature, name)
             for feature, name in _PROGRAM_OF.items()
             if feature not in self.features
         }
@@ -151,15 +161,33 @@ class Machine:
             DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}"
         }
 
-    def _why_not(self, name: str) -> str:
+    def _why_not(self, feature: str, name: str) -> str:
         program = self.programs.get(name)
         if program is None:
-            return f"{name} is not on PATH. It comes with: {BRINGS[name]}"
+            return f"{name} is not on PATH. It comes with: {brings(name)}"
         if program.problem:
             return f"{program.path} {program.problem}. Install a working {name}: {BRINGS[name]}"
         if "mpirun" not in self.programs and name in _BY_MPI:
             return f"{name} needs mpirun, which is not on PATH. It comes with: {BRINGS['mpirun']}"
+        if old := too_old(feature, program.version):
+            return f"{program.path}: {old}"
         return f"{program.path} was built without it. Install a {name} with this feature: {BRINGS[name]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Modules:
+    """The modules that are loaded in this shell, in their order, and ReFrame's name of their system."""
+
+    system: str
+    loaded: list[str]
+
+
+def modules() -> Modules | None:
+    """Return the modules of this shell; None if none is loaded, or if their system is not known."""
+    loaded = [name for name in os.environ.get("LOADEDMODULES", "").split(":") if name]
+    systems = {"LMOD_CMD": "lmod", "MODULES_CMD": "tmod4"}
+    system = next((systems[name] for name in systems if name in os.environ), "")
+    return Modules(system, loaded) if loaded and system else None
 
 
 def _output(words: list[str]) -> str:
@@ -194,7 +222,13 @@ def _ask(name: str, path: str) -> Program:
         if name == "fio":
             text = _output([path, "--version"])
             match = re.search(r"fio-(\S+)", text)
-            return Program(name, path, match[1], (FIO,)) if match else _odd(name, path, text)
+            if match is None:
+                return _odd(name, path, text)
+            if old := too_old(FIO, match[1]):
+                return Program(name, path, match[1], (), old)
+            engines = _output([path, "--enghelp"]).split()
+            whole = METADATA_PHASES.keys() <= {*engines} and not too_old(FIO_METADATA, match[1])
+            return Program(name, path, match[1], (FIO, FIO_METADATA) if whole else (FIO,))
         if name == "elbencho":
             text = _output([path, "--version"])
             match = re.search(r"^elbencho\n \* Version: (\S+)", text)

@@ -171,15 +171,20 @@ def _unknown(file: str, key: str, kind: str, name: object, known: Sequence[str])
     return Mistake(file, key, found, ", ".join(known) or f"nothing: there is no {kind}")
 
 
+#: Launchers of ReFrame that start one program elsewhere, or no program of MPI.
+_NO_LAUNCHERS: Final = ("clush", "pdsh", "ssh", "upcrun", "upcxx-run")
+
+
 @lru_cache(maxsize=1)
 def _backends() -> dict[str, list[str]]:
-    """Return the names of ReFrame's schedulers and launchers."""
+    """Return the names of ReFrame's schedulers, and of its launchers that start tasks of MPI."""
     backends = importlib.import_module("reframe.core.backends")
     with contextlib.suppress(ConfigError):  # no such name, but all are loaded now
         backends.getscheduler("")
     with contextlib.suppress(ConfigError):
         backends.getlauncher("")
-    return {"scheduler": sorted(backends._schedulers), "launcher": sorted(backends._launchers)}
+    started = {name for name in backends._launchers if name not in _NO_LAUNCHERS}
+    return {"scheduler": sorted(backends._schedulers), "launcher": sorted(started)}
 
 
 def _choice_mistakes(
@@ -287,6 +292,23 @@ def _ignored(file: str, system: Mapping[str, Any], environments: Any) -> Iterato
             if one.get(name) and one["scheduler"] == "local":
                 allowed = "nothing: scheduler local takes no options. Name the scheduler that does"
                 yield Mistake(file, f"{where}.{name}", show(one[name]), allowed)
+        asked = one.get("extras", {}).get("resources", [])
+        for resource in (r for r in one.get("resources", []) if r["name"] in asked):
+            for option in resource["options"]:
+                if set(re.findall(r"{(\w*)", option)) - {"capacity"}:
+                    allowed = "{capacity} alone in braces: an option with another name is left out"
+                    yield Mistake(
+                        file, f"{where}.resources.{resource['name']}", show(option), allowed
+                    )
+
+
+def _host_mistakes(file: str, system: Mapping[str, Any]) -> Iterator[Mistake]:
+    for pattern in system.get("hostnames", []):
+        try:
+            re.compile(pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            key = f"systems.{system['name']}.hostnames"
+            yield Mistake(file, key, show(pattern), f"a regular expression: {error}")
 
 
 def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
@@ -314,18 +336,7 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
         if not NAME.fullmatch(str(name))
     ]
     for system in systems:
-        for pattern in system.get("hostnames", []):
-            try:
-                re.compile(pattern)
-            except (re.error, OverflowError, RecursionError) as error:
-                mistakes.append(
-                    Mistake(
-                        file,
-                        f"systems.{system['name']}.hostnames",
-                        show(pattern),
-                        f"a regular expression: {error}",
-                    )
-                )
+        mistakes += _host_mistakes(file, system)
         mistakes += _ignored(file, system, data.get("environments", []))
         for partition in system["partitions"]:
             key = f"systems.{system['name']}.partitions.{partition['name']}"
@@ -333,22 +344,27 @@ def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
             by_name = {entry["name"]: entry for entry in data.get("environments", [])}
             mistakes += _choice_mistakes(file, key, partition, by_name)
     for environment in data.get("environments", []):
-        key = f"environments.{environment['name']}"
-        mistakes += _feature_mistakes(file, key, environment.get("features"), words.ENVIRONMENT)
-        extras = environment.get("extras", {})
-        for name, value in extras.items():
-            allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
-            if not isinstance(value, str) or not allowed.fullmatch(value):
-                mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
-        if environment.get("target_systems") != [site]:
-            mistakes.append(
-                Mistake(
-                    file,
-                    f"{key}.target_systems",
-                    show(environment.get("target_systems")),
-                    f"[{site}]: an environment belongs to its site",
-                )
+        mistakes += _environment_mistakes(file, site, environment)
+    return mistakes
+
+
+def _environment_mistakes(file: str, site: str, environment: dict[str, Any]) -> list[Mistake]:
+    key = f"environments.{environment['name']}"
+    mistakes = _feature_mistakes(file, key, environment.get("features"), words.ENVIRONMENT)
+    extras = environment.get("extras", {})
+    for name, value in extras.items():
+        allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
+        if not isinstance(value, str) or not allowed.fullmatch(value):
+            mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
+    if environment.get("target_systems") != [site]:
+        mistakes.append(
+            Mistake(
+                file,
+                f"{key}.target_systems",
+                show(environment.get("target_systems")),
+                f"[{site}]: an environment belongs to its site",
             )
+        )
     return mistakes
 
 

@@ -388,10 +388,10 @@ class References:
             )
         sought = [check.current_partition.fullname]
         sought += [f"{part}={getattr(check, part)!r}" for part in index if not part.startswith("$")]
-        return (
-            references,
-            f"{self.file.name} has an entry for {name}, but none for {', '.join(sought)}",
-        )
+        # An entry that has another metric of this case is there: what it lacks is this one.
+        lacks = [metric.name for metric in metrics if metric.name not in references]
+        none_for = f"{' or '.join(lacks)} of " * bool(references) + ", ".join(sought)
+        return references, f"{self.file.name} has an entry for {name}, but none for {none_for}"
 
 
 def _unfitting(

@@ -87,6 +87,7 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
 
 def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> None:
     """Fill in detected settings, implied features, and places for ReFrame's files."""
+    detected: set[str] = set()
     for system in data["systems"]:
         system.setdefault("prefix", str(state_dir() / "reframe"))
         # Two sessions at once, or two targets of the site local, must not meet in one stage
@@ -95,6 +96,7 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
         for partition in system["partitions"]:
             if partition.get("extras", {}).pop(DETECT, False):
                 machine.complete(partition, data["environments"])
+                detected.update(partition["environs"])
             extras = PartitionExtras.model_validate(partition["extras"])
             target = extras.target
             caching = traits(target.type, target.cache, target.honours_o_direct)
@@ -109,6 +111,9 @@ def _fill_in(data: dict[str, Any], folder: Path, session: str, runs: bool) -> No
         if DARSHAN in environment.get("extras", {}):
             environment["features"] = sorted({*environment.get("features", []), words.DARSHAN})
         _install(environment, folder, runs)
+        features = environment.get("features", [])
+        if words.FIO in features and environment["name"] not in detected:
+            environment["features"] = sorted({*features, words.FIO_METADATA})
     for one in (
         *(p for system in data["systems"] for p in system["partitions"]),
         *data["environments"],

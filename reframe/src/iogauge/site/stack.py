@@ -5,7 +5,8 @@ view. Jobs source ``activate.sh``. A site's ReFrame environment names the stack 
 NAME}``. Its features follow from the variants that were built.
 
 ``python -m iogauge.site.stack`` prints them for this host, one a line: a folder if it lies beside
-the site's, else the name of one in environments/.
+the site's, else the name of one in environments/. With ``--local`` its exit status says whether the
+site's jobs run where it is called.
 """
 
 from __future__ import annotations
@@ -170,22 +171,32 @@ def _environs(system: Mapping[str, Any], partition: str) -> set[str]:
     return {name for p in chosen for name in p.get("environs", [])}
 
 
-def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
-    """Return the stacks that the selected site names, each once, in the order of its settings.
-
-    ``system`` is ``site`` or ``site:partition``. If it is empty, the host's name selects the site.
-    Raises ValueError if the site does not exist or its settings cannot be read.
-    """
-    name, _, partition = system.partition(":")
+def _selected(
+    folders: Sequence[Path], system: str, host: str
+) -> tuple[Path, dict[str, Any]] | None:
+    """Return the folder and the settings of the site that is selected, or None."""
+    name = system.partition(":")[0]
     folder = next((f for f in folders if f.name == name), None)
     if not name:
         folder = next(iter(sites_of_host(folders, host)), None)
     if folder is None:
         if name:
             raise ValueError(f"no site {name}; known: {', '.join(f.name for f in folders)}")
+        return None
+    return folder, in_all_sizes(_settings(folder))
+
+
+def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
+    """Return the stacks that the selected site names, each once, in the order of its settings.
+
+    ``system`` is ``site`` or ``site:partition``. If it is empty, the host's name selects the site.
+    Raises ValueError if the site does not exist or its settings cannot be read.
+    """
+    partition = system.partition(":")[2]
+    if (site := _selected(folders, system, host)) is None:
         return []
+    folder, data = site
     try:
-        data = in_all_sizes(_settings(folder))
         names = {p["name"] for system in data["systems"] for p in system["partitions"]}
         if partition and partition not in names:
             raise ValueError(f"no partition {partition}; known: {', '.join(sorted(names))}")
@@ -203,11 +214,21 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
     return [str(p) if p.is_dir() else p.name for p in dict.fromkeys(places)]
 
 
+def runs_here(folders: Sequence[Path], system: str, host: str) -> bool:
+    """Return whether all jobs of the selected site run where they are submitted."""
+    site = _selected(folders, system, host)
+    partitions = [p for s in (site[1]["systems"] if site else ()) for p in s["partitions"]]
+    return all(partition.get("scheduler") == "local" for partition in partitions)
+
+
 def main() -> int:
     """Print the stacks of the site that the environment variables or the host select."""
     system = os.environ.get("IOGAUGE_SYSTEM") or os.environ.get("RFM_SYSTEM") or ""
+    here = site_folders(*site_dirs()), system, socket.gethostname()
     try:
-        found = stacks(site_folders(*site_dirs()), system, socket.gethostname())
+        if sys.argv[1:] == ["--local"]:
+            return 0 if runs_here(*here) else 1
+        found = stacks(*here)
     except (ValueError, OSError) as error:
         print(visible_lines(f"environment: {error}"), file=sys.stderr)
         return 1

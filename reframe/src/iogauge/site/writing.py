@@ -19,7 +19,14 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.node.mounts import traits
 from iogauge.site.folders import LOCAL
-from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL, NodeSeen, Queue, Slurm
+from iogauge.site.machine import (
+    QUICK_FILES,
+    QUICK_FILES_LOCAL,
+    Modules,
+    NodeSeen,
+    Queue,
+    Slurm,
+)
 
 #: Share of the free space that a case of the new site may take (max_of_free), and that it takes.
 SHARE: Final = 0.1
@@ -76,6 +83,7 @@ class Found:
     slurm: Slurm | None
     features: Sequence[str]
     mpirun: bool
+    modules: Modules | None
     speed_bytes_s: float
     login: str
     day: str
@@ -144,6 +152,7 @@ def settings_text(answers: Answers, found: Found, time_limit: str) -> str:
         "systems:",
         f"  - name: {answers.name}",
         f"    descr: {json.dumps(f'{_type_of(found.seen)} at {answers.target}')}",
+        *([f"    modules_system: {found.modules.system}"] if found.modules else []),
         "    # Regular expressions, of the hosts where you start iogauge or reframe.",
         f"    hostnames: [{json.dumps(host_pattern(found.login))}]",
         "    partitions:",
@@ -183,10 +192,16 @@ def _scheduling(answers: Answers, found: Found) -> Iterator[str]:
 
 
 def _programs(answers: Answers, found: Found) -> Iterator[str]:
-    if found.features:
+    if answers.stack != LOCAL:
+        yield f"    # The programs that ci/build-stack builds in environments/{answers.stack}; it loads the modules of their MPI."
+        yield f"    extras: {{stack: {answers.stack}}}"
+    elif found.features:
         yield f"    # The programs on PATH. For those that ci/build-stack builds in environments/{answers.stack} instead:"
         yield f"    #   extras: {{stack: {answers.stack}}}"
         yield f"    features: [{', '.join(found.features)}]"
+        if found.modules:
+            yield "    # Those that were loaded when the programs were found."
+            yield f"    modules: {json.dumps(found.modules.loaded)}"
     else:
         yield f"    # No benchmark program is on PATH: ci/build-stack builds them in environments/{answers.stack}."
         yield f"    extras: {{stack: {answers.stack}}}"

@@ -17,7 +17,6 @@ from typing import Final
 from iogauge.core import units
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.untrusted import is_number
-from iogauge.tools.ior.options import DATA_TYPES
 from iogauge.tools.parsing import COMPLAINT, excerpt, local_moment, unique
 
 
@@ -29,7 +28,7 @@ class MdtestOptions:
     each task (-n). -P is always given: without it mdtest prints only rates, and
     :func:`parse_table` must derive the seconds. A tree has ``depth`` levels below its root (-z) and
     ``branching`` directories in each directory (-b). Raises :class:`ValueError` for values that
-    mdtest refuses (``md_validate_tests``) or ignores.
+    mdtest ignores; it refuses others itself (``md_validate_tests``).
     """
 
     directory: str
@@ -60,9 +59,7 @@ class MdtestOptions:
     rank_details_csv: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that mdtest would refuse or ignore."""
-        self._check_items()
-        self._check_phases()
+        """Refuse values that mdtest would silently ignore or treat differently."""
         for name, path in (
             ("directory", self.directory),
             ("stonewall_status_file", self.stonewall_status_file),
@@ -71,67 +68,26 @@ class MdtestOptions:
             if path is not None and (not path or re.search(r"[\s'\"\\]", path)):
                 raise ValueError(f"{name} is {path!r}: expected a path without blanks and quotes")
         if "@" in self.directory:
-            raise ValueError(
-                f"directory is {self.directory!r}: mdtest takes '@' as the separator of directories"
-            )
-        if self.api is not None and not re.fullmatch(r"[A-Za-z0-9]+", self.api):
-            raise ValueError(f"api is {self.api!r}: expected a name such as POSIX")
-        if self.data_type is not None and self.data_type not in DATA_TYPES:
-            raise ValueError(f"data_type is {self.data_type!r}: expected one of {DATA_TYPES}")
-
-    def _check_items(self) -> None:
-        for name, value, least in (
-            ("items", self.items, 1),
-            ("items_per_directory", self.items_per_directory, 1),
-            ("write_bytes", self.write_bytes, 0),
-            ("read_bytes", self.read_bytes, 0),
-            ("stride", self.stride, 0),
-            ("depth", self.depth, 0),
-            ("branching", self.branching, 1),
-            ("stonewall_s", self.stonewall_s, 0),
-            ("repetitions", self.repetitions, 1),
-        ):
-            if value is not None and value < least:
-                raise ValueError(f"{name} is {value}: expected at least {least}")
-        if self.items is None and self.items_per_directory is None:
-            raise ValueError("give items (-n) or items_per_directory (-I): mdtest has no default")
-        if self.items is not None and self.items_per_directory is not None:
-            if self.unique_dir:
-                raise ValueError("with unique_dir give items or items_per_directory, not both")
-            if self.items % self.items_per_directory:
-                raise ValueError(
-                    f"items is {self.items}: expected a multiple of items_per_directory "
-                    f"({self.items_per_directory})"
-                )
-
-    def _check_phases(self) -> None:
+            raise ValueError(f"directory is {self.directory!r}: mdtest would split it at '@'")
         everything = not (self.create or self.stat or self.read or self.remove)
-        creates, reads = self.create or everything, self.read or everything
-        if self.branching > 1 and (self.stonewall_s or self.stonewall_status_file):
-            raise ValueError(
-                f"branching is {self.branching}: mdtest has a stonewall (-W, -x) only without branches"
-            )
-        if self.stonewall_s and not creates:
-            raise ValueError("stonewall_s (-W) acts on the create phase: set create or drop it")
-        if self.verify_read and not reads:
-            raise ValueError("verify_read (-X) needs the read phase: set read")
-        if self.verify_read and not self.read_bytes:
-            raise ValueError("verify_read (-X) needs read_bytes above 0")
-        if creates and reads and self.read_bytes > self.write_bytes:
-            raise ValueError(
-                f"read_bytes is {self.read_bytes}: expected at most write_bytes "
-                f"({self.write_bytes})"
-            )
-        if self.random_seed is not None and (not reads or self.random_seed < 1):
-            raise ValueError(
-                f"random_seed is {self.random_seed}: expected 1 or more, and a read phase"
-            )
-        if self.random_seed is not None and (self.stonewall_s or self.stonewall_status_file):
-            raise ValueError(
-                "random_seed (-R) shuffles all items, and a stonewall (-W, -x) may leave some out: drop one"
-            )
-        if self.signature is not None and not 0 < self.signature < 2**31:
-            raise ValueError(f"signature is {self.signature}: expected 1 to 2147483647")
+        stonewalled = bool(self.stonewall_s or self.stonewall_status_file)
+        for wrong, problem in (
+            (self.branching > 1 and stonewalled, "mdtest has no stonewall (-W, -x) with branches"),
+            (
+                bool(self.stonewall_s) and not (self.create or everything),
+                "stonewall_s (-W) acts on the create phase alone",
+            ),
+            (
+                self.verify_read and not ((self.read or everything) and self.read_bytes),
+                "verify_read (-X) needs the read phase, and read_bytes",
+            ),
+            (
+                self.random_seed is not None and stonewalled,
+                "random_seed (-R) shuffles all items, and a stonewall (-W, -x) may leave some out",
+            ),
+        ):
+            if wrong:
+                raise ValueError(problem)
 
     def arguments(self) -> list[str]:
         """Return the arguments after ``mdtest``, in a stable order: what, how, where, output."""

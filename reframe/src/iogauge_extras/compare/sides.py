@@ -29,12 +29,11 @@ from iogauge.records.record import MetricRecord, Record
 from iogauge.report.history_table import moment
 from iogauge.report.layout import Column, Group, Table
 from iogauge_extras.compare.compare import CompareError, Difference
+from iogauge_extras.history.statistics import interval
 
 #: Runs of a side that suffice for an interval over runs; with fewer it is over the samples.
 _RUNS: Final = 3
 
-#: Resamples of a bootstrap, the share that its interval holds, and the seed: the same records give the same interval.
-_RESAMPLES, _CONFIDENCE, _SEED = 4999, 0.95, 20270101
 
 #: Facts that differ from run to run, or that the sides are chosen by.
 _NOT_TOLD: Final = ("command", "command.text", "data_type", "nodes")
@@ -315,23 +314,6 @@ def _share(ratio: float, a: float | None, b: float | None) -> float | None:
 def _samples(side: Sequence[tuple[Record, MetricRecord]], unit: str) -> list[float]:
     """Return the samples of all runs of a side."""
     return [convert(s, m.unit, unit) for _, m in side for s in numbers(m.samples) if s > 0]
-
-
-def interval(a: Sequence[float], b: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the 95 % interval of median(b) / median(a); None without two values on each side."""
-    if min(len(a), len(b)) < 2:
-        return None, None
-
-    draw = np.random.default_rng(_SEED)
-    medians = [
-        np.median(
-            np.asarray(side, float)[draw.integers(0, len(side), (_RESAMPLES, len(side)))], axis=1
-        )
-        for side in (a, b)
-    ]
-    edges = [50 * (1 - _CONFIDENCE), 50 * (1 + _CONFIDENCE)]
-    low, high = np.percentile(medians[1] / medians[0], edges)
-    return float(low), float(high)
 
 
 def _of(side: _Metrics, keys: Collection[_Key]) -> list[Record]:

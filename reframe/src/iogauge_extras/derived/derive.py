@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Metric
+from iogauge.evidence.fingerprint import FILE_SYSTEM
 from iogauge.records.record import MetricRecord, Record
 
 #: Share of the plateau at which a curve counts as saturated.
@@ -300,7 +301,11 @@ def _case(record: Record, source: Source, oldest: float) -> _Case | None:
         name=_name(source, x) if source.varied else record.case,
         same_tier=record.tier == source.tier,
         metrics={m.name: m for m in record.metrics},
-        alike=tuple((key, values[key]) for key in source.alike),
+        # The points of one curve are of one file system.
+        alike=(
+            *((key, values[key]) for key in source.alike),
+            (FILE_SYSTEM, record.fingerprint.get(FILE_SYSTEM, "unknown")),
+        ),
         record=record,
     )
 

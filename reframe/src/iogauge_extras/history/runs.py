@@ -20,11 +20,20 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from iogauge.core.quantiles import normal_quantile, t_quantile
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record, short_name
+from iogauge_extras.history.statistics import (
+    MEDIAN_EFFICIENCY,
+    POWER,
+    find_step,
+    least_baseline,
+    location_and_spread,
+    robust_factor,
+    runs_to_see,
+    variation,
+)
 
 Better = Literal["more", "less"]
 
@@ -34,22 +43,10 @@ LEAST_RUNS: Final = 20
 #: Fewest runs for an estimate of the spread.
 _LEAST_FOR_SPREAD: Final = 8
 
-#: Least robust spread: identical runs would leave no room between median and bound.
-LEAST_SPREAD: Final = 0.01
 
 #: A loss that later runs should be able to show, and with which power.
 DROP: Final = 0.10
-POWER: Final = 0.95
 
-#: Asymptotic relative efficiencies of the median and of the median absolute deviation, against mean
-#: and standard deviation of normal values (2/pi; Rousseeuw and Croux 1993).
-_MEDIAN_EFFICIENCY: Final = 2 / math.pi
-_MAD_EFFICIENCY: Final = 0.3675
-
-#: The test for a step: fewest runs on either side, chance of a false step, number of shuffles.
-_STEP_EDGE: Final = 4
-_STEP_SIGNIFICANCE: Final = 0.01
-_STEP_SHUFFLES: Final = 1999
 
 #: With a larger share of runs beyond the bound, the runs are not one population.
 _MAX_BEYOND: Final = 0.1
@@ -57,102 +54,6 @@ _MAX_BEYOND: Final = 0.1
 
 class Refused(ValueError):
     """A series does not support a reference; the message says why, and what is needed."""
-
-
-def location_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """Return the median, and the robust standard deviation of the logarithms.
-
-    The latter is 1.4826 times their MAD, at least 1 %.
-    """
-    logs = np.log(np.asarray(values, dtype=float))
-    middle = float(np.median(logs))
-    spread = 1.4826 * float(np.median(np.abs(logs - middle)))
-    return float(np.median(values)), max(spread, LEAST_SPREAD)
-
-
-def variation(spread: float) -> float:
-    """Return the coefficient of variation of log-normal values, from the deviation of the
-    logarithms.
-    """
-    return math.sqrt(math.expm1(spread**2))
-
-
-def tolerance_factor(
-    coverage: float, confidence: float, location_runs: float, freedom: float
-) -> float:
-    """Return the factor k of the one-sided tolerance bound m - k s of normal values.
-
-    With the given confidence the share ``coverage`` of the values lies on the good side of the
-    bound. k = t'(g; v, z sqrt(n)) / sqrt(n), with t' the noncentral t. ``location_runs`` is the
-    number of values n that m is worth. ``freedom`` is the degrees of freedom v of s. For mean and
-    standard deviation these are n and n - 1.
-    """
-    root = math.sqrt(location_runs)
-    shift = normal_quantile(coverage) * root
-    return t_quantile(confidence, freedom, shift) / root
-
-
-def robust_factor(runs: int, coverage: float, confidence: float) -> float:
-    """Return :func:`tolerance_factor` for the median and the MAD of a number of runs."""
-    return tolerance_factor(
-        coverage, confidence, _MEDIAN_EFFICIENCY * runs, _MAD_EFFICIENCY * (runs - 1)
-    )
-
-
-def runs_to_see(
-    drop: float, spread: float, baseline: float, alpha: float = 0.05, power: float = POWER
-) -> int | None:
-    """Return the number of further runs in which a relative drop shows.
-
-    The test is one-sided at ``alpha``, with ``power``. ``baseline`` is a number of runs and may be
-    infinite; ``spread`` is that of the logarithms. Returns None if no number of runs is enough:
-    then the baseline is too small for the noise.
-    """
-    z = normal_quantile(1 - alpha) + normal_quantile(power)
-    rest = (-math.log1p(-drop) / (spread * z)) ** 2 - 1 / baseline
-    return math.ceil(1 / rest - 1e-9) if rest > 1e-12 else None
-
-
-def least_baseline(drop: float, spread: float, alpha: float = 0.05, power: float = POWER) -> int:
-    """Return the smallest baseline against which some number of runs shows a relative drop."""
-    z = normal_quantile(1 - alpha) + normal_quantile(power)
-    return math.floor((spread * z / -math.log1p(-drop)) ** 2) + 1
-
-
-def find_step(values: Sequence[float]) -> int | None:
-    """Return the index of the first run after a change of level, by a step or a trend.
-
-    Returns None if the level does not change. Whether it does: the largest standardised
-    Mann-Whitney statistic over all splits, against that of shuffled runs. The seed is fixed, so
-    that the same runs get the same answer. Where: the split into two medians that leaves the least
-    absolute deviation. Changes of the median below 1 % do not count.
-    """
-    runs = len(values)
-    if runs < 2 * _STEP_EDGE:
-        return None
-    _, which, count = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(count) - (count - 1) / 2)[which]  # equal values share their mean rank
-    before = np.arange(_STEP_EDGE, runs - _STEP_EDGE + 1)
-    scale = np.sqrt(before * (runs - before) * (runs + 1) / 12)
-
-    def statistic(order: Any) -> Any:
-        sums = np.cumsum(order, axis=-1)[..., before - 1]
-        return np.abs(sums - before * (runs + 1) / 2) / scale
-
-    observed = statistic(ranks)
-    shuffled = np.random.default_rng(0).permuted(np.tile(ranks, (_STEP_SHUFFLES, 1)), axis=1)
-    beaten = int(np.sum(statistic(shuffled).max(axis=1) >= observed.max() - 1e-12))
-    if (1 + beaten) / (1 + _STEP_SHUFFLES) > _STEP_SIGNIFICANCE:
-        return None
-    logs = np.log(np.asarray(values, dtype=float))
-
-    def misfit(split: int) -> float:
-        parts = (logs[:split], logs[split:])
-        return sum(float(np.abs(part - np.median(part)).sum()) for part in parts)
-
-    split = min(map(int, before), key=misfit)
-    change = float(np.median(logs[split:]) - np.median(logs[:split]))
-    return split if abs(change) >= LEAST_SPREAD else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +70,7 @@ class SeriesSummary:
     @property
     def error(self) -> float:
         """Return the standard error of the logarithm of the median."""
-        return self.spread / math.sqrt(_MEDIAN_EFFICIENCY * self.runs)
+        return self.spread / math.sqrt(MEDIAN_EFFICIENCY * self.runs)
 
 
 def outlook(runs: int, spread: float) -> str:

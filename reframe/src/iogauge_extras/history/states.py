@@ -1,4 +1,4 @@
-"""Judge every metric of every line of the history by :mod:`iogauge_extras.history.detector`, and show them as text or JSON:
+"""Judge every metric of every line of the history by :mod:`iogauge_extras.history.statistics`, and show them as text or JSON:
 ``iogauge trend``.
 
 The result says whether a metric has become worse, since when, by how much and how surely. The
@@ -30,8 +30,8 @@ from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import operations_of, short_name
-from iogauge_extras.history import detector
-from iogauge_extras.history.detector import LEAST_CHANGE, Counts, Doubles
+from iogauge_extras.history import statistics
+from iogauge_extras.history.statistics import LEAST_CHANGE, Counts, Doubles
 
 #: Runs at the beginning of a series with which later ones are compared.
 BASELINE: Final = 30
@@ -140,18 +140,18 @@ def _divide(key: NDArray[np.int64], series: NDArray[np.int64]) -> _Series:
 
 
 def states_of(
-    frame: pl.DataFrame, *, baseline: int = BASELINE, false_alarms: float = detector.FALSE_ALARMS
+    frame: pl.DataFrame, *, baseline: int = BASELINE, false_alarms: float = statistics.FALSE_ALARMS
 ) -> list[Judged]:
     """Return the state of every metric of every line in a frame of ``query.load``.
 
     Each is judged by its newest series. A run counts if its value is valid (PASS, FAIL,
     UNREFERENCED), has the newest run's unit, and does not confirm another run. The first
     ``baseline`` runs are the baseline, or the first 20 if there are no more than ``baseline`` runs.
-    Raises ValueError for a baseline below 20, and as :func:`detector.check_share` does.
+    Raises ValueError for a baseline below 20, and as :func:`statistics.check_share` does.
     """
     if baseline < LEAST:
         raise ValueError(f"baseline of {baseline} runs: expected {LEAST} at least")
-    detector.check_share(false_alarms)
+    statistics.check_share(false_alarms)
     rows = _valid(frame)
     if rows.is_empty():
         return []
@@ -284,16 +284,16 @@ def _judge_rows(
     at = np.minimum(np.arange(count.max()), count[:, None] - 1)
     places = split.current[split.start[chosen][:, None] + at]
     values = table.values[places]
-    strength = detector.evidence(values, baseline)
-    limit = detector.limits(strength.scale, values.shape[1] - baseline, false_alarms)
-    down = detector.alarms(strength.loss, limit, count - baseline)
-    up = detector.alarms(strength.gain, limit, count - baseline)
+    strength = statistics.evidence(values, baseline)
+    limit = statistics.limits(strength.scale, values.shape[1] - baseline, false_alarms)
+    down = statistics.alarms(strength.loss, limit, count - baseline)
+    up = statistics.alarms(strength.gain, limit, count - baseline)
     worse = down.first >= 0
     changed = np.flatnonzero(worse | (up.first >= 0))
     flip = np.where(worse, 1.0, -1.0)
     raised = baseline + np.where(worse, down.first, up.first)
     begins = {
-        int(row): detector.onset(
+        int(row): statistics.onset(
             flip[row] * values[row, : count[row]],
             flip[row] * strength.location[row],
             strength.scale[row],
@@ -303,7 +303,7 @@ def _judge_rows(
         for row in changed
     }
     first = np.array([begins[int(row)] for row in changed], np.intp)
-    sizes = detector.step(values[changed], first, count[changed])
+    sizes = statistics.step(values[changed], first, count[changed])
     changes = _changes(table, places[changed], first, count[changed], sizes)
     by_row = dict(zip(changed.tolist(), changes, strict=True))
     level = np.exp(strength.location * table.sign[places[:, 0]])
@@ -320,7 +320,7 @@ def _judge_rows(
                 "state": state,
                 "baseline": baseline,
                 "level": float(level[row]),
-                "false_alarms": detector.share_of(float(side.excess[row]), false_alarms),
+                "false_alarms": statistics.share_of(float(side.excess[row]), false_alarms),
                 "change": by_row.get(row),
                 "recovered": recovered,
             },
@@ -387,7 +387,7 @@ def _started(table: _Rows, split: _Series) -> dict[int, LevelChange]:
         split.earlier[np.where(early, (ends - old)[:, None] + at, 0)],
         split.current[np.where(early, 0, split.start[keys][:, None] + at - old[:, None])],
     )
-    sizes = detector.step(table.values[places], old, old + new)
+    sizes = statistics.step(table.values[places], old, old + new)
     changes = _changes(table, places, old, old + new, sizes)
     units = table.frame["unit"].to_numpy()[table.order]
     same = units[places[np.arange(len(keys)), old - 1]] == units[places[np.arange(len(keys)), old]]
@@ -546,8 +546,8 @@ def chance(judged: Sequence[Judged], false_alarms: float) -> str:
     if not count:
         return ""
     return (
-        f"if nothing changes, chance alone raises at most {count * detector.per_run(false_alarms):.2g} "
-        f"new alarm(s) a run and {count * false_alarms:.2g} in {detector.HORIZON} runs ({count} series)"
+        f"if nothing changes, chance alone raises at most {count * statistics.per_run(false_alarms):.2g} "
+        f"new alarm(s) a run and {count * false_alarms:.2g} in {statistics.HORIZON} runs ({count} series)"
     )
 
 
@@ -624,7 +624,7 @@ def _offline(console: Console, frame: pl.DataFrame, question: Question, draw: Dr
     changes = []
     for head, runs in newest_series(frame):
         values = runs["median"].to_list()
-        points = detector.change_points(values)
+        points = statistics.change_points(values)
         bounds = [0, *points, len(values)]
         levels = [float(np.median(values[a:b])) for a, b in pairwise(bounds)]
         for point, (old, new) in zip(points, pairwise(levels), strict=True):

@@ -30,6 +30,7 @@ from iogauge.check.storage import StorageCheck
 from iogauge.core import untrusted
 from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, format_seconds, parse_bytes
+from iogauge.core.words import FIO_METADATA
 from iogauge.evidence.model import SERIES
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed, Verification
 from iogauge.plan.stage import FILL
@@ -266,6 +267,7 @@ class InterferenceCheck(OneNodeFioCheck):
     The other disturbs it. Each has as many processes as tasks. One fio runs both, so that one clock times both.
     """
 
+    needs = FIO_METADATA
     measured: Literal["stream", "metadata"]
     transfer: int
 
@@ -354,6 +356,7 @@ class InterferenceApartCheck(FioCheck):
     first node, because fio merges no percentiles of several nodes, and the stream runs on the others.
     """
 
+    needs = FIO_METADATA
     measured: Literal["stream", "metadata"]
     transfer: int
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from iogauge.check.fio import DIRECTORY, LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
+from iogauge.core.words import FIO_METADATA
 from iogauge.node.layouts import Layout, Pins
 from iogauge.node.lustre import of_metadata_targets
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
@@ -227,6 +228,7 @@ class MdtNeedleCheck(OneProcessNeedleCheck):
     of them. A name has the round in it, so that each turn creates files that are not there.
     """
 
+    needs = FIO_METADATA
     ways = ("create",)
     unit = "ops/s"
 

@@ -25,7 +25,7 @@ from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
 from iogauge.records.selected import Unmeasured
 from iogauge.report.outcome import Ending, SessionRecords, of_damage, same_fault
-from iogauge_extras.history import detector, states
+from iogauge_extras.history import states, statistics
 from iogauge_extras.history.states import Judged, State, one_of
 from iogauge_extras.page.charts import Curve, Run, bars
 from iogauge_extras.page.sweeps import LARGEST
@@ -204,9 +204,9 @@ class History:
             and Verdict(row["metric_verdict"]).is_valid
         ]
         values = [float(row["median"]) for row in valid]
-        location, scale = detector.fit(np.log(np.array([values[: series.baseline]])))
+        location, scale = statistics.fit(np.log(np.array([values[: series.baseline]])))
         low, high = (float(np.exp(location[0] + k * scale[0])) for k in (-_SIGMAS, _SIGMAS))
-        steps = tuple(valid[k]["session"] for k in detector.change_points(values))
+        steps = tuple(valid[k]["session"] for k in statistics.change_points(values))
         return {"level": series.level, "low": low, "high": high, "steps": steps}
 
     def _under(self, row: Mapping[str, Any]) -> str:
@@ -249,7 +249,7 @@ class History:
         old, new = self.fingerprints.get(before, {}), self.fingerprints.get(after, {})
         keys = [visible(f"{key}: {a} -> {b}") for key, a, b in fingerprint.changed(old, new)]
         if not keys:
-            return UNCHANGED
+            return UNCHANGED if all(map(fingerprint.is_of_node, (old, new))) else ""
         more = f"; and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
         return "changed just before: " + "; ".join(keys[:_NAMED]) + more
 

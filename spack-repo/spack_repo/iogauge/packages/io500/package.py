@@ -40,8 +40,12 @@ class Io500(MakefilePackage):
     depends_on("mpi")
 
     # io500-verify counts ior-rnd4K-easy-read in the hash, io500 does not: it refuses every result.
-    # Upstream's own, as git prints it. sc25_v1 stays as it is, and so does every stack with it.
-    patch("verify-a69cf60.patch", when="@isc26_v2")
+    # sc25_v1 stays as it is, and so does every stack with it.
+    patch(
+        "https://github.com/IO500/io500/commit/a69cf60cf76538a34c1332bc448838cf9a560a9b.patch?full_index=1",
+        sha256="a830f2709ebd174975c8e609b3ad9875a1e28e9a538b64e8b52d53f7bde85b5b",
+        when="@isc26_v2",
+    )
 
     # What prepare.sh of each release pins.
     with when("@isc26_v2"):

@@ -10,8 +10,6 @@ class IogaugeStack(BundlePackage):
     variants measure with the same programs. A change of a pin is a new version.
     """
 
-    homepage = "https://io500.org"
-
     # 2026.2: IOR with upstream's corrections of MPI-IO's byte counts and of asynchronous I/O.
     version("2026.2")
     version("2026.1", deprecated=True)

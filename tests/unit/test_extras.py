@@ -1,0 +1,81 @@
+"""Without an extra the rest works, and says what is missing."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+from importlib.metadata import entry_points
+
+import pytest
+
+import iogauge_extras
+from iogauge.core import registry
+
+EXTRAS = [extra.name for extra in pkgutil.iter_modules(iogauge_extras.__path__)]
+GROUPS: tuple[registry.ExtraGroup, ...] = ("iogauge_commands", "iogauge_agent", "iogauge_answers")
+#: Hides a package, and prints what the command says: its help, and each of the words.
+HIDING = """
+import importlib.abc, json, sys
+
+class Hide(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if f"{name}.".startswith(sys.argv[1] + "."):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Hide())
+from typer.testing import CliRunner
+from iogauge.cli.app import app
+from iogauge.core import registry
+import iogauge.job.agent
+said = {}
+for words in ("--help", *sys.argv[2:]):
+    done = CliRunner().invoke(app, words.split())
+    said[words] = (done.exit_code, done.output)
+for group in ("iogauge_agent", "iogauge_answers"):
+    for name in registry.names(group):
+        try:
+            registry.load(group, name)
+        except registry.Missing as error:
+            said[name] = (1, str(error))
+print(json.dumps(said))
+"""
+
+
+def given(extra: str, group: registry.ExtraGroup) -> list[str]:
+    package = f"iogauge_extras.{extra}."
+    return [one.name for one in entry_points(group=group) if one.value.startswith(package)]
+
+
+def test_every_name_leads_to_a_function() -> None:
+    for group in GROUPS:
+        assert registry.names(group)
+        for name in registry.names(group):
+            assert callable(registry.load(group, name))
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_the_rest_works_and_says_what_is_missing(extra: str) -> None:
+    commands, package = given(extra, "iogauge_commands"), f"iogauge_extras.{extra}"
+    hiding = [sys.executable, "-c", HIDING, package, *commands]
+    done = subprocess.run(hiding, capture_output=True, text=True, check=False)
+    said = json.loads(done.stdout or "{}")
+    status, text = said.pop("--help", (None, done.stderr))
+    assert status == 0, text
+    assert all(f" {name} " in text for name in registry.names("iogauge_commands"))
+    answers = given(extra, "iogauge_agent") + given(extra, "iogauge_answers")
+    assert {*commands, *answers} <= said.keys()  # others may need this one
+    for name, (status, text) in said.items():
+        assert status == (2 if name in commands else 1), text
+        assert f"{name} needs {package}" in " ".join(text.split())
+
+
+def test_an_extra_that_needs_another_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page shows trends, and without them there is none."""
+    for name in [name for name in sys.modules if name.startswith("iogauge_extras.page.collect")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in ("iogauge_extras.history", "iogauge_extras.history.states"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(registry.Missing, match=r"page needs iogauge_extras\.history"):
+        registry.load("iogauge_answers", "page")(None, None, None)
