@@ -1,7 +1,7 @@
 """Does the detector of `iogauge trend` keep its promise? Simulated series; and where the table of its limits comes from.
 
     python benchmarks/detectors.py [--count 8000]         # false alarms, and drops that are found, as shipped
-    python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/trend/detector.py
+    python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/trend/statistics.py
 
 Exit status 1 if more stable series have a false alarm than is promised, or fewer drops are found than before.
 """
@@ -21,7 +21,7 @@ from scipy.signal import lfilter
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "reframe" / "src"))
 
-from iogauge_extras.history import detector  # noqa: E402
+from iogauge_extras.history import statistics as detector  # noqa: E402
 
 Doubles = NDArray[np.float64]
 SEED = 20260401

@@ -75,9 +75,11 @@ def test_a_program_that_is_not_what_its_name_says_gives_no_feature(
 def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
     counter = programs / "asked"
     put(programs, "fio", f"echo x >>'{counter}'; {FIO}")
-    for _ in range(3):
+    site_machine.machine()
+    asked = counter.read_text()
+    for _ in range(2):
         site_machine.machine()
-    assert counter.read_text() == "x\n"
+    assert counter.read_text() == asked
     put(programs, "fio", f"echo x >>'{counter}'; echo fio-3.40")
     assert site_machine.machine().programs["fio"].version == "3.40"
 

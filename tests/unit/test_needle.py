@@ -311,6 +311,8 @@ def entry(name: str, mib_s: float, way: str = "write", **more: Any) -> dict[str,
     job = copy.deepcopy(SAMPLE["jobs"][0]) | {"jobname": name} | more
     idle, busy = copy.deepcopy(job["trim"]), copy.deepcopy(job["read"])
     blocks = 1000
+    for latency in ("slat_ns", "clat_ns", "lat_ns"):
+        busy[latency] |= {"N": blocks, "min": 1, "max": 10**9, "mean": 1e6, "stddev": 1.0}
     busy |= {
         "io_bytes": blocks << 20,
         "total_ios": blocks,

@@ -245,16 +245,9 @@ def test_stack_fails_only_when_nothing_can_be_measured(project: Project) -> None
     assert "missing: fio" not in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("manager", "command"),
-    [
-        ("apt-get", "apt-get install -y --no-install-recommends fio"),
-        ("dnf", "dnf install -y fio"),
-        ("zypper", "zypper --non-interactive install fio"),
-    ],
-)
-def test_stack_installs_fio_as_root_only(project: Project, manager: str, command: str) -> None:
-    stub(project.bin / "ior")
+@pytest.mark.parametrize("manager", ["apt-get", "dnf", "zypper"])
+def test_stack_installs_nothing_and_says_the_command(project: Project, manager: str) -> None:
+    """Also as root: what a machine gets is its administrator's to say."""
     stub(project.bin / "mpirun", OPEN_MPI)
     called = project.root / "called"
     for program in (manager, "git"):
@@ -266,12 +259,6 @@ def test_stack_installs_fio_as_root_only(project: Project, manager: str, command
         assert "missing: ior and mdtest: ci/build-stack" in said.stdout
         assert said.returncode == 1
     assert not called.exists()
-
-    done = project.stack()
-    assert called.read_text() == f"{command}\n"
-    assert listed(done.stdout)["fio"] == str(project.bin / "fio")
-    project.stack()
-    assert called.read_text() == f"{command}\n", "a second run installs nothing"
 
 
 def test_stack_takes_the_launcher_beside_the_library(project: Project, tmp_path: Path) -> None:
