@@ -658,8 +658,7 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
 ) -> None:
     """It answers when it is looked at, and hangs when it is written to: when the lock is broken."""
     hung = make_rig(target=small_fs("ext4", 64 << 20), limits={"lock_lease": "2 s"})
-    said = {"host": "elsewhere", "lease_s": 2}
-    assert lock.Lock(str(hung.target), json.dumps(said).encode() + b"\n").claim()
+    assert lock.Lock(str(hung.target), {"host": "elsewhere", "lease_s": 2}).claim()
     frozen = Frozen(hung.target)
     frozen.hang()
     try:

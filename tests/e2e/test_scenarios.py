@@ -282,5 +282,5 @@ def test_stripes_that_are_too_large_are_refused_before_the_first_byte(
 ) -> None:
     rig = striped(make_rig)
     done = run(rig, "-n", "^StripeCount.*stripe_count=4", "-S", "total_bytes=33554432")
-    done.never_passed(r"G23: 32 MiB in stripes of 4 MiB over 4 storage target\(s\)", "to 128 MiB")
+    done.never_passed(r"G23: 32 MiB in stripes of 4 MiB over 4 storage target\(s\)", "128 MiB")
     assert not list(done.stage.rglob("write.*.out"))
