@@ -1,13 +1,14 @@
 """What the stand-ins of tests/support/replay share: figures to replay, and files on a Lustre that is none.
 
-Files hold no data; ``env`` lets the agent see some. The programs ``ior`` and ``fio`` print recorded output (tests/data/samples), scaled to a figure, for the command line that they are given; ``mpirun`` says how many
+Files hold no data; ``env`` lets the agent see some. The programs ``ior``, ``fio`` and ``darshan-parser`` print recorded output (tests/data/samples,
+tests/data/darshan), scaled to a figure, for the command line that they are given; ``mpirun`` says how many
 tasks on how many nodes there are. What a command line asks for and is not replayed ends with status 70.
 
 Environment:
 
 * ``REPLAY_FIGURES``: a JSON file, from a case (:func:`case_key`) to its figures: ``write_bw`` and ``read_bw``
-  in MiB/s, ``read_iops`` in ops/s; and ``stripes``, the number that every
-  layout gets, whatever was asked.
+  in MiB/s, ``read_iops`` and ``read_iops_unchecked`` in ops/s, ``writers``; and ``stripes``, the number that
+  every layout gets, whatever was asked.
 * ``LFS_OSTS`` and what else tests/support/lustre/standin.py knows, where Lustre stripes the target. Below
   ``LFS_STATE``, which lies on the target's file system, every case has a state of its own.
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 TESTS = os.path.realpath(f"{__file__}/../../..")
 SAMPLES = f"{TESTS}/data/samples"
+DARSHAN = f"{TESTS}/data/darshan"
 sys.path.insert(0, f"{TESTS}/support/lustre")
 
 #: Samples of one case lie so far apart at most, as a share of the figure.

@@ -2,7 +2,8 @@
 
 Tasks and nodes are those that ``mpirun`` beside it says (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE).
 Files get their size and hold no data. JSON and rank details are the recorded ones of a run with 4 nodes and
-2 tasks on each, scaled.
+2 tasks on each, scaled. With LD_PRELOAD=.../libdarshan.so it leaves a log for ``darshan-parser`` beside it;
+ranks that write are as many as the hints for Cray MPICH ask for.
 """
 
 from __future__ import annotations
@@ -108,6 +109,24 @@ class Asked:
         if self.flags["F"]:
             return {f"{self.file}.{n:08d}{end}": self.of_task for n in range(self.tasks)}
         return {f"{self.file}{end}": self.of_task * self.tasks}
+
+    @property
+    def writers(self) -> int:
+        """Ranks that write: all, unless the MPI library collects."""
+        given = figures.figures().get("writers")
+        if given is not None:
+            return int(given)
+        if not self.flags["c"]:
+            return self.tasks
+        told = os.environ.get("MPICH_MPIIO_HINTS", "")
+        if told:
+            import fnmatch
+        for one in told.split(",") if told else ():
+            pattern, *hints = one.split(":")
+            said = dict(hint.split("=", 1) for hint in hints)
+            if fnmatch.fnmatchcase(self.file, pattern) and said.get("romio_cb_write") == "enable":
+                return min(self.tasks, int(said["cb_nodes"]))
+        return self.tasks // self.per_node
 
 
 class Done:
@@ -270,6 +289,25 @@ def rank_rows(asked: Asked, done: list[Done]) -> str:
     return "\n".join(rows) + "\n"
 
 
+def darshan_log(asked: Asked, done: list[Done]) -> None:
+    """What the recorded text is scaled to by ``darshan-parser``, if Darshan watches."""
+    if "libdarshan.so" not in os.environ.get("LD_PRELOAD", "") or not os.environ.get(
+        "DARSHAN_LOGFILE"
+    ):
+        return
+    seen = {
+        "command": " ".join(["ior", *asked.words]),
+        "ended": figures.dates()["timestamp"],
+        "tasks": asked.tasks,
+        "writers": asked.writers if "write" in asked.operations else 0,
+        "file": os.path.abspath(next(iter(asked.files(0)))),
+        "bytes": asked.of_task * asked.tasks,
+        "seconds": sum(one.seconds for one in done),
+        "reduced": os.environ.get("DARSHAN_DISABLE_SHARED_REDUCTION") != "1",
+    }
+    figures.write(os.environ["DARSHAN_LOGFILE"], json.dumps(seen))
+
+
 def main(argv: list[str]) -> int:
     """Do what the command line asks."""
     asked = Asked.of(argv)
@@ -279,4 +317,5 @@ def main(argv: list[str]) -> int:
     figures.write(output, json.dumps(document(asked, done), indent=2))
     if ranks := asked.directives.get("saveRankPerformanceDetailsCSV"):
         figures.write(ranks, rank_rows(asked, done))
+    darshan_log(asked, done)
     return 0
