@@ -81,11 +81,12 @@ def test_a_wheel_measures_a_site_outside_the_clone(storage: Path) -> None:
     installed = Installed(base)
     refused = installed.run("iogauge", "site", "new", "mine", status=2)
     assert "no folder of your own for the site" in refused
-    words = ("--target", str(target), "--repository", "repository", "--ceiling", "50 GB/s")
-    said = installed.run("iogauge", "site", "new", "mine", *words)
+    (base / "sites").mkdir()
+    sites = {"IOGAUGE_SITES": str(base / "sites")}
+    words = ("--target", str(target), "--ceiling", "50 GB/s", "-y")
+    said = installed.run("iogauge", "site", "new", "mine", *words, **sites)
     assert "time_limit: " in said
     assert "case(s), one at a time" in said
-    sites = {"IOGAUGE_SITES": str(base / "repository" / "sites")}
     case = ("-n", "FioRandomRead%block=128KiB", "--system=mine", "-S", "repetitions=1")
     installed.run("iogauge", "run", *case, **sites)
     history = base / "state" / "iogauge" / "history" / "mine"
