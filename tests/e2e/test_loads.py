@@ -251,7 +251,9 @@ def test_nothing_is_filled_without_permission(
 @pytest.mark.needs_loop
 def test_what_fills_the_target_goes_after_a_kill(filled: Rig) -> None:
     fillable(filled)
-    filled.program("fio", f'[ "$1" != --version ] || exec "$real" "$@"\ntouch {filled.base}/holds\nsleep 300')
+    filled.program(
+        "fio", f'[ "$1" != --version ] || exec "$real" "$@"\ntouch {filled.base}/holds\nsleep 300'
+    )
     process = filled.start(["reframe", "-c", "checks/", "-r", "-n", f"^FillLevel%fill={LEVEL}"])
     wait_for((filled.base / "holds").exists, 60, "fio to start on a full target")
     assert fill_of(filled.target) > LEVEL / 100 - 0.02
