@@ -12,6 +12,6 @@ if _SOURCE not in sys.path:
 
 from reframe.core.runtime import runtime  # noqa: E402
 
-from iogauge.check.configuration import require_ready  # noqa: E402
+from iogauge.cases.configuration import require_ready  # noqa: E402
 
 require_ready(runtime().system)

@@ -6,7 +6,7 @@ A partition has the cases that its ``ceilings`` allow. docs/checks.md says how t
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import sweep
+from iogauge.cases import sweep
 from iogauge_extras.ceilings.check import (
     DeviceCeilingCheck,
     MemoryCeilingCheck,

@@ -7,7 +7,7 @@ docs/checks.md has the formulas.
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import sweep, words
+from iogauge.cases import sweep, words
 from iogauge_extras.derived import derive
 from iogauge_extras.derived.check import (
     BaselineCheck,

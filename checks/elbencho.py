@@ -2,7 +2,7 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import sweep, words
+from iogauge.cases import sweep, words
 from iogauge_extras.suites.elbencho_check import ElbenchoCheck, ElbenchoFilesCheck
 
 

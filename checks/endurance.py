@@ -2,7 +2,7 @@
 
 import reframe as rfm
 
-from iogauge.check import words
+from iogauge.cases import words
 from iogauge_extras.loads.check import EnduranceCheck
 
 

@@ -2,7 +2,7 @@
 
 import reframe as rfm
 
-from iogauge.check import FioMetadataCheck
+from iogauge.cases import FioMetadataCheck
 
 
 @rfm.simple_test

@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter
 
-from iogauge.check import FioRandomReadCheck, words
+from iogauge.cases import FioRandomReadCheck, words
 
 
 @rfm.simple_test

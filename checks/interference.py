@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import sweep, traits, words
+from iogauge.cases import sweep, traits, words
 from iogauge_extras.loads.check import InterferenceApartCheck, InterferenceCheck
 
 

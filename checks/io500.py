@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import run_after
 
-from iogauge.check import sweep
+from iogauge.cases import sweep
 from iogauge_extras.suites.io500_check import Io500Check
 
 

@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import IorCheck, words
+from iogauge.cases import IorCheck, words
 
 
 @rfm.simple_test

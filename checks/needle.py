@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import run_after
 
-from iogauge.check import sweep, traits
+from iogauge.cases import sweep, traits
 from iogauge_extras.needle.check import MdtNeedleCheck, NodeNeedleCheck, TargetNeedleCheck
 
 

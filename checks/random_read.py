@@ -2,7 +2,7 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import ChecksumCheck, RandomReadCheck, span_of_boxes, sweep, words
+from iogauge.cases import ChecksumCheck, RandomReadCheck, span_of_boxes, sweep, words
 
 _BLOCKS = ["4KiB", "32KiB", "128KiB"]
 

@@ -6,7 +6,7 @@ wrote.
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import PinnedFilesCheck, sweep, words
+from iogauge.cases import PinnedFilesCheck, sweep, words
 
 
 @sweep.simple_test_if(sweep.points("tasks_per_node"))

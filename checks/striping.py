@@ -2,7 +2,7 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import (
+from iogauge.cases import (
     AggregatorsCheck,
     DefaultWritersCheck,
     HintedFileCheck,

@@ -8,7 +8,7 @@ A provider runs these three scenarios every day; docs/scenarios.md names the doc
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import IorCheck, words
+from iogauge.cases import IorCheck, words
 
 
 @rfm.simple_test

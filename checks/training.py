@@ -3,7 +3,7 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.check import CheckpointCheck, MdtestCheck, sweep, words
+from iogauge.cases import CheckpointCheck, MdtestCheck, sweep, words
 from iogauge_extras.loads.check import SampleReadCheck
 
 

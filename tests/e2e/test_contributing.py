@@ -112,11 +112,11 @@ def test_a_tool(clone: Path, make_rig: Callable[..., Rig]) -> None:
     put(
         library / "check" / "__init__.py",
         "from iogauge_extras.derived.check import",
-        f"from iogauge.check.{DD} import DdCheck\n",
+        f"from iogauge.cases.{DD} import DdCheck\n",
     )
     put(library / "check" / "__init__.py", '    "DefaultWritersCheck",\n', '    "DdCheck",\n')
     (clone / "checks" / "dd_write.py").write_text(
-        '"""dd: one writer."""\n\nimport reframe as rfm\n\nfrom iogauge.check import DdCheck, words\n\n\n'
+        '"""dd: one writer."""\n\nimport reframe as rfm\n\nfrom iogauge.cases import DdCheck, words\n\n\n'
         '@rfm.simple_test\nclass DdWrite(DdCheck):\n    descr = "One writer"\n'
         '    valid_systems = [f"+{words.TARGET}"]\n    tags = {"quick"}\n'
     )

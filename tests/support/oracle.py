@@ -149,7 +149,7 @@ def record(folder: str) -> None:
             keep("findings_of", {"case": seen})
 
     case.judge, CaseSeen.__init__ = judged, made  # type: ignore[method-assign]
-    if storage := sys.modules.get("iogauge.check.storage"):
+    if storage := sys.modules.get("iogauge.cases.storage"):
         storage.judge = judged  # type: ignore[attr-defined]
 
 

@@ -162,13 +162,13 @@ def main() -> int | str | None:
     from reframe.core import backends
     from reframe.frontend import cli
 
-    import iogauge.check
+    import iogauge.cases
     import iogauge.cli.app
 
     for kind in ("launcher", "scheduler"):
         for name in getattr(backends, f"_{kind}_backend_modules"):
             importlib.import_module(name)
-    for module in pkgutil.iter_modules(iogauge.check.__path__, "iogauge.check."):
+    for module in pkgutil.iter_modules(iogauge.cases.__path__, "iogauge.cases."):
         importlib.import_module(module.name)
     del sys.path[0]
     prepare()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from iogauge.check import storage
+from iogauge.cases import storage
 from iogauge.cli import doctor
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import Fingerprint

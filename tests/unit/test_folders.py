@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.check import configuration
+from iogauge.cases import configuration
 from iogauge.site import folders, settings, stack
 
 SETTINGS = """\

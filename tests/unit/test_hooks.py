@@ -10,9 +10,9 @@ import pytest
 import reframe as rfm
 from reframe.core.exceptions import ReframeFatalError
 
-import iogauge.check  # all base classes
-import iogauge.check.configuration  # noqa: F401  # what it changes in ReFrame
-from iogauge.check.judged import JudgedCheck
+import iogauge.cases  # all base classes
+import iogauge.cases.configuration  # noqa: F401  # what it changes in ReFrame
+from iogauge.cases.judged import JudgedCheck
 
 
 def and_below(kind: type[JudgedCheck]) -> Iterator[type[JudgedCheck]]:

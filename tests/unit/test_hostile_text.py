@@ -22,8 +22,8 @@ from pydantic import ValidationError
 from rich.console import Console
 from typer.testing import CliRunner
 
-from iogauge.check import configuration
-from iogauge.check.storage import StorageCheck, _directory_word
+from iogauge.cases import configuration
+from iogauge.cases.storage import StorageCheck, _directory_word
 from iogauge.cli import app
 from iogauge.core.paths import LIBRARY
 from iogauge.evidence import collect
@@ -209,7 +209,7 @@ _SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED"
 
 #: A target's path as its model accepts it, a session's own directory below it, words of ours.
 _SAFE_IN = {
-    "check/configuration.py": {"message"},
+    "cases/configuration.py": {"message"},
     "session/current.py": {"reason"},
     "job/opening.py": {"WORD"},
     "iogauge_extras/darshan/log.py": {"printed"},  # into a pipe of the suite's own

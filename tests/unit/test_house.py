@@ -115,7 +115,7 @@ def test_a_room_says_in_a_sentence_what_it_is_and_lists_its_modules(folder: Path
 
 def test_only_the_room_of_checks_hands_on_names() -> None:
     code = {path for path, tree, _ in modules() if path.endswith("__init__.py") and tree.body[1:]}
-    assert code == {"check/__init__.py"}
+    assert code == {"cases/__init__.py"}
 
 
 def test_every_room_has_a_floor() -> None:

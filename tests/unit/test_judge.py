@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from iogauge.check import judged
+from iogauge.cases import judged
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput, ToolOutputError
 from iogauge.core.words import Tier
 from iogauge.evidence import collect, model

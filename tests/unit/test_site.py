@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from iogauge.check import configuration
+from iogauge.cases import configuration
 from iogauge.site import folders, settings
 from iogauge.site import mistakes as mistakes_of
 from support.stack import write_facts

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iogauge.check.mdtest import MdtestCheck
+from iogauge.cases.mdtest import MdtestCheck
 from iogauge.core.measurement import Phase, ToolOutput
 from iogauge.plan.case import Access, PhasePlan
 from support.extras import extras
@@ -34,7 +34,7 @@ def test_reads_of_small_files_claim_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     output = ToolOutput("mdtest", "4.0.0", (Phase("read", {}, 1.0, operations=40),))
-    monkeypatch.setattr("iogauge.check.mdtest._parse", lambda printed: output)
+    monkeypatch.setattr("iogauge.cases.mdtest._parse", lambda printed: output)
     read = PhasePlan(
         name="read",
         command=["mdtest"],

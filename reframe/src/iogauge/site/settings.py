@@ -1,6 +1,6 @@
 """Load the settings of a site, in ReFrame's own format, and validate them before anything runs.
 
-:mod:`iogauge.check.configuration` merges the folders of all sites into one ReFrame configuration. A site with mistakes is replaced by a stand-in that no check runs on, so that the
+:mod:`iogauge.cases.configuration` merges the folders of all sites into one ReFrame configuration. A site with mistakes is replaced by a stand-in that no check runs on, so that the
 other sites keep working. The mistakes are printed when the configuration is loaded. If that site is
 selected, they are an error.
 """

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import reframe.core.builtins as builtins
 
-from iogauge.check.fio import OneNodeFioCheck
-from iogauge.check.storage import StorageCheck
+from iogauge.cases.fio import OneNodeFioCheck
+from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes

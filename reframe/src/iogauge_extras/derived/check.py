@@ -22,8 +22,8 @@ from pydantic import ValidationError
 from reframe.core.exceptions import SanityError
 from reframe.core.runtime import runtime
 
-from iogauge.check.fio import span_of_boxes
-from iogauge.check.judged import JudgedCheck
+from iogauge.cases.fio import span_of_boxes
+from iogauge.cases.judged import JudgedCheck
 from iogauge.core import paths
 from iogauge.core.measurement import Metric
 from iogauge.core.units import dimension

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge.check.fio import (
+from iogauge.cases.fio import (
     CHECKED_BYTES,
     DIRECTORY,
     LAID_OUT,
@@ -25,8 +25,8 @@ from iogauge.check.fio import (
     OneNodeFioCheck,
     parse_fio,
 )
-from iogauge.check.fio_sequential import FioSequentialCheck
-from iogauge.check.storage import StorageCheck
+from iogauge.cases.fio_sequential import FioSequentialCheck
+from iogauge.cases.storage import StorageCheck
 from iogauge.core import untrusted
 from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, format_seconds, parse_bytes

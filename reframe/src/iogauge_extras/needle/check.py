@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from iogauge.check.fio import DIRECTORY, LAID_OUT, FioCheck
+from iogauge.cases.fio import DIRECTORY, LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
 from iogauge.core.words import FIO_METADATA

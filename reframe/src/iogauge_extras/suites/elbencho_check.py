@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge.check.fio import READ_BW, WRITE_BW
-from iogauge.check.mdtest import CREATE, READ, REMOVE, STAT, files_of_each
-from iogauge.check.storage import StorageCheck, share_of_bytes
+from iogauge.cases.fio import READ_BW, WRITE_BW
+from iogauge.cases.mdtest import CREATE, READ, REMOVE, STAT, files_of_each
+from iogauge.cases.storage import StorageCheck, share_of_bytes
 from iogauge.core import words
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import parse_bytes

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, get_args
 
-from iogauge.check.storage import StorageCheck
+from iogauge.cases.storage import StorageCheck
 from iogauge.core import untrusted, words
 from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence.model import DIRECTORIES_READ as PASSED_ON

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from iogauge.check.storage import StorageCheck
+from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan

@@ -14,7 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from iogauge.check.storage import StorageCheck
+from iogauge.cases.storage import StorageCheck
 from iogauge.core import untrusted, words
 from iogauge.core.measurement import Metric, ToolOutput, ToolOutputError
 from iogauge.evidence.model import DIRECTORIES_FOUND

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge.check.storage import StorageCheck
+from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.units import parse_bytes

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from iogauge.check.fio import (
+from iogauge.cases.fio import (
     CHECKED_BYTES,
     READ_BW,
     WRITE_BW,
     FioCheck,
 )
-from iogauge.check.storage import share_of_bytes
+from iogauge.cases.storage import share_of_bytes
 from iogauge.core.measurement import Metric
 from iogauge.core.units import parse_bytes
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Verification

@@ -34,7 +34,7 @@ from reframe.core.backends import getlauncher
 from reframe.core.exceptions import SanityError
 from reframe.utility.typecheck import Duration
 
-from iogauge.check.judged import JudgedCheck
+from iogauge.cases.judged import JudgedCheck
 from iogauge.core import paths, processes, registry
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY

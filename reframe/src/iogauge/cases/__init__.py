@@ -10,8 +10,8 @@
 - sweep: points of a sweep, as partitions declare them
 """
 
-from iogauge.check import sweep
-from iogauge.check.fio import (
+from iogauge.cases import sweep
+from iogauge.cases.fio import (
     ChecksumCheck,
     FioCheck,
     FioMetadataCheck,
@@ -19,8 +19,8 @@ from iogauge.check.fio import (
     RandomReadCheck,
     span_of_boxes,
 )
-from iogauge.check.fio_sequential import FioSequentialCheck
-from iogauge.check.ior import (
+from iogauge.cases.fio_sequential import FioSequentialCheck
+from iogauge.cases.ior import (
     AggregatorsCheck,
     CheckpointCheck,
     DefaultWritersCheck,
@@ -30,8 +30,8 @@ from iogauge.check.ior import (
     SharedFileCheck,
     SizedFileCheck,
 )
-from iogauge.check.mdtest import MdtestCheck, MdtestOnMdtsCheck
-from iogauge.check.storage import StorageCheck
+from iogauge.cases.mdtest import MdtestCheck, MdtestOnMdtsCheck
+from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.layouts import Component, DirectoryLayout, Layout
 from iogauge.node.mounts import traits

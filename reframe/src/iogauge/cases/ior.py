@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge.check.storage import StorageCheck
+from iogauge.cases.storage import StorageCheck
 from iogauge.core import registry
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
