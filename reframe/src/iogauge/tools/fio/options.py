@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from iogauge.core import units
 
-Pattern = Literal["read", "write", "randread", "randwrite"]
+Pattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
 Engine = Literal["psync", "libaio", "io_uring", "filecreate", "filestat", "filedelete"]
 
 #: Metadata engines, and their phases here (named like mdtest's phases).
@@ -56,7 +56,8 @@ class FioJob:
     those of the whole latency, from the submission of a request to its end. With ``shared`` all
     processes have one file, and each has ``file_bytes`` of it, one part after the other. With
     ``in_common`` a write makes a file in each process, and a random read reads all ``files`` of
-    them in each process, on every node. Raises :class:`ValueError` for combinations that fio
+    them in each process, on every node. With ``once`` each process goes through its files at most once, and stops after
+    ``runtime_s``. ``reads`` is the percentage of reads in a pattern that also writes. Raises :class:`ValueError` for combinations that fio
     caps or ignores.
     """
 
@@ -82,6 +83,8 @@ class FioJob:
     endless: bool = False
     delay_s: int = 0
     in_common: bool = False
+    once: bool = False
+    reads: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that fio would silently cap, ignore or treat differently."""
@@ -95,7 +98,8 @@ class FioJob:
                 raise ValueError(
                     f"filename_format is {self.filename_format!r}: without {variable} several files are one"
                 )
-        writes, randomly = self.pattern.endswith("write"), self.pattern.startswith("rand")
+        mixed, randomly = self.pattern.endswith("rw"), self.pattern.startswith("rand")
+        writes = mixed or self.pattern.endswith("write")
         for wrong, problem in (
             (
                 self.metadata and self.pattern != _METADATA_PATTERN.get(self.engine),
@@ -128,6 +132,10 @@ class FioJob:
             (
                 self.no_random_map and not randomly,
                 f"no_random_map acts on random patterns, not on {self.pattern}",
+            ),
+            (
+                mixed != (0 < self.reads < 100),
+                f"reads is {self.reads} % of {self.pattern}: 1 to 99 belong to rw and randrw alone",
             ),
             (
                 self.shared and (self.files > 1 or randomly),
@@ -198,7 +206,11 @@ class FioJob:
             elif self.in_common:
                 lines.append("file_service_type=random")
         for given, line in (
-            (self.runtime_s and (self.endless or not self.metadata), "time_based=1"),
+            (self.reads, f"rwmixread={self.reads}"),
+            (
+                self.runtime_s and (self.endless or not self.metadata) and not self.once,
+                "time_based=1",
+            ),
             (self.runtime_s, f"runtime={_duration(self.runtime_s)}"),
             (self.delay_s, f"startdelay={self.delay_s}s"),
             (self.endless, "unlink_each_loop=1\nunlink=1"),
