@@ -13,7 +13,6 @@ from iogauge.cases import (
     words,
 )
 
-
 #: Libraries through which all tasks write one file.
 _APIS = ["MPIIO", "HDF5", "NCMPI"]
 
