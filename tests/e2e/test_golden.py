@@ -97,7 +97,7 @@ def test_writes_end_on_storage(cases: list[Case]) -> None:
                 writes += write in words
                 assert write not in words or sync in words, case.name
         for name, text in case.inputs.items():
-            if re.search(r"^rw=(rand)?write$", text, re.MULTILINE) and "ioengine=file" not in text:
+            if re.search(r"^rw=(rand)?(write|rw)$", text, re.MULTILINE) and "ioengine=file" not in text:
                 writes += 1
                 assert "end_fsync=1" in text, f"{case.name}: {name}"
     assert writes >= 12

@@ -103,7 +103,7 @@ def test_an_untrue_report_of_either_way_is_refused(
 def test_reads_from_memory_are_refused(mixing: Rig) -> None:
     mixing.program(
         "fio",
-        'case $out in fio-mixed.1.json) cat "$IOG_DIR"/*.0 >/dev/null ;; esac\nexec "$real" "$@"',
+        'case $out in fio-mixed.1.json) cat "$IOG_DIR"/.[0-9]* >/dev/null ;; esac\nexec "$real" "$@"',
     )
     done = mixing.run("-n", DIRECT.replace("direct", "buffered"))
     (mixing.bin / "fio").unlink()
