@@ -98,9 +98,15 @@ class FioJob:
                 raise ValueError(
                     f"filename_format is {self.filename_format!r}: without {variable} several files are one"
                 )
+        for wrong, problem in self._mistakes():
+            if wrong:
+                raise ValueError(problem)
+
+    def _mistakes(self) -> tuple[tuple[bool, str], ...]:
+        """Return combinations of options that fio would cap or ignore, each with whether it is there."""
         mixed, randomly = self.pattern.endswith("rw"), self.pattern.startswith("rand")
         writes = mixed or self.pattern.endswith("write")
-        for wrong, problem in (
+        return (
             (
                 self.metadata and self.pattern != _METADATA_PATTERN.get(self.engine),
                 f"{self.engine} is reported under another direction than {self.pattern}",
@@ -146,9 +152,7 @@ class FioJob:
                 and (self.pattern, self.files > 1) not in (("write", False), ("randread", True)),
                 "in_common is for a write of a file by each process and for random reads of all files",
             ),
-        ):
-            if wrong:
-                raise ValueError(problem)
+        )
 
     @property
     def metadata(self) -> bool:
