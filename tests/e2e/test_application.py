@@ -13,13 +13,14 @@ from e2e.test_loads import found, said
 
 HEADER = Path(shutil.which("wrf_io") or "/").parent.parent / "share" / "wrf-io" / "wrf_header.txt"
 pytestmark = pytest.mark.skipif(
-    not HEADER.exists(), reason="no wrf_io with its header on PATH (spack-repo/ has the recipe)"
+    not HEADER.exists(),
+    reason="no wrf_io with its header on PATH (docs/checks.md says how to build it)",
 )
 
 
 @pytest.fixture(scope="module")
 def model(make_module_rig: Callable[..., Rig]) -> Rig:
-    rig = make_module_rig(tools=("ior",), tasks=2, limits={"case_bytes": "128 MiB"})
+    rig = make_module_rig(tools=("ior",), tasks=2, limits={"case_bytes": "64 MiB"})
     data = rig.settings()
     data["environments"][0]["extras"] = {"wrf_io": str(HEADER)}
     rig.write_settings(data)

@@ -71,9 +71,10 @@ class WrfOutputCheck(StorageCheck):
     @property
     def _points(self) -> int:
         """Return the points of the grid in each direction; raises ValueError if there are less than two for each task."""
-        points = math.isqrt(self.site.limits.case_bytes // 2 // _POINT_BYTES) - 1
+        files = 2 if self._watched else 1
+        points = math.isqrt(self.site.limits.case_bytes // files // _POINT_BYTES) - 1
         if points < 2 * self.total_tasks:
-            least = 2 * _POINT_BYTES * (2 * self.total_tasks + 2) ** 2
+            least = files * _POINT_BYTES * (2 * self.total_tasks + 2) ** 2
             raise ValueError(
                 f"limits.case_bytes is {self.site.limits.case_bytes}: expected {least} or more, for two points of the grid "
                 f"in each direction for each of {self.total_tasks} task(s)"
