@@ -35,7 +35,7 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.guards import figures as rules
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict, decide_metric
-from iogauge.node.mounts import traits
+from iogauge.node.kinds import traits
 from iogauge.site import stack
 from iogauge.site.topology import in_all_sizes
 from support.depth import FULL
