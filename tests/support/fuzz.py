@@ -43,8 +43,8 @@ from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv
 from iogauge.tools.mdtest import parse_rank_csv, parse_table
 from iogauge_extras.ceilings import iperf3
-from iogauge_extras.compare import compare
-from iogauge_extras.compare.compare import CompareError
+from iogauge_extras.compare import logs, sides
+from iogauge_extras.compare.sides import CompareError
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.subject import of_log
 from iogauge_extras.history import yamledit
@@ -288,10 +288,10 @@ def _darshan(data: bytes) -> object:
     log = darshan.parse(text_of(data))
     finite(log)
     assert log.tasks >= 1 and log.run_seconds >= 0
-    subject = of_log("log", log)
-    found = compare.compare(subject, subject)
-    json.loads(compare.to_json(found))
-    _quiet().print(compare.render(found))
+    figures = of_log("log", log)
+    found = logs.compare(figures, figures)
+    json.loads(found.to_json())
+    _quiet().print(found.render())
     return log
 
 
@@ -435,13 +435,13 @@ def _history(data: bytes) -> object:
         console.print(outcome.table(outcome.rows(found)))
         console.print(outcome.cost_table(outcome.costs(found)))
         assert found.ending(True).sentence and found.ending(True).status in (0, 1)
-        for number, record in enumerate(found):
+        for number in range(1, len(found) + 1):
             try:
-                one = compare.of_record(str(number), record)
-                console.print(compare.render(compare.compare(one, one)))
-                json.loads(compare.to_json(compare.compare(one, one)))
+                one = sides.read(folder, f"{file}#{number}")
+                console.print((both := sides.contrast(one, one)).render())
+                json.loads(both.to_json())
             except CompareError as error:
-                assert str(number) in str(error)
+                assert f"#{number}" in str(error)
         frame = query.load(folder, Path(folder, "cache"))
         for name in ("median", "spread", "reference", "lower", "upper"):
             finite(frame[name].to_list())
