@@ -380,7 +380,7 @@ class CasePlan:
             start = starting(phase)
             if phase.data_bytes is not None:
                 return start + phase.data_bytes * phase.samples / bytes_s(phase)
-            timed = phase.access.direction != "none"
+            timed = phase.access.direction != "none" and not phase.within
             return start + ((phase.lasts_s or phase_seconds) if timed else 0.0)
 
         return Footprint(
