@@ -18,7 +18,7 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.units import parse_bytes
-from iogauge.node.layouts import Pins
+from iogauge.node.lustre.request import Pins
 from iogauge.plan.case import (
     DIR,
     REP,

@@ -21,7 +21,7 @@ from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
 from iogauge.core.words import DARSHAN, IOR
 from iogauge.evidence.model import SECONDS
-from iogauge.node.layouts import Layout, Pins
+from iogauge.node.lustre.request import Layout, Pins
 from iogauge.plan.case import (
     DIR,
     REP,

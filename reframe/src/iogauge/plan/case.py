@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, format_value
-from iogauge.node.layouts import DirectoryLayout, Layout, Pins
+from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
 from iogauge.plan.stage import TimedPhases
 from iogauge.site.extras import DOUBTFUL_SHARE, Budget, Doubt, PartitionExtras
 from iogauge.site.topology import Ceiling

@@ -27,7 +27,7 @@ from iogauge.core.paths import ODD, VARIABLE
 from iogauge.core.units import dimension, format_bytes, format_value
 from iogauge.core.words import Tier
 from iogauge.core.yamlfile import Mistake, show
-from iogauge.node.mounts import Cache
+from iogauge.node.kinds import Cache
 from iogauge.site.topology import (
     ByteSize,
     Count,
@@ -98,7 +98,7 @@ class Target(SiteModel):
     #: out.
     source: str | None = None
     #: The UUID or other name of the file system that every node must see, as ``iogauge doctor``
-    #: prints it; see :mod:`iogauge.node.mounts`.
+    #: prints it; see :mod:`iogauge.node.identity`.
     uuid: str | None = Field(default=None, min_length=1)
     #: Overrides the default of the type: whether the file system really bypasses caches under
     #: O_DIRECT.
