@@ -11,7 +11,7 @@ from iogauge.core import registry
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import DARSHAN, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
 from iogauge.evidence.model import SECONDS
-from iogauge.node.layouts import Layout
+from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import REP, Access, PhasePlan
 from iogauge.tools import darshan, mpi
 from iogauge.tools.ior.options import IorOptions

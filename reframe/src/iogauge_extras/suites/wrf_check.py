@@ -12,7 +12,7 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric
 from iogauge.evidence.model import SECONDS
-from iogauge.node.layouts import Layout
+from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan
 from iogauge.tools import darshan
 from iogauge_extras.suites import wrf
