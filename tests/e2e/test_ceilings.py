@@ -204,7 +204,7 @@ def test_more_bytes_than_the_kernel_counted_are_no_ceiling(
         'json.dump(data, open(file, "w"))\' $out',
     )
     run = rig.run("-n", "DeviceCeiling")
-    run.never_passed("G8: the tool read .*, as it says; the kernel moved for its tasks")
+    run.never_passed("G8 witness: the tool read .*, as it says; the kernel moved for its tasks")
     rig.program("fio", 'exec "$real" "$@"')
     run = rig.run("-n", "DeviceCeiling")
     assert "block devices: " in "".join(f["saw"] for f in run.record["findings"]), run.out
@@ -233,4 +233,4 @@ def test_memory_and_caches_are_no_devices(make_rig: Callable[..., Rig], tmp_path
         run = of_device(make_rig, device)
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
-    run.never_passed(f"G9: {device} is no storage: .* goes through the page cache")
+    run.never_passed(f"G9 devices: {device} is no storage: .* goes through the page cache")

@@ -928,24 +928,24 @@ def test_a_run_that_is_too_slow_fails_by_name(replays: Replays, case: Case) -> N
 @each(faulty(TOO_HIGH), UNTRUE_DAILY)
 def test_a_run_above_the_ceiling_is_invalid(replays: Replays, case: Case) -> None:
     run = replays.start(case.site, UNTRUE).result()
-    run.never_passed(r"INVALID: .*G6: .* of the ceiling")
+    run.never_passed(r"INVALID: .*G6 ceiling: .* of the ceiling")
     record = of_case(run, case)
     assert record["verdict"] == "INVALID", record["reason"]
     limited = [name for name in case.values if name.endswith("_bw")]
     assert limited
     for name in limited:
         assert verdicts(record)[name] == "INVALID"
-        assert f"{name}: G6: " in record["reason"]
+        assert f"{name}: G6 ceiling: " in record["reason"]
 
 
 @each(faulty(MISPLACED), UNTRUE_DAILY)
 def test_another_layout_is_invalid(replays: Replays, case: Case) -> None:
     run = replays.start(case.site, UNTRUE).result()
-    run.never_passed(r"INVALID: .*G10: ")
+    run.never_passed(r"INVALID: .*G10 layout: ")
     record = of_case(run, case)
     assert record["verdict"] == "INVALID", record["reason"]
     assert set(verdicts(record).values()) == {"INVALID"}
-    assert "G10: " in record["reason"]
+    assert "G10 layout: " in record["reason"]
 
 
 @each(GRAPH)
@@ -1033,12 +1033,12 @@ def test_a_case_that_does_not_fit_is_refused(replays: Replays) -> None:
 
 #: Words that a tool is started with otherwise than planned, by partition and tasks, and what then speaks.
 CHANGES = {
-    ("oss4", 4): ("-E) ;;", r"G10: data\.0000000\d is on target"),
-    ("oss8", 4): ("-k) ;;", "G10: no file was found"),
-    ("oss12", 4): ("5) words+=(2) ;;", "G1: buffered read by the tasks that wrote"),
-    ("oss4", 1): ("1m) words+=(2m) ;;", "G22: ior.*'2m' instead of '1m'"),
-    ("oss8", 1): ("16g) words+=(8g) ;;", "G8: 68719476736 bytes moved"),
-    ("oss12", 1): ("-C) ;;", "G1: buffered read by the tasks that wrote"),
+    ("oss4", 4): ("-E) ;;", r"G10 layout: data\.0000000\d is on target"),
+    ("oss8", 4): ("-k) ;;", "G10 layout: no file was found"),
+    ("oss12", 4): ("5) words+=(2) ;;", "G1 client cache: buffered read by the tasks that wrote"),
+    ("oss4", 1): ("1m) words+=(2m) ;;", "G22 tool: ior.*'2m' instead of '1m'"),
+    ("oss8", 1): ("16g) words+=(8g) ;;", "G8 bytes: 68719476736 bytes moved"),
+    ("oss12", 1): ("-C) ;;", "G1 client cache: buffered read by the tasks that wrote"),
 }
 
 

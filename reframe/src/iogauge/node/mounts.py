@@ -15,9 +15,10 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from iogauge.core.untrusted import build
+from iogauge.node.kinds import Cache, kind_of
 
 #: Inodes and bytes beyond all file systems.
 _NO_LIMIT: Final = 2**63 - 1
@@ -25,20 +26,10 @@ _NO_LIMIT: Final = 2**63 - 1
 #: How a counter of a block device is named: ``MAJOR:MINOR``, or a path of an NVMe disk by its name.
 BLOCK_DEVICE: Final = re.compile("[0-9]+:[0-9]+|nvme[0-9]+c[0-9]+n[0-9]+")
 
-#: How a client of a file system caches data.
-Cache = Literal["page-cache", "opaque", "memory"]
-
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """What is known of the cache in a client of a file-system type.
-
-    ``cache`` is ``page-cache`` if the client keeps all data in the kernel's page cache, which can
-    be dropped and proven empty. It is ``opaque`` if the client keeps data elsewhere too: a daemon,
-    an ARC, a page pool. It is ``memory`` if there is no storage behind it. ``honours_o_direct``
-    means that O_DIRECT bypasses every cache of the client. ``accounts`` means that the kernel counts
-    bytes that it moves for a process as the process's own (proc(5), ``read_bytes`` and
-    ``write_bytes``). On Lustre and NFS other threads read ahead for it.
+    """What is known of the cache in a client, as :class:`~iogauge.node.kinds.Kind` has it for the type.
 
     The type promises this only on a stack that keeps the promise. ``why`` names what breaks it
     below, ``unsynced`` why fsync proves nothing; both are empty if all is well.
@@ -63,29 +54,9 @@ class Traits:
         )
 
 
-#: Known types, by the name in mountinfo. ZFS keeps an ARC, and before 2.3 ignores O_DIRECT. FUSE
-#: file systems may cache in their daemon and drop the flag. Spectrum Scale has its page pool.
-TRAITS: Final[dict[str, Traits]] = {
-    **dict.fromkeys(
-        ("ext2", "ext3", "ext4", "xfs", "f2fs", "btrfs", "overlay"),
-        Traits("page-cache", True, True),
-    ),
-    **dict.fromkeys(("lustre", "nfs", "nfs4", "ceph", "gfs2", "ocfs2"), Traits("page-cache", True)),
-    "beegfs": Traits("page-cache", False),
-    "zfs": Traits("opaque", False),
-    "gpfs": Traits("opaque", True),
-    **dict.fromkeys(("tmpfs", "ramfs", "devtmpfs", "hugetlbfs"), Traits("memory", False)),
-}
-UNKNOWN: Final = Traits("opaque", False)
-
-#: Types that lie on the block device whose number their mount has. A client sets a number of its own, and it may look like
-#: a device's: that of Lustre is a hash of its UUID (2.10 to 2.17, llite_lib.c). btrfs and bcachefs lie on several devices.
-ON_DEVICE: Final = ("ext2", "ext3", "ext4", "xfs", "f2fs", "gfs2", "ocfs2", "fuseblk")
-
-
 def traits(fstype: str, cache: Cache | None = None, honours_o_direct: bool | None = None) -> Traits:
     """Return a type's traits with the site's overrides; ``fuse.*`` and unknown types are opaque."""
-    default = TRAITS.get(fstype, UNKNOWN)
+    default = kind_of(fstype)
     return Traits(
         cache or default.cache,
         default.honours_o_direct if honours_o_direct is None else honours_o_direct,
@@ -98,7 +69,7 @@ class Mount:
     """One line of mountinfo: identifier, mount point, source, type, options.
 
     ``root`` is the directory of the file system that is mounted: not ``/`` for a bind mount.
-    ``device`` is its number, ``MAJOR:MINOR``: that of a block device for the types of :data:`ON_DEVICE`.
+    ``device`` is its number, ``MAJOR:MINOR``: that of a block device for the types of which that is so (:mod:`~iogauge.node.kinds`).
     """
 
     id: int
@@ -618,7 +589,7 @@ def uuid_of(path: str, mount: Mount | None) -> str:
             return _of_overlay(path, mount)
     if name := _asked(path, mount.type):
         return name
-    if mount.type in ON_DEVICE and (name := _linked(os.stat(path).st_dev)):
+    if kind_of(mount.type).on_device and (name := _linked(os.stat(path).st_dev)):
         return name
     number = os.statvfs(path).f_fsid if mount.type in _NUMBERED else 0
     return f"{_NUMBER}{number:016x}" if number else ""

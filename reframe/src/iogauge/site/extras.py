@@ -27,7 +27,7 @@ from iogauge.core.paths import ODD, VARIABLE
 from iogauge.core.units import dimension, format_bytes, format_value
 from iogauge.core.words import Tier
 from iogauge.core.yamlfile import Mistake, show
-from iogauge.node.mounts import Cache
+from iogauge.node.kinds import Cache
 from iogauge.site.topology import (
     ByteSize,
     Count,
