@@ -238,13 +238,14 @@ CASES = (
             KAUST,
             "lustre",
             check,
-            {parameter: writers},
+            {"api": api, parameter: writers},
             {"write_bw": 361e9 / seconds / 2**20, "writers": writers},
             low={"writers": few},
             variants=("sound",),
         )
         for check, parameter in (("Aggregators", "aggregators"), ("DefaultWriters", "stripe_count"))
         for scenario, writers, few, seconds in (("K1", 1, 2, 674.26), ("K2", 144, 115, 10.35))
+        for api in ("MPIIO", "NCMPI")
     ),
     *(
         Case(
@@ -252,13 +253,14 @@ CASES = (
             KAUST,
             "datawarp",
             "Aggregators",
-            {"aggregators": writers},
+            {"api": api, "aggregators": writers},
             {"writers": writers},
             # No bandwidth is published of the burst buffer: that of Lustre stands in.
             beside={"write_bw": 361e9 / 10.35 / 2**20},
             variants=("sound",),
         )
         for writers in (40, 80)
+        for api in ("MPIIO", "NCMPI")
     ),
     *(
         Case(
@@ -295,7 +297,7 @@ GRAPH = tuple(
         KAUST,
         partition,
         "OutputFile",
-        {"size": 2_900_000_000, "stripe_count": stripes},
+        {"api": "NCMPI", "size": 2_900_000_000, "stripe_count": stripes},
         {},
         beside={"write_bw": rate},
     )
@@ -605,9 +607,9 @@ FAULTS = {
     "kaust-shaheen2:lustre StripeCount api=MPIIO stripe_count=1": TOO_LOW,
     "kaust-shaheen2:lustre StripeCount api=NCMPI stripe_count=1": MISPLACED,
     "kaust-shaheen2:lustre StripeCount api=MPIIO stripe_count=144": MISPLACED,
-    "kaust-shaheen2:lustre Aggregators aggregators=1": TOO_LOW,
-    "kaust-shaheen2:lustre Aggregators aggregators=144": MISPLACED,
-    "kaust-shaheen2:datawarp Aggregators aggregators=40": TOO_LOW,
+    "kaust-shaheen2:lustre Aggregators api=MPIIO aggregators=1": TOO_LOW,
+    "kaust-shaheen2:lustre Aggregators api=NCMPI aggregators=144": MISPLACED,
+    "kaust-shaheen2:datawarp Aggregators api=MPIIO aggregators=40": TOO_LOW,
     "oracle-oci:block ServerScaling servers=2": TOO_LOW,
     "oracle-oci:nvme ServerScaling servers=2": MISPLACED,
 }
@@ -625,9 +627,9 @@ SOME = {
     ),
     KAUST: (
         "kaust-shaheen2:lustre StripeCount api=MPIIO stripe_count=1",
-        "kaust-shaheen2:lustre Aggregators aggregators=1",
-        "kaust-shaheen2:lustre DefaultWriters stripe_count=144",
-        "kaust-shaheen2:datawarp Aggregators aggregators=40",
+        "kaust-shaheen2:lustre Aggregators api=MPIIO aggregators=1",
+        "kaust-shaheen2:lustre DefaultWriters api=NCMPI stripe_count=144",
+        "kaust-shaheen2:datawarp Aggregators api=MPIIO aggregators=40",
     ),
 }
 

@@ -631,9 +631,10 @@ class AggregatorsCheck(SharedFileCheck):
 
     aggregators: int
 
-    @builtins.run_after("init")
-    def _select_darshan(self) -> None:
-        self.valid_prog_environs = [f"+{IOR_MPIIO} +{DARSHAN}"]
+    def choose_back_end(self, api: str) -> None:
+        """Use one of IOR's back ends, in environments that have it and Darshan."""
+        super().choose_back_end(api)
+        self.valid_prog_environs = [f"{words} +{DARSHAN}" for words in self.valid_prog_environs]
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the bandwidth, and the number of ranks that wrote."""

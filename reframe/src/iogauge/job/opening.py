@@ -445,7 +445,8 @@ def _serve(recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]
             done = _obey(os.fsdecode(line), recorder, sampler, run)
             if done is not None:
                 sys.stdout.flush()  # What the command said comes before the answer.
-                sys.stdout.buffer.write(b"done " if done else b"failed ")
+                # On a line of its own, even if the script has lost the end of one for which it waited in vain.
+                sys.stdout.buffer.write(b"\ndone " if done else b"\nfailed ")
                 sys.stdout.buffer.write(line + b"\n")
                 sys.stdout.flush()
 
