@@ -1740,10 +1740,11 @@ def test_g4_wants_seconds_that_the_job_confirms(
 ) -> None:
     seen = {"claimed": claimed, "ran": ran, "moving": moving}
     assert g4(seen).outcome is outcome
-    # On a busy node a healthy tool waits for a processor.
+    # On a busy node a healthy tool waits for a processor; it never reports more than its processes ran.
     busy = g4(seen, busy="n1 had a load of 20.0")
-    assert busy.outcome is (OK if outcome is OK else Outcome.CONTAMINATED)
-    assert outcome is OK or "at rest" in busy.remedy
+    excused = outcome is not OK and moving is not None
+    assert busy.outcome is (Outcome.CONTAMINATED if excused else outcome)
+    assert not excused or "at rest" in busy.remedy
 
 
 @pytest.mark.parametrize("required", [False, True])
@@ -1815,7 +1816,7 @@ def test_a_word_that_is_not_exact_contradicts_and_never_confirms() -> None:
             tolerance=0.05,
         )
         assert found.outcome is outcome
-        confirmed = replace(claim, words=[word, ledger.Word("exact", exact=True)])
+        confirmed = replace(claim, words=[word, ledger.Bounds("exact", exact=True)])
         seen = ledger.settle("G8 witness", [[confirmed]], fine="fine", unseen="x", tolerance=0.05)
         assert seen.outcome is (OK if count == 100 else Outcome.INVALID)
 

@@ -195,7 +195,7 @@ def explain(word: str, whole: bool = False) -> list[str]:
     )
 
 
-def _guard(row: rules.Row, whole: bool) -> Iterator[str]:
+def _guard(row: rules.RuleText, whole: bool) -> Iterator[str]:
     """Yield what a rule demands, what follows, and what to do; the ``whole`` of it or 60 words at most."""
     yield row.name
     yield f"  {row['must'][:1].upper()}{row['must'][1:]}."

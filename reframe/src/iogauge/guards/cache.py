@@ -9,7 +9,7 @@ from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import BYTES
-from iogauge.guards.rules import rule
+from iogauge.guards.rules import Rule, rule
 from iogauge.guards.seen import PhaseSeen
 from iogauge.node.below import loop_remedy
 from iogauge.node.files import Eviction
@@ -51,21 +51,7 @@ def client_cache(
     storage in each repetition, None if nobody counts them.
     """
     larger, memory = _larger_memory(node_memory, seen_memory)
-    loop = loop_remedy(traits.why)
-    way = "" if traits.honours_o_direct else "opaque"
-    demanded = rule(
-        "G1 client cache",
-        "memory"
-        if traits.cache == "memory"
-        else "loop"
-        if loop
-        else way
-        if bytes_per_node
-        else "files",
-        factor=memory_factor,
-        enough=format_bytes(memory_factor * larger * nodes),
-        command=loop,
-    )
+    demanded = _demanded(traits, bytes_per_node, memory_factor, larger * nodes)
     if traits.cache == "memory":
         return demanded.invalid(f"the target is memory, not storage{because(traits.why)}")
     if o_direct and traits.honours_o_direct:
@@ -89,6 +75,20 @@ def client_cache(
             )
         reasons.append(reason)
     return demanded.invalid(", ".join(reasons))
+
+
+def _demanded(traits: Traits, bytes_per_node: int, factor: float, memory: int) -> Rule:
+    """Return the rule with what helps against a client's cache and does not lead into the next refusal."""
+    loop = loop_remedy(traits.why)
+    way = "" if traits.honours_o_direct else "opaque"
+    case = "loop" if loop else way if bytes_per_node else "files"
+    return rule(
+        "G1 client cache",
+        "memory" if traits.cache == "memory" else case,
+        factor=factor,
+        enough=format_bytes(factor * memory),
+        command=loop,
+    )
 
 
 def _why_not_past(nodes: int, task_offset: int | None, o_direct: bool, sharing: str) -> str:
@@ -223,8 +223,8 @@ def server_cache(
 ) -> Finding:
     """G3: only a remark, because the site chooses whether the servers' caches belong to the measurement.
 
-    ``total_bytes`` is the data that all tasks read in a repetition, ``server_memory`` the memory of all servers that hold
-    the files, None if it is not declared.
+    ``total_bytes`` is the data that all tasks read in a repetition. ``server_memory`` is the memory of all servers that
+    hold the files, None if it is not declared.
     """
     if server_memory is None:
         return rule("G3 server cache", "undeclared", enough="").ok(

@@ -16,7 +16,7 @@ from iogauge.guards.rules import rule
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class Bounds:
     """What a source saw, and the least and the most of the claim that it leaves, in the claim's unit.
 
     ``exact`` sources confirm. Of a ``shared`` source, what exceeds the claim is others'. A busy machine may delay what a
@@ -43,10 +43,10 @@ class Claim:
 
     says: str
     value: float
-    words: Sequence[Word] = ()
+    words: Sequence[Bounds] = ()
 
     @property
-    def against(self) -> list[Word]:
+    def against(self) -> list[Bounds]:
         """Return the words that leave no such figure."""
         return [word for word in self.words if not word.leaves(self.value)]
 
@@ -58,10 +58,10 @@ class Tolerance:
     share: float
     slack: float = 0.0
 
-    def most(self, saw: str, count: float, *, exact: bool = False, firm: bool = False) -> Word:
+    def most(self, saw: str, count: float, *, exact: bool = False, firm: bool = False) -> Bounds:
         """Return the word of a source that cannot have missed anything."""
         most = (count + self.slack) / (1 - self.share) if self.share < 1 else math.inf
-        return Word(saw, most=most, exact=exact, firm=firm)
+        return Bounds(saw, most=most, exact=exact, firm=firm)
 
     def least(
         self,
@@ -71,9 +71,9 @@ class Tolerance:
         exact: bool = False,
         shared: bool = False,
         often: bool = False,
-    ) -> Word:
+    ) -> Bounds:
         """Return the word of a source that counted nothing else."""
-        return Word(
+        return Bounds(
             saw, (1 - self.share) * (count - self.slack), exact=exact, shared=shared, often=often
         )
 

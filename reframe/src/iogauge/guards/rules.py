@@ -19,7 +19,7 @@ _BRACES: Final = re.compile(r"\{\{|\}\}|\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RuleText:
     """A rule's row: its name, such as ``G8 contents``, and the row's texts by their keys."""
 
     name: str
@@ -53,11 +53,11 @@ class Row:
 
 
 @functools.cache
-def rows() -> dict[str, Row]:
+def rows() -> dict[str, RuleText]:
     """Return all rows by name, in the order of rules.ini."""
     table = configparser.ConfigParser(delimiters="=", interpolation=None)
     table.read(Path(__file__).with_name("rules.ini"), encoding="utf-8")
-    return {name: Row(name, dict(table[name])) for name in table.sections()}
+    return {name: RuleText(name, dict(table[name])) for name in table.sections()}
 
 
 @dataclass(frozen=True, slots=True)

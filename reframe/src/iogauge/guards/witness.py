@@ -36,8 +36,8 @@ from iogauge.guards.ledger import (
     CLOCK,
     SECONDS,
     WORK,
+    Bounds,
     Claim,
-    Word,
     settle,
 )
 from iogauge.guards.rules import rule
@@ -87,10 +87,10 @@ def bytes_claims(
 ) -> list[Claim]:
     """Return the claims of an execution that moved bytes, with the words of all that counted them, None if unknown.
 
-    ``asked`` is what the tasks passed to the kernel, at most ``most_asked`` if they read their data alone, ``own`` what the
-    kernel moved for them, whole pages and what was read ahead included: ``beside``. ``counted`` is what the devices or the
-    client under the mount moved for all, who are called ``source``, ``least`` the lowest count on the way down to the
-    disks. A file system writes ``copies`` bytes for each byte, at least and at most. If nothing under the mount counts,
+    ``asked`` is what the tasks passed to the kernel, at most ``most_asked`` if they read their data alone. ``own`` is what
+    the kernel moved for them, with ``beside``: whole pages, and what was read ahead. ``counted`` is what the devices or the
+    client under the mount moved for all; ``source`` names them. ``least`` is the lowest count on the way down to the disks.
+    A file system writes ``copies`` bytes for each byte, at least and at most. If nothing under the mount counts,
     ``passed`` is what passed the networks and disks that carried all the case wrote. The tool moved the bytes in
     ``operations``, for which its tasks made ``calls``.
     """
@@ -110,7 +110,9 @@ def bytes_claims(
         if count is not None
     ]
     if asked is not None and most_asked is not None and asked > most_asked:
-        words.append(Word(f"its tasks asked the kernel for {format_bytes(asked)}", least=math.inf))
+        words.append(
+            Bounds(f"its tasks asked the kernel for {format_bytes(asked)}", least=math.inf)
+        )
     if own is not None:
         saw = f"the kernel moved for its tasks {format_bytes(own)}"
         words.append(BYTES_BESIDE.least(saw, own - beside))
@@ -534,9 +536,9 @@ def _synchronous(output: ToolOutput) -> bool:
 def phase_witnessed(
     *, direction: str, parts: Sequence[tuple[int, int | None] | None], copies: float = 1.0
 ) -> Finding:
-    """G8: ``parts`` holds the bytes of the first node's tasks, as the tool says, and those that its counters moved while the
-    phase ran, None if nobody counted; None for an execution that does not say when its phase ran. A file system writes
-    ``copies`` bytes for each byte, at least.
+    """G8: ``parts`` holds two bytes of each execution on the first node: what its tasks moved, as the tool says, and what
+    its counters moved while the phase ran. The second is None if nobody counted. An execution that does not say when its
+    phase ran is None. A file system writes ``copies`` bytes for each byte, at least.
     """
     done = "read" if direction == "read" else "wrote"
     of_each = copies if direction == "write" else 1.0
@@ -686,10 +688,10 @@ def files_claim(files: int, *, written: int | None = None, found: int | None = N
     words = []
     if found is not None and found < MOST_FOUND:
         saw = f"the case's directory holds {found}, not counting links: the files lay elsewhere"
-        words.append(Word(saw, most=found))
+        words.append(Bounds(saw, most=found))
     if written is not None and files >= LEAST_FILES:
         saw = f"the target's devices wrote {format_bytes(written)}: the files lay elsewhere"
-        words.append(Word(saw, most=written / _INODE_BYTES))
+        words.append(Bounds(saw, most=written / _INODE_BYTES))
     return Claim(f"{files} file(s) were made", files, words)
 
 

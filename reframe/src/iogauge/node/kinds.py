@@ -23,10 +23,10 @@ class Kind:
     fsync(2) and syncfs(2) reach what lies below.
 
     Exact counts: ``accounts``, the bytes that the kernel moves for a process (proc(5), ``read_bytes`` and ``write_bytes``;
-    on Lustre and NFS other threads read ahead for it); ``counts_blocks``, st_blocks as what a file takes, as soon as it
-    is written back; ``maps``, a file's map of holes and compressed blocks (FIEMAP); ``on_device``, the number of the mount
-    as that of its block device (a client sets a number of its own, and that of Lustre, a hash of its UUID, may look like a
-    device's; btrfs and bcachefs lie on several).
+    on Lustre and NFS other threads read ahead for it). ``counts_blocks``, st_blocks as what a file takes, as soon as it
+    is written back. ``maps``, a file's map of holes and compressed blocks (FIEMAP). ``on_device``, the number of the mount
+    as that of its block device. A client sets a number of its own; that of Lustre is a hash and may look like a device's.
+    btrfs and bcachefs lie on several devices.
 
     Written beside the data: ``journal`` bytes for an operation that makes, removes or writes, and at most ``beside``
     of the data that are synced at the end. Seen with mdtest, -Y, and fio: ext4 0.6 KiB, XFS 0.3 KiB, both also below an
