@@ -54,7 +54,7 @@ def signalled(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("signalled") / "signalled.so"
     source = str(SUPPORT / "signalled.c")
     words = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(file), source, "-ldl"]
-    subprocess.run(words, check=True, timeout=60)
+    subprocess.run(words, check=True, timeout=600)
     return str(file)
 
 
@@ -130,7 +130,7 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
         pytest.skip("no gcc on PATH")
     program = scripts.base / "hangs"
     words = ["gcc", "-O2", "-o", str(program), str(SUPPORT / "hangs.c")]
-    subprocess.run(words, check=True, timeout=60)
+    subprocess.run(words, check=True, timeout=600)
     process = scripts.start([*WITNESS[:4], str(program)])
     wait_for(lambda: scripts.left().count("hangs") == 2, 30, "the program and its child")
     time.sleep(0.2)

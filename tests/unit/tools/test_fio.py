@@ -479,7 +479,7 @@ def run(made: FioJob, directory: Path) -> ToolOutput:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     output = parse_json((directory / "out.json").read_text())
@@ -522,7 +522,7 @@ def test_a_real_process_that_is_killed_leaves_no_result(tmp_path: Path) -> None:
         rank = wait_for(lambda: workers_at_work(fio.pid), 30, "a process that reads")[-1]
         os.kill(rank, signal.SIGKILL)
         fio.terminate()
-        result, said = fio.communicate(timeout=60)
+        result, said = fio.communicate(timeout=600)
     assert f"pid={rank}, got signal=9" in said
     with pytest.raises(ToolOutputError, match="lost a process"):
         parse_json(result + said)
