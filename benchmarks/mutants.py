@@ -388,8 +388,8 @@ MUTANTS = (
     ),
     Mutant(
         "inodes-not-compared", "guards", "others.py",
-        "words = (share.most(saw, changed), share.least",
-        "words = (share.least",
+        "(share.most(saw, changed), share.least(saw, changed, shared=True))",
+        "(share.least(saw, changed, shared=True),)",
         "tests/unit/test_guards.py::test_g19_holds_files_against_the_inodes_in_use",
         "a tool makes a hundred files on the target, and all others in memory",
         passes=True,
@@ -566,7 +566,7 @@ MUTANTS = (
     ),
     Mutant(
         "g7-not-given", "guards", "figures.py",
-        "                in_flight=in_flight(output, phase),\n",
+        "                in_flight=in_flight(output),\n",
         "",
         "tests/unit/test_seen.py::test_rate_and_latency_of_each_execution_are_compared",
         "rate and latency of fio are not compared",
@@ -640,7 +640,7 @@ MUTANTS = (
         "a storage target that the metadata servers leave out is not seen",
     ),
     Mutant(
-        "old-default-stays", "node", "layouts.py",
+        "old-default-stays", "node", "lustre/lov.py",
         "        if wanted != own and wanted:",
         "        if wanted != own and not own:",
         "tests/unit/test_lov.py::test_a_directory_adopts_the_default_of_another",
@@ -1275,7 +1275,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "inactive-target", "node", "lustre.py",
+        "inactive-target", "node", "lustre/targets.py",
         "replace(target, active=active and target.active, server",
         "replace(target, active=target.active, server",
         "tests/unit/test_lustre.py::test_a_target_is_inactive_if_the_client_or_its_server_says_so",

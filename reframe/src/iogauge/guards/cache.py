@@ -13,7 +13,7 @@ from iogauge.guards.rules import Rule, rule
 from iogauge.guards.seen import PhaseSeen
 from iogauge.node.below import loop_remedy
 from iogauge.node.files import Eviction
-from iogauge.node.mounts import Traits
+from iogauge.node.kinds import Traits
 
 #: Bytes by which the memory that a node tells may exceed the real one: it tells whole GiB.
 MEMORY_ROUNDING: Final = 1 << 29

@@ -12,7 +12,8 @@ from iogauge.evidence.model import DIRECTORIES_READ, on_metadata_targets_in, pas
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, LayoutSeen
-from iogauge.node.layouts import DirectoryLayout, FileLayout, Layout, Layouts, Part
+from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.request import DirectoryLayout, Layout
 
 
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:

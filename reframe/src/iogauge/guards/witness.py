@@ -42,8 +42,7 @@ from iogauge.guards.ledger import (
 )
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, SLACK_S, CaseSeen, PhaseSeen
-from iogauge.node.kinds import KINDS
-from iogauge.node.mounts import Traits
+from iogauge.node.kinds import KINDS, Traits
 from iogauge.plan.stage import MOST_FOUND, PhaseRun
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.fio.output import told_seconds
@@ -396,7 +395,7 @@ def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     executions: list[Sequence[Claim] | None] = []
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
         if testimony.complete:
-            timed = sum(phase.seconds for phase in output.phases)
+            timed = output.timed
             moving = _moving(seen, output, testimony)
             seconds, seen_by = max(moving, key=lambda found: found[0] or 0.0)
             executions.append(
@@ -482,7 +481,7 @@ def _moving(
         and not case.on_network
         and seen.access.direction not in ("elsewhere", "metadata")
     )
-    if seen.phase.pauses or len(output.phases) != 1 or not of_data or span is None or first is None:
+    if seen.phase.pauses or output.stretches != 1 or not of_data or span is None or first is None:
         return heard
     # Containers of one kernel over one mount share the counters.
     hosts = {view.host for view in case.evidence.views if view.cache_id == first.cache_id}
@@ -519,7 +518,7 @@ def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     ways = {"read", "write"} if both else names & {"read", "write"}
     if span is None or not ways or seen.phase.pauses or not _synchronous(output):
         return None
-    return seconds_of_asking(seen.case.evidence.asked, span, ways, phases=len(output.phases))
+    return seconds_of_asking(seen.case.evidence.asked, span, ways, phases=output.stretches)
 
 
 def _synchronous(output: ToolOutput) -> bool:

@@ -24,18 +24,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from iogauge.node.kinds import kind_of
+from iogauge.node.identity import is_upper
+from iogauge.node.kinds import Below, kind_of, traits
 from iogauge.node.mounts import (
     READ,
-    Below,
     Mount,
     existing_parent,
     find_mount,
-    is_upper,
     mount_by_name,
     no_barriers,
     option,
-    traits,
     unescape,
     upper_directory,
 )
