@@ -640,7 +640,7 @@ MUTANTS = (
         "a storage target that the metadata servers leave out is not seen",
     ),
     Mutant(
-        "old-default-stays", "node", "layouts.py",
+        "old-default-stays", "node", "lustre/lov.py",
         "        if wanted != own and wanted:",
         "        if wanted != own and not own:",
         "tests/unit/test_lov.py::test_a_directory_adopts_the_default_of_another",
@@ -1275,7 +1275,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "inactive-target", "node", "lustre.py",
+        "inactive-target", "node", "lustre/targets.py",
         "replace(target, active=active and target.active, server",
         "replace(target, active=target.active, server",
         "tests/unit/test_lustre.py::test_a_target_is_inactive_if_the_client_or_its_server_says_so",

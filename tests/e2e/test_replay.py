@@ -26,7 +26,7 @@ import pytest
 import yaml
 
 from e2e.rig import ROOT, Rig, Run, processes, program_of
-from iogauge.node.mounts import traits
+from iogauge.node.kinds import traits
 from iogauge.site import stack
 from support.depth import FULL
 from support.replay.figures import case_key

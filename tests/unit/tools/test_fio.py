@@ -120,11 +120,15 @@ def test_requests_in_flight_are_those_of_all_processes_of_a_node() -> None:
     rates = {"iops": Quantity(1000, "ops/s"), "latency_mean": Quantity(31_000, "us")}
     phase = Phase("read", rates, 30.0)
     output = ToolOutput("fio", "3.33", (phase,), nodes=1, parameters=told)
-    assert in_flight(output, phase) == (pytest.approx(31), 32)
-    assert in_flight(replace(output, nodes=2), phase) is None
-    assert in_flight(output, replace(phase, rates={"iops": rates["iops"]})) is None
+    assert in_flight(output) == (pytest.approx(31), 32)
+    assert in_flight(replace(output, nodes=2)) is None
+    unknown = replace(phase, rates={"iops": rates["iops"]})
+    assert in_flight(replace(output, phases=(unknown,))) is None
+    both = replace(output, phases=(phase, replace(phase, name="write")))
+    assert in_flight(both) is None
+    assert in_flight(replace(both, at_once=True)) == (pytest.approx(62), 32)
     for change in ({"direct": "0"}, {"time_based": "0"}, {"iodepth": "4:8"}):
-        assert in_flight(replace(output, parameters=told | change), phase) is None
+        assert in_flight(replace(output, parameters=told | change)) is None
 
 
 @pytest.mark.parametrize(
