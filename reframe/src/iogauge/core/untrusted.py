@@ -16,10 +16,13 @@ import stat
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import asdict, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NoReturn, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NoReturn, Union
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # of Python 3.11
 
 #: Largest file in bytes: a tool's output for 10,000 tasks is smaller.
 LIMIT_BYTES: Final = 256 << 20
@@ -190,6 +193,28 @@ def _build_dataclass(kind: type, value: Mapping[Any, Any], where: str) -> Any:
     if wrong := [str(name) for name in value if name not in names]:
         raise TypeError(f"{where or kind.__name__} has no key {wrong[0][:80]!r}")
     return kind(**{n: build(_hints(kind)[n], value[n], f"{where}.{n}".lstrip(".")) for n in names})
+
+
+class Plain:
+    """A dataclass that goes through JSON: :func:`build` reads what it wrote, and nothing else."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """Return the object that :meth:`to_json` made plain; raises TypeError or ValueError on other data."""
+        built: Self = build(cls, data)
+        return built
+
+
+def demand_sizes(*numbers: float) -> None:
+    """Raise TypeError for a number below 0, where JSON may hold one."""
+    if min(numbers) < 0:
+        raise TypeError(f"{min(numbers)} must not be negative")
 
 
 def numbers(values: object) -> list[float]:
