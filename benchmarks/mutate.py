@@ -152,17 +152,29 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(inner)
 
 
-def exchange(file: Path, whole: CodeType) -> None:
-    """Give all functions of a file the code that they have in another compilation of it; forget what is cached."""
-    gc.unfreeze()
-    new = {(code.co_name, code.co_firstlineno): code for code in _codes(whole)}
-    for thing in gc.get_objects():
-        if isinstance(thing, FunctionType) and thing.__code__.co_filename == str(file):
-            code = new.get((thing.__code__.co_name, thing.__code__.co_firstlineno))
-            if code and code.co_freevars == thing.__code__.co_freevars:
-                thing.__code__ = code
-        elif isinstance(thing, functools._lru_cache_wrapper):
-            thing.cache_clear()
+class Functions:
+    """The functions of the library that exist, by file, and what remembers answers."""
+
+    def __init__(self) -> None:
+        gc.unfreeze()
+        self.of_file: dict[str, list[FunctionType]] = {}
+        self.caches: list[Any] = []
+        for thing in gc.get_objects():
+            if isinstance(thing, FunctionType):
+                self.of_file.setdefault(thing.__code__.co_filename, []).append(thing)
+            elif isinstance(thing, functools._lru_cache_wrapper):
+                self.caches.append(thing)
+        gc.freeze()
+
+    def exchange(self, file: Path, whole: CodeType) -> None:
+        """Give all functions of a file the code that they have in another compilation of it; forget answers."""
+        new = {(code.co_name, code.co_firstlineno): code for code in _codes(whole)}
+        for function in self.of_file.get(str(file), ()):
+            code = new.get((function.__code__.co_name, function.__code__.co_firstlineno))
+            if code and code.co_freevars == function.__code__.co_freevars:
+                function.__code__ = code
+        for cache in self.caches:
+            cache.cache_clear()
 
 
 class Lines:
@@ -231,7 +243,7 @@ class Harness:
                 ]
         if self.matrix:
             self.matrix.with_suffix(".lines").write_text(json.dumps(lines_of))
-        gc.collect()
+        self.functions = Functions()
         running: dict[int, tuple[Defect, int, list[int]]] = {}
         for defect in self.defects:
             tests = sorted(reached.get((str(defect.file), defect.line), ()), key=cost.__getitem__)
@@ -260,7 +272,7 @@ class Harness:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(PATIENCE_S)
         try:
-            exchange(defect.file, planted(defect))
+            self.functions.exchange(defect.file, planted(defect))
             for number in tests:
                 os.write(told, b"? %d\n" % number)
                 if not self._passes(session.items[number]):

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 
 from e2e.rig import MIB, Rig, Run, wait_for
-from e2e.test_derived import derive, keep
-from e2e.test_derived import record as a_record
 from e2e.test_scenarios import of
 from iogauge.core.units import parse_bytes
 from support.devices import THROTTLE, Devices, capped
@@ -411,32 +409,6 @@ def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured
         assert values[f"{way}_iops"] * values[f"{way}_p50"] / 1e6 / 2 <= depth
         job = measured.file(f"QueueDepth_{one['hash']}/rand{way}.fio")
         assert f"iodepth={depth}\n" in job.read_text()
-
-
-@pytest.mark.needs_fio
-def test_the_curve_names_the_plateau_and_the_knee(make_rig: Callable[..., Rig]) -> None:
-    """A queue of 0.2 ms a request that carries 40,000 requests in a second is full with eight in flight."""
-    deep = make_rig(tools=("fio",), tasks=1)
-    deepen(deep, [1, 4, 16, 64])
-    deep.write_references(
-        {
-            "QueueDepthCurve": {
-                "read_plateau": [40_000, -0.1, None, "ops/s"],
-                "read_knee": [8, -0.1, 0.1, "1"],
-            }
-        }
-    )
-    points = {1: 5_000, 4: 20_000, 16: 40_000, 64: 39_000}
-    keep(
-        deep,
-        *(
-            a_record("QueueDepth", {"access": "read", "depth": depth}, {"read_iops": iops})
-            for depth, iops in points.items()
-        ),
-    )
-    found = derive(deep, "-n", "^QueueDepthCurve%access=read$").record
-    assert medians(found) == {"read_plateau": 40_000, "read_knee": 8}
-    assert found["verdict"] == "PASS", found["reason"]
 
 
 # --- bandwidth without MPI ------------------------------------------------------------------------
