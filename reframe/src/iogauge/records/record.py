@@ -90,7 +90,7 @@ def microseconds(text: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRecord(untrusted.Form):
-    """What a guard saw; ``metric`` is None if it concerns the whole case."""
+    """What a guard saw; ``metric`` is None if it concerns the whole case. Older records have no ``subject``."""
 
     guard: str
     outcome: str
@@ -98,12 +98,18 @@ class FindingRecord(untrusted.Form):
     saw: str
     demands: str
     remedy: Any = ""
+    subject: Any = ""
 
     @classmethod
     def of(cls, finding: Finding) -> FindingRecord:
         """Return the record of a finding."""
-        taken = _taken(finding, "guard", "metric", "saw", "demands", "remedy")
+        taken = _taken(finding, "guard", "metric", "saw", "demands", "remedy", "subject")
         return cls(outcome=finding.outcome.value, **taken)
+
+    @property
+    def name(self) -> str:
+        """Return number and subject of the guard."""
+        return f"{self.guard} {self.subject}".rstrip()
 
     def objects(self, verdict: Verdict) -> bool:
         """Return whether the guard is a reason for a verdict."""
