@@ -222,7 +222,7 @@ MUTANTS = (
         "the job does not learn which storage targets are declared out",
     ),
     Mutant(
-        "beside-unnamed", "iogauge_extras/loads", "check.py",
+        "beside-unnamed", "iogauge_extras/loads", "interference_check.py",
         '            beside="write" if other == "stream" else "metadata",',
         "            beside=None,",
         "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
@@ -230,7 +230,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "ratio-to-the-first", "iogauge_extras/loads", "check.py",
+        "ratio-to-the-first", "iogauge_extras/loads", "interference_check.py",
         'Quantity(2 * disturbed.value / (alone.value + again.value), "1")',
         'Quantity(disturbed.value / alone.value, "1")',
         "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
@@ -1099,8 +1099,8 @@ MUTANTS = (
     ),
     Mutant(
         "signal-waits-for-the-agent", "job", "job.sh",
-        "read -r -t 1 part <",
-        'read -r -t "$1" part <',
+        'else iog_run iog_listen "$@"; fi',
+        'else iog_listen "$@"; fi',
         "tests/unit/test_background.py::test_a_signal_just_before_the_script_waits_for_its_agent",
         "a signal that comes just before the script waits for its agent is lost until the agent says a word",
     ),
