@@ -68,6 +68,14 @@ def busy(case: Whole) -> Whole:
     return case.alter(idle=idle, changes=changes)
 
 
+def _written(case: Whole, phase: str, each: int) -> Whole:
+    """The devices wrote so many bytes for each file in both repetitions."""
+    for at in (0, 1):
+        counters = {"8:16": Moved(0, each * FILES)}
+        case = case.witness(phase, at, counters=counters)
+    return case
+
+
 def samples(**changes: Any) -> Alter:
     """The samples after the write of each repetition, altered."""
 
@@ -189,6 +197,10 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
     "a device whose kernel does not count it, and does": (
         data(),
         lambda case: case.below(unsure=("8:16",)),
+    ),
+    "inodes of 1,024 bytes, which cost 2.1 KiB a file": (
+        metadata(),
+        lambda case: _written(_written(case, "create", 2182), "remove", 2105),
     ),
     "other cases of files before": (
         metadata(),
@@ -486,6 +498,12 @@ UNTRUE: dict[str, tuple[str, Verdict, Whole, Alter]] = {
         lambda c: c.witness("read", counters=moved(3.0, "8:16")).witness(
             "write", counters=moved(3.0, "8:16")
         ),
+    ),
+    "others wrote 4 KiB beside each new file": (
+        "G19 foreign load",
+        CONTAMINATED,
+        metadata(),
+        lambda c: _written(c, "create", 6144),
     ),
     "others made as many files": (
         "G19 files of others",
