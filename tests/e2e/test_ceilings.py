@@ -205,4 +205,4 @@ def test_memory_and_caches_are_no_devices(make_rig: Callable[..., Rig], tmp_path
         run = of_device(make_rig, device)
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
-    run.never_passed(f"G9: {device} is no storage: .* goes through the page cache")
+    run.never_passed(f"G9 devices: {device} is no storage: .* goes through the page cache")

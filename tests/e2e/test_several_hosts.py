@@ -132,7 +132,7 @@ def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig
     assert cluster.run("n2", ["mount", "--bind", str(other), str(own)]).returncode == 0
     run = run_on(cluster, rig, "-n", "IorPosix%files=per-process%order=sequential%cache=direct")
     assert cluster.run("n2", ["umount", str(own)]).returncode == 0
-    run.never_passed(rf"G22: ior {version} on n1; {version[:-1]}9 on n2")
+    run.never_passed(rf"G22 tool: ior {version} on n1; {version[:-1]}9 on n2")
 
 
 @pytest.mark.needs_ior
