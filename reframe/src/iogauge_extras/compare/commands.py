@@ -12,9 +12,11 @@ from iogauge.cli.reporting import write_file
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import paths, registry
 from iogauge.core.text import visible_lines
+from iogauge_extras.compare import logs
+from iogauge_extras.compare.logs import CompareError
 
 if TYPE_CHECKING:
-    from iogauge_extras.compare import logs, sides
+    from iogauge_extras.compare import sides
 
 
 def show_comparison(
@@ -44,10 +46,6 @@ def show_comparison(
     wide: Wide = False,
 ) -> None:
     """Compare two sets of records, two records or two Darshan logs."""
-    # What computes takes half a second to import, and only this command needs it.
-    from iogauge_extras.compare import logs
-    from iogauge_extras.compare.sides import CompareError
-
     found: logs.LogComparison | sides.Contrast
     console = new_console()
     of_logs = {_is_log(name) for name in (a, b)}
@@ -79,8 +77,6 @@ def _is_log(name: str) -> bool:
 
 def _two(text: str) -> tuple[float | None, float | None]:
     """Return the numbers in ``4,8``; raises CompareError."""
-    from iogauge_extras.compare.sides import CompareError
-
     try:
         first, second = map(float, text.split(",")) if text else (0.0, 0.0)
         if min(first, second) < 0:
@@ -98,7 +94,9 @@ def _contrast(
     divisors: tuple[tuple[float | None, float | None], ...],
 ) -> sides.Contrast:
     """Return the contrast of two sets of records, and write its page; raises CompareError."""
-    from iogauge_extras.compare import sides
+    from iogauge_extras.compare import (
+        sides,  # with numpy, which takes longer to start than all else
+    )
 
     servers, tib = divisors
     a, b = (
