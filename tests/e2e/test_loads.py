@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -443,35 +442,3 @@ def test_a_shared_file_through_the_page_cache(make_rig: Callable[..., Rig]) -> N
             text.split()
         ), text
         assert ("end_fsync=1" in text) == (way == "write")
-
-
-@pytest.mark.skipif(not shutil.which("elbencho"), reason="no elbencho on PATH")
-def test_elbencho_beside_fio(make_rig: Callable[..., Rig]) -> None:
-    """Both tools move the same bytes in the same way, each in a series of its own."""
-    rig = make_rig(tools=("elbencho", "fio"), tasks=2, limits={"case_bytes": "64 MiB"})
-    names = "^(Elbencho|FioSequential%files=per-process%cache=direct)%block=1MiB$"
-    run = rig.run("-n", names, "--exec-policy=serial", "--keep-stage-files")
-    one, other = sorted(run.records, key=lambda record: str(record["check"]))
-    assert (one["check"], other["check"]) == ("Elbencho", "FioSequential"), run.out
-    assert one["series"] != other["series"]
-    assert [m["name"] for m in one["metrics"]] == [m["name"] for m in other["metrics"]]
-    assert one["verdict"] == "UNREFERENCED", one["reason"]
-    said = "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in one["findings"])
-    assert "G8 ok elbencho checked its data in the warm-up" in said
-    # A busy machine reads fewer than 32 in the time that it has.
-    assert re.search(r"G8 ok [1-9]\d* block\(s\) of 1 repetition\(s\) read again", said)
-    assert said.count("64 MiB or more in each execution") == 2
-    rig.assert_clean()
-    # Bytes that another process changes between write and read.
-    rig.program(
-        "elbencho",
-        'case " $* " in *" -r "*) printf XXXX | dd of="$IOG_DIR/r1-f0" bs=1 seek=5000000 conv=notrunc;; esac\n'
-        'exec "$real" "$@"',
-    )
-    rig.run("-n", "^Elbencho%block=1MiB$").never_passed("Data verification failed")
-    # A write through the page cache.
-    rig.program(
-        "elbencho",
-        'for word in "$@"; do [ "$word" = --direct ] || words+=("$word"); done\nexec "$real" "${words[@]}"',
-    )
-    rig.run("-n", "^Elbencho%block=1MiB$").never_passed("'--nolive' instead of '--direct'")
