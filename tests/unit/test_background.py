@@ -33,13 +33,12 @@ ioengine=psync
 #: Writes for a minute.
 NEXT = "print('1 write --section=write')"
 SWEEP = ["sh", str(LIBRARY / "rounds.sh"), "write.fio", "9", "--", sys.executable, "-c", NEXT]
-WITNESS = ["sh", str(LIBRARY / "witness.sh"), "witness", "write.1", "fio", "write.fio"]
+WITNESS = ["sh", str(LIBRARY / "witness.sh"), ".", "write.1", "fio", "write.fio"]
 #: Lets a case begin, and ends with the job script.
 AGENT = '[ "$1" = open ] || exit 0\nmkdir -p "$IOG_DIR"\necho opened\nread -r _\n'
 JOB = f"""
 . {LIBRARY}/job.sh
-. {LIBRARY}/servers.sh
-iog_case() {{ iog_phase work sh {LIBRARY}/witness.sh witness work.1 sleep 60; }}
+iog_case() {{ iog_phase work sh {LIBRARY}/witness.sh . work.1 sleep 60; }}
 iog_open sh ./agent open case.json
 $PREPARE
 iog_repeat 1 1 iog_case

@@ -19,7 +19,8 @@ from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.node.layouts import Part, last_with_data
 from iogauge.node.lustre import Directory, MetadataTarget
 from iogauge.node.mounts import Below, Quota, Space, StorageTarget, Traits, View, differ
-from iogauge.plan.stage import FILL, MOST_FOUND
+from iogauge.plan.seen import MOST_FOUND
+from iogauge.plan.stage import FILL
 
 if TYPE_CHECKING:
     from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
