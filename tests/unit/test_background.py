@@ -53,7 +53,7 @@ def signalled(tmp_path_factory: pytest.TempPathFactory) -> str:
     file = tmp_path_factory.mktemp("signalled") / "signalled.so"
     source = str(SUPPORT / "signalled.c")
     words = ["gcc", "-O2", "-shared", "-fPIC", "-o", str(file), source, "-ldl"]
-    subprocess.run(words, check=True, timeout=60)
+    subprocess.run(words, check=True, timeout=600)
     return str(file)
 
 
@@ -129,7 +129,7 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
         pytest.skip("no gcc on PATH")
     program = scripts.base / "hangs"
     words = ["gcc", "-O2", "-o", str(program), str(SUPPORT / "hangs.c")]
-    subprocess.run(words, check=True, timeout=60)
+    subprocess.run(words, check=True, timeout=600)
     process = scripts.start([*WITNESS[:4], str(program)])
     wait_for(lambda: scripts.left().count("hangs") == 2, 30, "the program and its child")
     time.sleep(0.2)
@@ -209,9 +209,10 @@ def test_a_witness_keeps_the_status(scripts: Scripts, status: int) -> None:
 
 
 def test_no_other_file_starts_a_program_in_the_background() -> None:
-    """Whoever does has to remember and to end it as well, whenever a signal comes."""
-    files = [file for file in LIBRARY.rglob("*.sh") if file.name != "background.sh"]
-    assert len(files) >= 5
+    """Whoever does has to remember and to end it as well, whenever a signal comes: witness.sh reads how at a signal alone."""
+    able = ("background.sh", "witness.sh")
+    files = [file for file in LIBRARY.rglob("*.sh") if file.name not in able]
+    assert len(files) >= 3
     for file in files:
         code = re.sub(r"(^|\s)#.*", "", file.read_text())
         assert not re.search(r"[^&>]&\s*$|\$!", code, re.MULTILINE), file

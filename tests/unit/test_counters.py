@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iogauge.node import counters
-from iogauge.node.counters import Count
+from iogauge.node.counters import Reading
 
 
 def test_clients_of_networks_count_for_themselves_of_networks(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_clients_of_networks_count_for_themselves_of_networks(tmp_path: Path) ->
         "\tage:\t5\n\tbytes:\t1 2 3 4 50 60 7 8\n"
         "device server:/y mounted on /c with fstype nfs4 statvers=1.1\n\tbytes:\t1 2 3 4 5 6 7 8\n"
     )
-    assert counters.of_nfs("/a b", str(mountstats)) == Count(50, 60)
+    assert counters.of_nfs("/a b", str(mountstats)) == Reading(50, 60)
     with pytest.raises(ValueError, match="no mount of NFS at /z"):
         counters.of_nfs("/z", str(mountstats))
     for client in ("ffff1", "ffff2"):
@@ -29,7 +29,7 @@ def test_clients_of_networks_count_for_themselves_of_networks(tmp_path: Path) ->
             "snapshot_time 1.2 secs.nsecs\nread_bytes  2 samples [bytes] 4096 8192 12288 83886080\n"
             "write_bytes 1 samples [bytes] 4096 4096 4096 16777216\nopen 3 samples [usecs] 1 2 3\n"
         )
-    assert counters.of_lustre("lustre", tmp_path) == Count(24576, 8192, 6)
+    assert counters.of_lustre("lustre", tmp_path) == Reading(24576, 8192, 6)
     with pytest.raises(ValueError, match="root alone"):
         counters.of_lustre("other", tmp_path)
 
@@ -64,7 +64,7 @@ def test_a_target_has_a_device_for_each_mount_and_one_that_is_silent_spoils_it(
     # A metadata server has devices of its own for the storage targets.
     (tmp_path / OSC / "rig-OST0000-osc-MDT0000").mkdir()
     assert counters.read_all(tmp_path) == {
-        "rig-OST0000": Count(2 * 2101248, 2 * 2097152, 10),
+        "rig-OST0000": Reading(2 * 2101248, 2 * 2097152, 10),
         "rig-OST0001": None,
     }
     assert counters.read_all(tmp_path, lustre=False) == {}
@@ -89,6 +89,6 @@ def test_what_the_kernel_does_not_show_is_missing(tmp_path: Path) -> None:
         "proc/net/dev",
         "Inter-|   Receive\n face |bytes\n    lo: 7 1 0 0 0 0 0 0 9 1 0 0\n",
     )
-    assert counters.read_all(tmp_path) == {"net": Count(7, 9)}
+    assert counters.read_all(tmp_path) == {"net": Reading(7, 9)}
     made(tmp_path, "proc/diskstats", "   8       0 sda 5 0 40 1 2 0 16 0 0 1 1\n")
-    assert counters.read_all(tmp_path)["8:0"] == Count(40 * 512, 16 * 512, 7)
+    assert counters.read_all(tmp_path)["8:0"] == Reading(40 * 512, 16 * 512, 7)

@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 from iogauge.cases import configuration
 from iogauge.cases.storage import StorageCheck, _directory_word
 from iogauge.cli import app
+from iogauge.core.measurement import Quantity
 from iogauge.core.paths import LIBRARY
 from iogauge.evidence import collect
 from iogauge.judge.verdict import Verdict
@@ -34,7 +35,8 @@ from iogauge.plan.stage import PhaseRun
 from iogauge.records.record import Record
 from iogauge.report import history_table, outcome
 from iogauge.site.extras import PartitionExtras
-from iogauge_extras.compare import compare
+from iogauge_extras.compare import logs
+from iogauge_extras.compare.logs import Figures
 from support import stage as healthy
 from support.extras import EXTRAS, extras
 from support.records import RECORD
@@ -112,18 +114,18 @@ def unchecked(values: dict[str, Any]) -> Record:
 def test_what_a_record_holds_is_only_shown(text: str) -> None:
     record = hostile_record(text)
     kept = unchecked(record)
-    one = compare.of_record(text, kept)
-    other = compare.of_record("b", Record.from_json(RECORD))
+    log = Figures(name=text, values={text: Quantity(1.0, text)}, facts={text: text}, notes=(text,))
+    found = logs.compare(log, replace(log, facts={}))
     printed = shown(
         outcome.table(outcome.rows([kept])),
         outcome.cost_table(outcome.costs([kept])),
         history_table.table([(record, {text, f"{text}2"})]),
-        compare.render(compare.compare(one, other)),
+        found.render(),
         outcome.plain(text),
     )
     assert not acts(printed), acts(printed)
     assert printed.count(text) >= 5 or not text.isprintable()
-    assert not acts(compare.to_json(compare.compare(one, other)))
+    assert not acts(found.to_json())
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -199,9 +201,9 @@ def test_what_a_site_says_of_itself(
 #: What makes text fit to be printed, or is a number or a word of ours.
 _SAFE_WORDS = (
     "plain visible visible_lines escape len format_bytes records.summary "
-    "summary outcome.table outcome.cost_table history_table.table compare.render plan_table.table draw "
-    "profile.to_json compare.to_json json.dumps to_json outcome.rows outcome.to_json plan_table.to_json "
-    "marks.marks_table sides.render sides.to_json report.table "
+    "summary outcome.table outcome.cost_table history_table.table found.render plan_table.table draw "
+    "profile.to_json found.to_json json.dumps to_json outcome.rows outcome.to_json plan_table.to_json "
+    "marks.marks_table report.table "
 )
 _SAFE_CALLS = set(_SAFE_WORDS.split())
 _SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED", "now"}
@@ -211,8 +213,7 @@ _SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED"
 _SAFE_IN = {
     "cases/configuration.py": {"message"},
     "session/current.py": {"reason"},
-    "job/opening.py": {"WORD"},
-    "iogauge_extras/darshan/log.py": {"printed"},  # into a pipe of the suite's own
+    "job/keeper.py": {"WORD"},
 }
 
 
@@ -357,7 +358,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         restore=state,
         interface=nic,
     )
-    calls = ("phase", "servers", "client", "at_close", "reset", "verify", "sample")
+    calls = ("phase", "agents", "client", "at_close", "reset", "verify", "sample")
     script = "".join(STUBS.format(name) for name in calls)
     script += f"export IOG_DIR={_directory_word(directory)}\nIOG_REP=1\nIOG_VERIFY=(-v)\n"
     script += f"IOG_STAGE={_directory_word(directory)}\n"
@@ -366,8 +367,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
     tool = ["tool", argument, f"{directory}/data"]
 
     def look(when: str) -> list[str]:
-        place = f"{directory}/witness"
-        return ["sh", launch.witness, place, f"look-{when}-two.1", "--look", when]
+        return ["sh", launch.witness, directory, "two.1", "--look", when]
 
     def facts(out: str) -> list[str]:
         return ["phase", out, *each, *agent, "facts", directory, out]
@@ -375,14 +375,14 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
     assert _run(script) == [
         facts("facts-start"),
         ["at_close", *agent, "restore", state],
-        ["servers", plan.tool, "1", nic or "", *each],
+        ["agents", plan.tool, "1", nic or "", *each],
         facts("facts-before"),
         ["reset"],
         ["phase", "evict-one", *each, *agent, "evict", directory, "evict-one.1"],
         ["verify", argument, "-R"],
         [
             *["phase", "one", *launch.run_tasks.split()],
-            *["sh", launch.witness, f"{directory}/witness", "one.1", *tool, "-v"],
+            *["sh", launch.witness, directory, "one.1", *tool, "-v"],
         ],
         ["sample", "write", directory],
         ["phase", "look-before-two", *each, *look("before")],

@@ -9,8 +9,8 @@ import pytest
 
 from iogauge.evidence import collect, fingerprint, witness
 from iogauge.judge import case
-from iogauge.plan.seen import read
 from iogauge.plan.script import Launch, job_functions, per_node_launcher
+from iogauge.plan.seen import read
 from iogauge.site.extras import PartitionExtras
 from support import scale
 from support import stage as healthy

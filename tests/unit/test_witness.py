@@ -39,7 +39,7 @@ from iogauge.evidence.witness import (
 from iogauge.job import recorder as looks_at
 from iogauge.job.bell import Task
 from iogauge.job.recorder import Recorder
-from iogauge.node.counters import Count
+from iogauge.node.counters import Reading
 from iogauge.node.mounts import BLOCK_DEVICE, Mount, parse_mountinfo
 from iogauge.plan.seen import (
     ASKED,
@@ -50,7 +50,7 @@ from iogauge.plan.seen import (
     PROCESSES,
     Instant,
     Note,
-    Seen,
+    Noted,
     TaskRun,
     read,
 )
@@ -100,7 +100,7 @@ def witnesses(draw: st.DrawFn) -> Witness:
     )
 
 
-def stage_of(place: Path, each: Sequence[tuple[str, Witness]]) -> Seen:
+def stage_of(place: Path, each: Sequence[tuple[str, Witness]]) -> Noted:
     """What agents and witness.sh would have noted of witnesses, each of an execution."""
     for number, (execution, one) in enumerate(each):
         sums = (*dataclasses.astuple(one.asked), *dataclasses.astuple(one.calls))
@@ -156,7 +156,7 @@ def test_an_agent_that_was_asked_once_says_nothing_of_what_moved() -> None:
     """One that died meanwhile: a count that nobody took is not one of zero."""
     before = Note(1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}])
     task = TaskRun("n1", "write.1", 0, 1.0, 2.0, None, (9, 9, 1, 1, 0, 0, 0))
-    (found,) = witness.witnesses(Seen({"n1": [before]}, (task,)))["write.1"]
+    (found,) = witness.witnesses(Noted({"n1": [before]}, (task,)))["write.1"]
     seen = witness.Testimony(witnesses=(found,), expected=1)
     assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == {}
 
@@ -194,7 +194,7 @@ def grown(host: str, **growth: Sequence[int | None] | None) -> Witness:
     notes = [Note(1.0, "counters", ["write.1", "before", {}])]
     notes.append(Note(2.0, "counters", ["write.1", "after", told]))
     task = TaskRun(host, "write.1", 0, 10.0, 12.0, None, (9, 9, 1, 1, 0, 0, 0))
-    return witness.witnesses(Seen({host: notes}, (task,)))["write.1"][0]
+    return witness.witnesses(Noted({host: notes}, (task,)))["write.1"][0]
 
 
 def heard(*each: Witness) -> witness.Testimony:
@@ -367,7 +367,7 @@ def test_a_short_phase_has_enough_looks(tmp_path: Path, monkeypatch: pytest.Monk
     now, total = [1000.0], 256 * MIB
     recorder = Recorder([])
     recorder._looks.append(
-        lambda: Count(0, round(total * min(1, max(0, (now[0] - 1003.456) / 0.06))))
+        lambda: Reading(0, round(total * min(1, max(0, (now[0] - 1003.456) / 0.06))))
     )
     recorder.begin()
     while now[0] < 1005:
@@ -671,7 +671,7 @@ def told(tmp_path: Path, *words: str, **environment: str) -> tuple[int, list[Wit
         text=True,
         cwd=tmp_path,
         env={**os.environ, **environment},
-        timeout=60,
+        timeout=600,
         check=False,
     )
     own = re.sub(r"(?m)^task .*\n", "", done.stdout)

@@ -22,7 +22,7 @@ from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
 from iogauge.core.words import DARSHAN, IOR, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
 from iogauge.evidence.model import SECONDS
-from iogauge.node.layouts import Layout, Pins
+from iogauge.node.lustre.request import Layout, Pins
 from iogauge.plan.case import (
     DIR,
     REP,

@@ -7,9 +7,9 @@ what its tools printed. Raises :class:`ToolOutputError` for all that a healthy j
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,21 +21,23 @@ from iogauge.evidence import model, witness
 from iogauge.evidence.complaints import (
     ENDED_BY_SCHEDULER,
     cause_of_end,
+    check_phases,
     describe_status,
+    executions,
     is_full,
+    mismatch,
     refused_by_node,
     stage_folder,
     stage_text,
-    telling_line,
 )
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
-from iogauge.evidence.witness import Testimony, changes
+from iogauge.evidence.witness import NodeActivity, Testimony, changes
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
-from iogauge.node.layouts import Layouts
-from iogauge.node.mounts import View
+from iogauge.node.lustre.layout import Layouts
 from iogauge.node.probes import SCRIPT, too_old
+from iogauge.node.view import View
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
 from iogauge.plan.seen import (
     ASKED,
@@ -49,7 +51,7 @@ from iogauge.plan.seen import (
     PROCESSES,
     SEEN,
     Instant,
-    Seen,
+    Noted,
     read,
 )
 from iogauge.plan.stage import (
@@ -125,87 +127,54 @@ def _collect(
 
     # How its phases ended.
     runs = parse_runs(stage_text(stage / RUNS, "phases"))
-    if mismatch := _mismatch(stage, plan, runs):
-        return Evidence(views=first, mismatch=mismatch)
+    if wrong := mismatch(stage, plan, runs):
+        return Evidence(views=first, mismatch=wrong)
     if refused := refused_by_node(stage, runs):
         return Evidence(views=first, refused=refused)
     on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
-    _check_phases(stage, plan, runs, cause, ending, on_lustre)
+    check_phases(stage, plan, runs, cause, ending, on_lustre)
     if job_status or job_state in ENDED_BY_SCHEDULER:
         raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
     neighbours = stage_text(stage / NEIGHBOURS, "neighbours").splitlines()
 
     # What its nodes noted.
-    seen = _noted(stage, plan, runs)
-    if not seen.notes:
-        raise ToolOutputError(f"no output of the agents: {stage / SEEN}.HOST.jsonl: No such file")
-    if seen.damaged:
-        raise ToolOutputError(f"agents: {seen.damaged[0]}; expected whole lines. Run the case again")
-    activity = seen.instants(MOVED)
-    facts = [
-        (run.name, load, _of_tool(plan.tool, prints), _while(run, clock), versions)
-        for run in runs
-        for load, prints, clock, versions in _facts(seen, run.name)
-    ]
-    prints_of: dict[str, list[Mapping[str, Value]]] = {}
-    for _, load, prints, _, _ in facts:
-        prints_of.setdefault(load.host, []).append(prints)
-    start, before, after = ([load for name, load, *_ in facts if name == out] for out in FACTS)
-    clock = opened.clock
-    booted = clock.epoch - clock.boot if clock else 0.0
-    own = [ClockSeen(booted, booted, clock.utc_offset)] if clock else []
+    noted = _complete(stage, plan, runs)
+    activity = noted.instants(MOVED)
+    facts = _facts(noted, runs, plan)
 
     # What its tools printed, and what the kernels say of them.
-    emptied = [phase.name for phase in plan.phases if phase.access.evict]
-    judged: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
-    cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
-    evictions: dict[str, list[Eviction]] = {name: [] for name in emptied}
-    testimony: dict[str, list[Testimony]] = {p.name: [] for p in plan.phases if p.witnessed}
-    told = witness.witnesses(seen)
-    for repetition, phase in _expected(plan):
-        warm_up = repetition == 0 and phase.name in cold
-        run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
-        heard = witness.hear(plan, phase, repetition, run, told)
-        output = _output(stage, phase, repetition, run, heard, activity)
-        parts = [phase, *(p for p in plan.repeat if p.within == phase.name)]
-        for part in parts:
-            if output is not None:
-                (cold if warm_up else judged)[part.name].append(output)
-            if phase.name in testimony and not warm_up:
-                testimony[part.name].append(heard)
-        if phase.access.evict and not warm_up:
-            evictions[phase.name] += _evictions(seen, phase, repetition)
+    outputs = _outputs(stage, plan, runs, noted, activity)
 
     return Evidence(
-        views=_views(seen, plan, opened),
+        views=_views(noted, plan, opened),
         runs=tuple(runs),
-        outputs=_frozen(judged),
-        evictions=_frozen(evictions),
-        cold=_frozen(cold),
-        testimony=_frozen(testimony),
+        outputs=_frozen(outputs.judged),
+        evictions=_frozen(outputs.evictions),
+        cold=_frozen(outputs.cold),
+        testimony=_frozen(outputs.testimony),
         activity=activity,
-        asked=seen.instants(ASKED),
-        processes=seen.counts(PROCESSES),
-        printed=seen.counts(PRINTED),
-        hidden=seen.hidden(),
-        loaded=tuple(sorted(seen.words(LOADED))),
-        found=seen.counts(FOUND),
+        asked=noted.instants(ASKED),
+        processes=noted.counts(PROCESSES),
+        printed=noted.counts(PRINTED),
+        hidden=noted.hidden(),
+        loaded=tuple(sorted(noted.words(LOADED))),
+        found=noted.counts(FOUND),
         neighbours=tuple(dict.fromkeys(neighbours)),
-        lost=_lost(seen) if opened.locked else "",
+        lost=_lost(noted) if opened.locked else "",
         striping=model.striping_of_repetitions(
-            plan, _layouts(seen), lambda repetition: _placed(seen, repetition)
+            plan, _layouts(noted), lambda repetition: _placed(noted, repetition)
         ),
         opened=opened.view,
         disks=opened.disks,
         passed_on=opened.directory_seen,
         directory=opened.directory,
-        clocks=(*own, *(looked for _, _, _, looked, _ in facts)),
-        nodes=tuple(merge(prints) for prints in prints_of.values()),
-        versions={load.host: versions for _, load, _, _, versions in facts},
-        idle=tuple(start),
-        changes=changes(before, after),
+        clocks=(*_own_clock(opened.clock), *facts.clocks),
+        nodes=facts.nodes,
+        versions=facts.versions,
+        idle=facts.idle,
+        changes=facts.changes,
         bindings=_bindings(stage, plan),
-        samples=_samples(seen) if plan.sampled else (),
+        samples=_samples(noted) if plan.sampled else (),
     )
 
 
@@ -237,79 +206,39 @@ def _said(file: Path) -> list[str]:
     return []
 
 
-def _mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
-    """Return what a tool said of wrong data if it failed with them before it was judged, else nothing."""
-    failed = {run.name for run in runs if run.repetition == 0 and run.status != 0}
-    for phase in plan.phases:
-        if phase.verifies is None or phase.name not in failed:
-            continue
-        files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
-        # What fio's servers say stands before the results.
-        for name in [*files, *([phase.output.replace(REP, "0")] if phase.output else [])]:
-            with contextlib.suppress(ToolOutputError):
-                for line in stage_text(stage / name, phase.name).splitlines():
-                    if re.search(phase.verifies.complaint, line):
-                        return f"{phase.name}: {visible(line.strip()[:300])}"
-    return ""
-
-
-def _check_phases(
-    stage: Path,
-    plan: CasePlan,
-    runs: Sequence[PhaseRun],
-    cause: Sequence[str],
-    ending: Sequence[str],
-    on_lustre: bool,
-) -> None:
-    """Raise :class:`ToolOutputError` if a phase failed or never finished."""
-    for run in runs:
-        if run.status != 0:
-            raise ToolOutputError(
-                f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
-                f"{describe_status(run.status)}: {telling_line(stage, run, on_lustre)}"
-                + "".join(f"; {reason}" for reason in cause)
-            )
-    done = {(run.repetition, run.name) for run in runs}
-    for repetition, phase in _expected(plan):
-        if (repetition, phase.name) not in done:
-            missing = f"phase {phase.name}, repetition {repetition} never finished"
-            raise ToolOutputError(f"{plan.tool}: " + ", ".join([missing, *ending]))
-
-
-def _expected(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
-    """Return every execution of a phase as (repetition, phase)."""
-    return [(0, phase) for phase in plan.prepare] + [
-        (rep, phase)
-        for rep in range(plan.first_repetition, plan.repetitions + 1)
-        for phase in plan.repeat
-        if phase.within is None
-    ]
-
-
 # What its nodes noted.
 
 
-def _noted(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> Seen:
-    """Return what the nodes of a finished job noted; wait for what others than the first one answered."""
+def _complete(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> Noted:
+    """Return what the nodes of a finished job noted; wait for what others than the first one answered.
+
+    Raises :class:`ToolOutputError` without any, or for a damaged line.
+    """
     expected = [run.name for run in runs if run.name in (VIEW, *FACTS)]
     expected += [
         evict_stem(phase.name, repetition)
-        for repetition, phase in _expected(plan)
+        for repetition, phase in executions(plan)
         if phase.access.evict
     ]
     deadline = time.monotonic() + ANSWER_S
-    while True:
-        seen = read(stage)
-        if plan.nodes == 1 or time.monotonic() > deadline:
-            return seen
-        if all(len(seen.by_host(what)) >= plan.nodes for what in expected):
-            return seen
+    noted = read(stage)
+    while plan.nodes > 1 and time.monotonic() < deadline:
+        if all(len(noted.by_host(what)) >= plan.nodes for what in expected):
+            break
         time.sleep(0.5)
+        noted = read(stage)
+    if not noted.notes:
+        raise ToolOutputError(f"no output of the agents: {stage / SEEN}.HOST.jsonl: No such file")
+    if noted.damaged:
+        raise ToolOutputError(
+            f"agents: {noted.damaged[0]}; expected whole lines. Run the case again"
+        )
+    return noted
 
 
-def _answers(seen: Seen, what: str) -> dict[str, dict[str, Any]]:
+def _answers(noted: Noted, what: str) -> dict[str, dict[str, Any]]:
     """Return what each node answered; raises :class:`ToolOutputError` for the answer of another node."""
-    answers = seen.by_host(what)
+    answers = noted.by_host(what)
     for host, answer in answers.items():
         if not isinstance(answer, dict):
             raise ToolOutputError(
@@ -320,12 +249,12 @@ def _answers(seen: Seen, what: str) -> dict[str, dict[str, Any]]:
     return answers
 
 
-def _views(seen: Seen, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
+def _views(noted: Noted, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
     """Return the view of every node; raises :class:`ToolOutputError`."""
     if plan.nodes == 1:
         return (opened.view,) if opened.view else ()
     try:
-        views = [View.from_json(answer) for answer in _answers(seen, VIEW).values()]
+        views = [View.from_json(answer) for answer in _answers(noted, VIEW).values()]
     except TypeError as error:
         raise ToolOutputError(f"view: not a view of the target: {error}") from error
     if len(views) != plan.nodes:
@@ -333,40 +262,62 @@ def _views(seen: Seen, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
     return tuple(views)
 
 
-_Facts = tuple[Load, Mapping[str, Value], Clock, Mapping[str, str]]
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the nodes said of themselves: fields as in :class:`Evidence`."""
+
+    nodes: tuple[Mapping[str, Value], ...]
+    versions: Mapping[str, Mapping[str, str]]
+    idle: tuple[Load, ...]
+    changes: tuple[NodeActivity, ...]
+    clocks: tuple[ClockSeen, ...]
 
 
-def _facts(seen: Seen, what: str) -> list[_Facts]:
-    """Return what nodes said of themselves: load, fingerprint, clock, versions; damaged answers are left out."""
-    if what not in FACTS:
-        return []
-    facts: list[_Facts] = []
-    with contextlib.suppress(ToolOutputError):
-        for answer in _answers(seen, what).values():
-            with contextlib.suppress(KeyError, TypeError):
-                facts.append(
-                    (
-                        Load.from_json(answer["load"]),
-                        untrusted.build(Mapping[str, Value], answer["fingerprint"]),
-                        Clock.from_json(answer["clock"]),
-                        untrusted.build(Mapping[str, str], answer["versions"]),
-                    )
-                )
-    return facts
+def _facts(noted: Noted, runs: Sequence[PhaseRun], plan: CasePlan) -> _Facts:
+    """Return the nodes' fingerprints, looks and changes; missing or damaged answers are left out."""
+    prints: dict[str, list[Mapping[str, Value]]] = {}
+    looks: dict[str, list[Load]] = {out: [] for out in FACTS}
+    clocks: list[ClockSeen] = []
+    versions: dict[str, Mapping[str, str]] = {}
+    for run in (run for run in runs if run.name in FACTS):
+        with contextlib.suppress(ToolOutputError):
+            for answer in _answers(noted, run.name).values():
+                with contextlib.suppress(KeyError, TypeError):
+                    load = Load.from_json(answer["load"])
+                    facts = _of_tool(plan.tool, answer["fingerprint"])
+                    clock = Clock.from_json(answer["clock"])
+                    prints.setdefault(load.host, []).append(facts)
+                    looks[run.name].append(load)
+                    clocks.append(_while(run, clock))
+                    versions[load.host] = untrusted.build(Mapping[str, str], answer["versions"])
+    start, before, after = (looks[out] for out in FACTS)
+    merged = tuple(merge(facts) for facts in prints.values())
+    return _Facts(merged, versions, tuple(start), changes(before, after), tuple(clocks))
 
 
-def _too_old(seen: Seen, plan: CasePlan) -> str:
+def _too_old(noted: Noted, plan: CasePlan) -> str:
     """Return why the version of the tool that the first look found will not do; empty if it will."""
     of_files = any("metadata" in (phase.access.direction, phase.beside) for phase in plan.phases)
     feature = FIO_METADATA if plan.tool == FIO and of_files else plan.tool
-    reasons = (too_old(feature, v.get(plan.tool, "")) for _, _, _, v in _facts(seen, FACTS[0]))
-    return next(filter(None, reasons), "")
+    with contextlib.suppress(ToolOutputError, TypeError, KeyError):
+        for answer in _answers(noted, FACTS[0]).values():
+            found = untrusted.build(Mapping[str, str], answer["versions"])
+            if old := too_old(feature, found.get(plan.tool, "")):
+                return old
+    return ""
 
 
-def _of_tool(tool: str, facts: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return a node's fingerprint without the scripts of other tools."""
+def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
+    """Return a node's fingerprint without the scripts of other tools; raises TypeError."""
+    facts: Mapping[str, Value] = untrusted.build(Mapping[str, Value], answer)
     own = SCRIPT + tool
     return {k: v for k, v in facts.items() if not k.startswith(SCRIPT) or k == own}
+
+
+def _own_clock(clock: Clock | None) -> list[ClockSeen]:
+    """Return the look at the clock of the first node, whose seconds since boot the job script counts."""
+    booted = clock.epoch - clock.boot if clock else 0.0
+    return [ClockSeen(booted, booted, clock.utc_offset)] if clock else []
 
 
 def _while(run: PhaseRun, clock: Clock) -> ClockSeen:
@@ -374,9 +325,9 @@ def _while(run: PhaseRun, clock: Clock) -> ClockSeen:
     return ClockSeen(clock.epoch - run.ended, clock.epoch - run.started, clock.utc_offset)
 
 
-def _lost(seen: Seen) -> str:
+def _lost(noted: Noted) -> str:
     """Return why the job may not have held the target's lock throughout; empty if it did."""
-    told = [text for _, _, text in seen.each(LOST, str)]
+    told = [text for _, _, text in noted.each(LOST, str)]
     return (
         told[-1]
         if told
@@ -384,43 +335,43 @@ def _lost(seen: Seen) -> str:
     )
 
 
-def _layouts(seen: Seen) -> dict[int, Layouts]:
+def _layouts(noted: Noted) -> dict[int, Layouts]:
     """Return the layouts that were noted, by repetition; raises :class:`ToolOutputError`."""
-    noted: dict[int, Layouts] = {}
-    for _, _, value in seen.each(LAYOUTS):
+    found: dict[int, Layouts] = {}
+    for _, _, value in noted.each(LAYOUTS):
         try:
             layouts = Layouts.from_json(value)
         except (TypeError, ValueError) as error:
             raise ToolOutputError(f"{LAYOUTS}: not the layouts of the files: {error}") from error
-        if layouts.repetition in noted:
+        if layouts.repetition in found:
             raise ToolOutputError(f"{LAYOUTS}: repetition {layouts.repetition}: there twice")
-        noted[layouts.repetition] = layouts
-    return noted
+        found[layouts.repetition] = layouts
+    return found
 
 
-def _placed(seen: Seen, repetition: int) -> Mapping[str, int]:
+def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
     """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
     what = f"{PINNED}.{repetition}"
     try:
-        (pinned,) = _answers(seen, what).values()
+        (pinned,) = _answers(noted, what).values()
         placed: Mapping[str, int] = untrusted.build(Mapping[str, int], pinned["placed"])
     except (KeyError, TypeError, ValueError) as error:
         raise ToolOutputError(f"{what}: not the targets of the files: {error!r}") from error
     return placed
 
 
-def _evictions(seen: Seen, phase: PhasePlan, repetition: int) -> list[Eviction]:
+def _evictions(noted: Noted, phase: PhasePlan, repetition: int) -> list[Eviction]:
     what = evict_stem(phase.name, repetition)
     try:
-        return [Eviction.from_json(answer) for answer in _answers(seen, what).values()]
+        return [Eviction.from_json(answer) for answer in _answers(noted, what).values()]
     except TypeError as error:
         raise ToolOutputError(f"{what}: not an eviction: {error}") from error
 
 
-def _samples(seen: Seen) -> tuple[Sample, ...]:
+def _samples(noted: Noted) -> tuple[Sample, ...]:
     """Return the samples of the contents; raises :class:`ToolOutputError`."""
     samples: dict[tuple[int, str], Sample] = {}
-    for _, _, value in seen.each(CONTENTS):
+    for _, _, value in noted.each(CONTENTS):
         try:
             sample = Sample.from_json(value)
         except (TypeError, ValueError) as error:
@@ -434,6 +385,46 @@ def _samples(seen: Seen) -> tuple[Sample, ...]:
 
 
 # What its tools printed.
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """What the executions left, by phase name: fields as in :class:`Evidence`."""
+
+    judged: dict[str, list[ToolOutput]]
+    cold: dict[str, list[ToolOutput]]
+    evictions: dict[str, list[Eviction]]
+    testimony: dict[str, list[Testimony]]
+
+
+def _outputs(
+    stage: Path,
+    plan: CasePlan,
+    runs: Sequence[PhaseRun],
+    noted: Noted,
+    activity: Sequence[Instant],
+) -> _Outputs:
+    """Return the outputs of all executions, and what the kernels say of them; raises :class:`ToolOutputError`."""
+    told = witness.witnesses(noted)
+    outputs = _Outputs(
+        judged={phase.name: [] for phase in plan.phases},
+        cold={phase.name: [] for phase in plan.repeat},
+        evictions={phase.name: [] for phase in plan.phases if phase.access.evict},
+        testimony={phase.name: [] for phase in plan.phases if phase.witnessed},
+    )
+    for repetition, phase in executions(plan):
+        warm_up = repetition == 0 and phase.name in outputs.cold
+        run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
+        heard = witness.hear(plan, phase, repetition, run, told)
+        output = _output(stage, phase, repetition, run, heard, activity)
+        for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
+            if output is not None:
+                (outputs.cold if warm_up else outputs.judged)[part.name].append(output)
+            if phase.name in outputs.testimony and not warm_up:
+                outputs.testimony[part.name].append(heard)
+        if phase.access.evict and not warm_up:
+            outputs.evictions[phase.name] += _evictions(noted, phase, repetition)
+    return outputs
 
 
 def _output(
@@ -480,7 +471,7 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
 
 def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
     """Return the bindings of the first judged execution on all tasks; all are launched alike."""
-    for repetition, phase in _expected(plan):
+    for repetition, phase in executions(plan):
         if repetition > 0 and phase.launch == "tasks":
             with contextlib.suppress(ToolOutputError):
                 return tuple(

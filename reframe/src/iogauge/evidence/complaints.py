@@ -19,6 +19,7 @@ from typing import Final
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
+from iogauge.plan.case import REP, CasePlan, PhasePlan
 from iogauge.plan.stage import (
     FILL,
     REFUSAL,
@@ -270,3 +271,52 @@ def is_full(stage: Path) -> bool:
     except OSError:
         return False
     return info.f_bavail * info.f_frsize < _ROOM_BYTES or (info.f_files > 0 and info.f_favail == 0)
+
+
+def mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
+    """Return what a tool said of wrong data if it failed with them before it was judged, else nothing."""
+    failed = {run.name for run in runs if run.repetition == 0 and run.status != 0}
+    for phase in plan.phases:
+        if phase.verifies is None or phase.name not in failed:
+            continue
+        files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
+        # What fio's servers say stands before the results.
+        for name in [*files, *([phase.output.replace(REP, "0")] if phase.output else [])]:
+            with contextlib.suppress(ToolOutputError):
+                for line in stage_text(stage / name, phase.name).splitlines():
+                    if re.search(phase.verifies.complaint, line):
+                        return f"{phase.name}: {visible(line.strip()[:300])}"
+    return ""
+
+
+def check_phases(
+    stage: Path,
+    plan: CasePlan,
+    runs: Sequence[PhaseRun],
+    cause: Sequence[str],
+    ending: Sequence[str],
+    on_lustre: bool,
+) -> None:
+    """Raise :class:`ToolOutputError` if a phase failed or never finished."""
+    for run in runs:
+        if run.status != 0:
+            raise ToolOutputError(
+                f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
+                f"{describe_status(run.status)}: {telling_line(stage, run, on_lustre)}"
+                + "".join(f"; {reason}" for reason in cause)
+            )
+    done = {(run.repetition, run.name) for run in runs}
+    for repetition, phase in executions(plan):
+        if (repetition, phase.name) not in done:
+            missing = f"phase {phase.name}, repetition {repetition} never finished"
+            raise ToolOutputError(f"{plan.tool}: " + ", ".join([missing, *ending]))
+
+
+def executions(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
+    """Return every execution of a phase as (repetition, phase)."""
+    return [(0, phase) for phase in plan.prepare] + [
+        (rep, phase)
+        for rep in range(plan.first_repetition, plan.repetitions + 1)
+        for phase in plan.repeat
+        if phase.within is None
+    ]

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
-from typing import Final, TypeVar
+from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.node.counters import NETWORKS
 from iogauge.node.host import HARMLESS, OWN, Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.seen import Instant, Look, Seen, TaskRun
+from iogauge.plan.seen import Instant, Look, Noted, TaskRun
 from iogauge.plan.stage import PhaseRun
 
 #: Share of the bytes at each end of an execution that may move outside of the tool's timing, and the
@@ -29,7 +29,7 @@ _MOST_TRIMMED: Final = 0.25
 #: Share of the mean rate of an execution below which it rests, if that lasts so long.
 _HARDLY: Final = 0.1
 _REST_S: Final = 0.1
-#: Bytes that a task reads or writes beside its data. Seen: 0.1 MiB of IOR and fio.
+#: Bytes that a task reads or writes beside its data. Noted: 0.1 MiB of IOR and fio.
 _STARTING_BYTES: Final = 1 << 20
 
 #: Processes of fio before it starts its jobs.
@@ -54,10 +54,6 @@ class Moved:
     def way(self, direction: str) -> int:
         """Return the bytes of a direction, ``read`` or ``write``."""
         return self.read if direction == "read" else self.written
-
-
-#: Bytes, or requests.
-_Count = TypeVar("_Count", Moved, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,7 +440,7 @@ def _seconds_of(
     )
 
 
-def witnesses(seen: Seen) -> dict[str, list[Witness]]:
+def witnesses(seen: Noted) -> dict[str, list[Witness]]:
     """Return the witnesses of each execution, ``PHASE.REPETITION``: its tasks, or the looks at its servers' nodes."""
     grown = {(look.host, look.execution): look for look in seen.looks()}
     found: dict[str, list[Witness]] = {}

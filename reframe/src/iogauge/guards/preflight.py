@@ -16,9 +16,14 @@ from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Value
 from iogauge.guards.finding import Finding, Outcome, Rule
-from iogauge.node.layouts import Part, last_with_data
-from iogauge.node.lustre import Directory, MetadataTarget
-from iogauge.node.mounts import Below, Quota, Space, StorageTarget, Traits, View, differ
+from iogauge.node.identity import differ
+from iogauge.node.kinds import Below, Traits
+from iogauge.node.lustre.directory import Directory
+from iogauge.node.lustre.layout import Part, last_with_data
+from iogauge.node.lustre.quotas import Quota
+from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
+from iogauge.node.mounts import Space
+from iogauge.node.view import View
 from iogauge.plan.seen import MOST_FOUND
 from iogauge.plan.stage import FILL
 

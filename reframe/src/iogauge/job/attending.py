@@ -90,10 +90,8 @@ def attend(stage: str, directory: str, program: str, interface: str) -> int:
         os.chdir(stage)
         seen.append("")
     except OSError as error:
-        print(
-            f"iogauge: {host} cannot write {stage}: every node must see the stage directory: {error.strerror}",
-            file=sys.stderr,
-        )
+        why = f"every node must see the stage directory: {error.strerror}"
+        print(visible(f"iogauge: {host} cannot write {stage}: {why}"), file=sys.stderr)
         return 1
     front = os.getpid()
     child = os.fork()
@@ -187,7 +185,8 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
         if over or ended or len(list(Path().glob(f"{seen.SEEN}.*.jsonl"))) >= nodes:
             found = seen.read(Path())
             if refusals := [text for _, _, text in found.each(seen.REFUSES, str)]:
-                print("".join(visible(f"{REFUSAL}{text}") + "\n" for text in refusals), end="")
+                for text in refusals:
+                    print(visible(f"{REFUSAL}{text}"))
                 return REFUSED
             there = set(found.by_host(VIEW))
             served = {host: str(words[0]) for host, words in found.by_host(seen.SERVER).items()}
@@ -217,9 +216,8 @@ def _apart(tool: str, served: dict[str, str]) -> bool:
     used = Counter(address.partition(",")[0] for address in served.values())
     shared = [address for address, count in used.items() if count > 1]
     if shared:
-        print(
-            f"iogauge: {tool} servers failed: several nodes serve at {shared[0]}; name their interface in extras.interface"
-        )
+        why = f"several nodes serve at {shared[0]}; name their interface in extras.interface"
+        print(visible(f"iogauge: {tool} servers failed: {why}"))
     return bool(shared)
 
 
@@ -230,9 +228,8 @@ def _complain(tool: str, nodes: int, there: set[str], served: dict[str, str], wh
     for line in own or lines[-3:]:
         print(visible(line))
     for host in sorted(served.keys() - there):
-        print(
-            f"iogauge: {host} serves at {served[host]}, which cannot be reached from {os.uname().nodename}"
-        )
+        where = f"{served[host]}, which cannot be reached from {os.uname().nodename}"
+        print(visible(f"iogauge: {host} serves at {where}"))
     hosts = Path(HOSTFILE)
     if hosts.exists():
         silent = {
@@ -246,7 +243,7 @@ def _complain(tool: str, nodes: int, there: set[str], served: dict[str, str], wh
     )
 
 
-def _write(found: seen.Seen) -> None:
+def _write(found: seen.Noted) -> None:
     """Write the addresses of the servers for fio and elbencho."""
     servers = sorted(found.by_host(seen.SERVER).items())
     if not servers:

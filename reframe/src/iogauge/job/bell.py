@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from iogauge.node.counters import Count, read_all
+from iogauge.node.counters import Reading, read_all
 from iogauge.plan.seen import COUNTERS, note
 
 #: Named pipes in the stage directory, with ``.<host>``: questions, and the answers with ``.said`` behind.
@@ -33,7 +33,7 @@ class Bell:
         place = f"{AGENT}.{os.uname().nodename}"
         self._places = f"{place}.said", place
         self.close()
-        self._before: dict[str, Count | None] = {}
+        self._before: dict[str, Reading | None] = {}
         self._waiting = b""
         for pipe in self._places:
             os.mkfifo(pipe, 0o600)

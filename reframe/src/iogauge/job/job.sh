@@ -18,11 +18,18 @@
 #   iog_agents TOOL N INTERFACE LAUNCHER...   start an agent on each of N nodes, by a launcher's words (empty: here), with a
 #                           server of TOOL (empty: none); stops the job unless all answer in $IOG_SERVERS_SECONDS
 #
-# Files in the stage directory that the judge reads, by their names in plan/stage.py:
+# Files in the stage directory, by their names in plan/stage.py. The job script writes the first three, the agent that keeps
+# the lock the others:
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
 #   AGENTS_ERRORS agents.err   what the launcher of the agents said
+#   OPENED open.json        what the agent saw of the target before the first byte
+#   LEASE agents.lease      changes while this script lives; an agent ends without it
+#   SERVERS servers.txt     a line "host address,port pid" for each server
+#   SERVERS_HOSTS servers.hosts   for elbencho: a line "address:port" for each
+#   SERVERS_NEXT servers.next   the same, but the first one last: what a node wrote is then read by the next node
+#   SERVERS_SECRET servers.secret   the word that a server of elbencho wants to hear from those who send it work
 # What agents and witness.sh see on the nodes is in seen.HOST.jsonl and tasks.HOST (plan/seen.py).
 #
 # The job script sets $IOG_DIR. However the job ends, it removes its directory, and then gives up

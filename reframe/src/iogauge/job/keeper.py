@@ -24,7 +24,9 @@ from iogauge.job.opening import prepare
 from iogauge.job.recorder import EXACT, Recorder, note_found
 from iogauge.node import files as contents
 from iogauge.node.files import Block, Sample
-from iogauge.node.mounts import View, find_mount, is_upper, upper_directory
+from iogauge.node.identity import is_upper
+from iogauge.node.mounts import find_mount, upper_directory
+from iogauge.node.view import View
 from iogauge.plan.seen import CONTENTS, note
 from iogauge.plan.stage import ALIVE, OPENED, REFUSAL, REFUSED, WORD, JobOrder, Opened
 from iogauge.workspace import directory

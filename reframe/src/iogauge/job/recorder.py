@@ -22,7 +22,7 @@ from typing import Final
 
 from iogauge.core.processes import parent
 from iogauge.job.bell import Task
-from iogauge.node.counters import Count, follow
+from iogauge.node.counters import Reading, follow
 from iogauge.node.mounts import Mount, no_barriers, parse_mountinfo
 from iogauge.plan.seen import (
     ASKED,
@@ -252,7 +252,7 @@ class Recorder:
         self, counters: Sequence[str], held_by: str | None = None, directory: str | None = None
     ) -> None:
         """Open the counters; what cannot be read is left out."""
-        self._looks: list[Callable[[], Count]] = []
+        self._looks: list[Callable[[], Reading]] = []
         self._lines: list[str] = []
         self._activity, self._asked, self._hidden, self._loaded, self._processes, self._printed = (
             _Log(what, self._lines) for what in (MOVED, ASKED, HIDDEN, LOADED, PROCESSES, PRINTED)

@@ -26,34 +26,34 @@ from typing import Final, NamedTuple
 from iogauge.node.mounts import BLOCK_DEVICE, unescape
 
 
-class Count(NamedTuple):
+class Reading(NamedTuple):
     """Bytes read and written since the counter began, and requests that ended; None if it counts bytes alone."""
 
     read: int
     written: int
     requests: int | None = None
 
-    def __add__(self, other: Count) -> Count:  # type: ignore[override]
+    def __add__(self, other: Reading) -> Reading:  # type: ignore[override]
         """Return the sums of two counters that count the same."""
         requests = (
             None
             if self.requests is None or other.requests is None
             else self.requests + other.requests
         )
-        return Count(self.read + other.read, self.written + other.written, requests)
+        return Reading(self.read + other.read, self.written + other.written, requests)
 
-    def since(self, before: Count) -> Count:
+    def since(self, before: Reading) -> Reading:
         """Return the growth since an earlier look."""
         requests = (
             None
             if self.requests is None or before.requests is None
             else self.requests - before.requests
         )
-        return Count(self.read - before.read, self.written - before.written, requests)
+        return Reading(self.read - before.read, self.written - before.written, requests)
 
 
 #: All counters of a node by name; None for a device that did not tell.
-Counts = Mapping[str, Count | None]
+Readings = Mapping[str, Reading | None]
 
 #: Name of what all networks moved.
 NETWORKS: Final = "net"
@@ -70,9 +70,9 @@ _STATS: Final = re.compile(
 )
 
 
-def read_all(root: Path = Path("/"), *, lustre: bool = True) -> dict[str, Count | None]:
+def read_all(root: Path = Path("/"), *, lustre: bool = True) -> dict[str, Reading | None]:
     """Return all counters of this node. Those of Lustre cost an ordinary user the start of a program."""
-    counts: dict[str, Count | None] = {}
+    counts: dict[str, Reading | None] = {}
     counts |= _block_devices(_text(root / "proc/diskstats"))
     # The kernel makes this directory for its client of NFS: without it there is none among the mounts.
     if (root / "proc/fs/nfsfs").is_dir():
@@ -90,7 +90,7 @@ def _text(file: Path) -> str:
     return ""
 
 
-def _block_devices(text: str) -> dict[str, Count]:
+def _block_devices(text: str) -> dict[str, Reading]:
     """Return the counters of /proc/diskstats; empty where a container hides it.
 
     Linux 4.18 added discards and 5.5 flushes behind the fields that are read.
@@ -108,13 +108,13 @@ def _block_devices(text: str) -> dict[str, Count]:
     return counts
 
 
-def _of_fields(words: Sequence[str] | Sequence[bytes]) -> Count:
+def _of_fields(words: Sequence[str] | Sequence[bytes]) -> Reading:
     """Return the count of a block device's fields, from its reads on (Documentation/admin-guide/iostats.rst)."""
     reads, _, sectors_read, _, writes, _, sectors_written = map(int, words[:7])
-    return Count(_SECTOR * sectors_read, _SECTOR * sectors_written, reads + writes)
+    return Reading(_SECTOR * sectors_read, _SECTOR * sectors_written, reads + writes)
 
 
-def _of_mounts(text: str) -> dict[str, Count]:
+def _of_mounts(text: str) -> dict[str, Reading]:
     """Return the counters of every mounted NFS by its point.
 
     Of the eight sums after ``bytes:`` (Linux 2.6.19, fs/nfs/iostat.h) the fifth and sixth are those of the server.
@@ -126,33 +126,33 @@ def _of_mounts(text: str) -> dict[str, Count]:
         if words[:1] == ["device"]:
             point = unescape(words[4]) if len(words) > 7 and words[7] in ("nfs", "nfs4") else ""
         elif point and words[:1] == ["bytes:"] and len(words) > 6:
-            counts[point] = Count(int(words[5]), int(words[6]))
+            counts[point] = Reading(int(words[5]), int(words[6]))
     return counts
 
 
-def _networks(root: Path) -> Count | None:
+def _networks(root: Path) -> Reading | None:
     """Return what all networks received and sent; None if nothing is known.
 
     A client in the kernel or in a program reaches its servers through them, RDMA through ports of InfiniBand.
     """
-    total: Count | None = None
+    total: Reading | None = None
     ports = list(_ports(root))
     for count in (*ports, *_interfaces(root, by_port=bool(ports))):
         total = count if total is None else total + count
     return total
 
 
-def _ports(root: Path) -> Iterator[Count]:
+def _ports(root: Path) -> Iterator[Reading]:
     """Yield the counts of RDMA ports, which count words of four bytes (InfiniBand specification, PortCounters)."""
     for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*/counters")):
         with contextlib.suppress(OSError, ValueError):
             words = [int((folder / f"port_{way}_data").read_text()) for way in ("rcv", "xmit")]
             # Counters of 32 bits stop there, and say nothing any more.
             if 2**32 - 1 not in words:
-                yield Count(4 * words[0], 4 * words[1])
+                yield Reading(4 * words[0], 4 * words[1])
 
 
-def _interfaces(root: Path, by_port: bool) -> Iterator[Count]:
+def _interfaces(root: Path, by_port: bool) -> Iterator[Reading]:
     """Yield the counts of network interfaces, without those whose bytes another one counts."""
     for line in _text(root / "proc/net/dev").splitlines()[2:]:
         name, _, fields = line.partition(":")
@@ -162,10 +162,10 @@ def _interfaces(root: Path, by_port: bool) -> Iterator[Count]:
             continue
         # Of InfiniBand (ARPHRD_INFINIBAND): the ports have counted its bytes.
         if not (by_port and _text(place / "type").strip() == "32"):
-            yield Count(int(words[0]), int(words[8]))
+            yield Reading(int(words[0]), int(words[8]))
 
 
-def _of_targets(root: Path) -> dict[str, Count | None]:
+def _of_targets(root: Path) -> dict[str, Reading | None]:
     """Return the counts of the Lustre client by target, None for one of which a device does not tell.
 
     Two mounts of a file system have two devices for each target.
@@ -177,14 +177,14 @@ def _of_targets(root: Path) -> dict[str, Count | None]:
         if (match := _CLIENT.fullmatch(folder.name))
     }
     told = _told(list(devices), root) if devices else {}
-    counts: dict[str, Count | None] = {}
+    counts: dict[str, Reading | None] = {}
     for device, target in devices.items():
-        count, sum_ = told.get(device), counts.get(target, Count(0, 0, 0))
+        count, sum_ = told.get(device), counts.get(target, Reading(0, 0, 0))
         counts[target] = None if count is None or sum_ is None else sum_ + count
     return counts
 
 
-def _told(devices: Sequence[str], root: Path) -> dict[str, Count]:
+def _told(devices: Sequence[str], root: Path) -> dict[str, Reading]:
     """Return the counts that devices of a Lustre client tell this user, by ``osc.NAME``.
 
     Root reads them in debugfs. For others, lctl of 2.17 asks the kernel; older clients tell them nothing.
@@ -200,7 +200,7 @@ def _told(devices: Sequence[str], root: Path) -> dict[str, Count]:
     return told | _asked(left, whole=os.access(debugfs, os.X_OK)) if left else told
 
 
-def _asked(devices: Sequence[str], whole: bool) -> dict[str, Count]:
+def _asked(devices: Sequence[str], whole: bool) -> dict[str, Reading]:
     """Ask lctl for devices, each by its whole name.
 
     For a pattern, lctl of 2.17 gives an ordinary user values under wrong names. It also drops the last character of each
@@ -230,7 +230,7 @@ def _asked(devices: Sequence[str], whole: bool) -> dict[str, Count]:
     return {name: count for name, count in told.items() if name in devices}
 
 
-def _sums(stats: str, whole: bool = True) -> Count:
+def _sums(stats: str, whole: bool = True) -> Reading:
     """Return the count of a device's ``stats``; raises ValueError for a line that is damaged.
 
     A device that has moved nothing since it began has no line of its own.
@@ -241,13 +241,13 @@ def _sums(stats: str, whole: bool = True) -> Count:
         raise ValueError("not the statistics of a device")
     sums = {way: (int(total), int(samples)) for way, samples, total, _ in found}
     (read, reads), (written, writes) = (sums.get(way, (0, 0)) for way in ("read", "write"))
-    return Count(read, written, reads + writes)
+    return Reading(read, written, reads + writes)
 
 
 # One counter, several times a second.
 
 
-def follow(name: str) -> Callable[[], Count]:
+def follow(name: str) -> Callable[[], Reading]:
     """Return what reads one counter in little time: a block device, the point of an NFS, or all targets of a Lustre file system.
 
     Raises OSError or ValueError without it; the returned function does so, too.
@@ -259,7 +259,7 @@ def follow(name: str) -> Callable[[], Count]:
     return partial(of_nfs, name) if name.startswith("/") else partial(of_lustre, name)
 
 
-def of_nfs(point: str, file: str = "/proc/self/mountstats") -> Count:
+def of_nfs(point: str, file: str = "/proc/self/mountstats") -> Reading:
     """Return what the client of NFS has moved for a mount; raises OSError, or ValueError without one."""
     counts = _of_mounts(Path(file).read_text(errors="surrogateescape"))
     if point not in counts:
@@ -267,7 +267,7 @@ def of_nfs(point: str, file: str = "/proc/self/mountstats") -> Count:
     return counts[point]
 
 
-def of_lustre(fsname: str, root: Path = Path("/")) -> Count:
+def of_lustre(fsname: str, root: Path = Path("/")) -> Reading:
     """Return what programs on this node have asked of a Lustre file system, which moves if they use O_DIRECT.
 
     Raises ValueError if the client does not tell this user.
@@ -276,4 +276,4 @@ def of_lustre(fsname: str, root: Path = Path("/")) -> Count:
     stats = [text for file in folder.glob(f"{fsname}-*/stats") if (text := _text(file))]
     if not stats:
         raise ValueError(f"no statistics of {fsname}: root alone may read them")
-    return sum(map(_sums, stats), Count(0, 0, 0))
+    return sum(map(_sums, stats), Reading(0, 0, 0))

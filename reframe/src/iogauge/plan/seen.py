@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from iogauge.core import untrusted
-from iogauge.node.counters import Count
+from iogauge.node.counters import Reading
 
 SEEN: Final = "seen"
 TASKS: Final = "tasks"
@@ -93,17 +93,17 @@ class Look:
     execution: str
     started: float
     ended: float
-    before: Mapping[str, Count | None]
-    after: Mapping[str, Count | None]
+    before: Mapping[str, Reading | None]
+    after: Mapping[str, Reading | None]
 
-    def growth(self) -> dict[str, Count | None]:
+    def growth(self) -> dict[str, Reading | None]:
         """Return what grew meanwhile; None for a device that did not tell twice.
 
         What appeared meanwhile, as a mount, began to count then.
         """
-        grown: dict[str, Count | None] = {}
+        grown: dict[str, Reading | None] = {}
         for name, now in self.after.items():
-            then = self.before.get(name, Count(0, 0, 0))
+            then = self.before.get(name, Reading(0, 0, 0))
             grown[name] = None if now is None or then is None else now.since(then)
         return grown
 
@@ -161,7 +161,7 @@ _TASK: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Noted:
     """All that the nodes of a job noted, by host, in the order in which they did.
 
     ``damaged`` are lines of agents that are none, which no agent writes that ends well.
@@ -212,9 +212,9 @@ class Seen:
         """Return the looks at all counters of each node that were taken both before and after an execution."""
         looks = []
         kind = tuple[str, str, Mapping[str, tuple[int, int, int | None] | None]]
-        first: dict[tuple[str, str], tuple[float, Mapping[str, Count | None]]] = {}
+        first: dict[tuple[str, str], tuple[float, Mapping[str, Reading | None]]] = {}
         for host, at, (execution, when, told) in self.each(COUNTERS, kind):
-            counts = {name: None if one is None else Count(*one) for name, one in told.items()}
+            counts = {name: None if one is None else Reading(*one) for name, one in told.items()}
             if when == "before":
                 first.setdefault((host, execution), (at, counts))
             elif (host, execution) in first:
@@ -223,7 +223,7 @@ class Seen:
         return looks
 
 
-def read(stage: Path) -> Seen:
+def read(stage: Path) -> Noted:
     """Return all that the nodes of a job have noted until now; a damaged line of a task is left out."""
     notes: dict[str, list[Note]] = {}
     damaged = []
@@ -235,7 +235,7 @@ def read(stage: Path) -> Seen:
                 notes.setdefault(host, []).append(one)
     # The last line of a task that was cut is none.
     each = (_task(host, line) for host, lines in _lines(stage, TASKS, "") for line in lines[:-1])
-    return Seen(notes, tuple(filter(None, each)), tuple(damaged))
+    return Noted(notes, tuple(filter(None, each)), tuple(damaged))
 
 
 def _lines(stage: Path, stem: str, suffix: str) -> Iterator[tuple[str, list[str]]]:

@@ -15,9 +15,9 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.words import Value
 from iogauge.node.host import Clock
-from iogauge.node.layouts import DirectoryLayout, Layout, Pins
-from iogauge.node.lustre import Directory
-from iogauge.node.mounts import View
+from iogauge.node.lustre.directory import Directory
+from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
+from iogauge.node.view import View
 
 # Written by ReFrame's host before the job.
 
