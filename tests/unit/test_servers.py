@@ -328,29 +328,3 @@ def test_a_node_that_does_not_see_the_stage_is_named(servers: Servers) -> None:
     assert f"iogauge: agent failed on {os.uname().nodename}" in printed
     assert "0 of 2 nodes answered and what started them has ended (none)" in printed
     assert not (servers.stage / "never.1.out").exists()
-
-
-@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
-def test_a_server_of_elbencho_works_for_those_who_know_its_secret(servers: Servers) -> None:
-    servers.directory.mkdir(parents=True)
-    (servers.stage / "servers.secret").write_text("the word\n")
-    (servers.stage / "guess").write_text("another\n")
-    process, found, _ = servers.attend(program=shutil.which("elbencho"))
-    address = found.replace(",", ":")
-
-    def write(*secret: str) -> tuple[int, list[str]]:
-        words = ["elbencho", "--hosts", address, *secret, "--nolive", "-w", "-t", "2"]
-        client = servers.start(
-            [*words, "-n", "0", "-N", "1", "-s", "1m", "-b", "1m", str(servers.directory)]
-        )
-        client.communicate(timeout=600)
-        return client.returncode, sorted(file.name for file in servers.directory.iterdir())
-
-    for wrong in ((), ("--svcpwfile", "guess")):
-        status, files = write(*wrong)
-        assert status != 0
-        assert files == []
-    assert write("--svcpwfile", "servers.secret") == (0, ["r0-f0", "r1-f0"])
-    process.terminate()
-    assert process.wait(60) == 0
-    wait_for(servers.all_gone, 20, "the end of all processes")

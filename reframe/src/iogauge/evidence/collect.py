@@ -19,8 +19,8 @@ from iogauge.core.text import visible
 from iogauge.core.words import FIO, FIO_METADATA, Value
 from iogauge.evidence import model, witness
 from iogauge.evidence.complaints import (
-    ENDED_BY_SCHEDULER,
     cause_of_end,
+    check_end,
     check_phases,
     describe_status,
     executions,
@@ -133,8 +133,7 @@ def _collect(
         return Evidence(views=first, refused=refused)
     on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
     check_phases(stage, plan, runs, cause, ending, on_lustre)
-    if job_status or job_state in ENDED_BY_SCHEDULER:
-        raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
+    check_end(job_status, job_state, ending)
     neighbours = stage_text(stage / NEIGHBOURS, "neighbours").splitlines()
 
     # What its nodes noted.
@@ -161,9 +160,7 @@ def _collect(
         found=noted.counts(FOUND),
         neighbours=tuple(dict.fromkeys(neighbours)),
         lost=_lost(noted) if opened.locked else "",
-        striping=model.striping_of_repetitions(
-            plan, _layouts(noted), lambda repetition: _placed(noted, repetition)
-        ),
+        striping=_striping(noted, plan),
         opened=opened.view,
         disks=opened.disks,
         passed_on=opened.directory_seen,
@@ -347,6 +344,10 @@ def _layouts(noted: Noted) -> dict[int, Layouts]:
             raise ToolOutputError(f"{LAYOUTS}: repetition {layouts.repetition}: there twice")
         found[layouts.repetition] = layouts
     return found
+
+
+def _striping(noted: Noted, plan: CasePlan) -> tuple[model.Striping, ...]:
+    return model.striping_of_repetitions(plan, _layouts(noted), lambda n: _placed(noted, n))
 
 
 def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:

@@ -312,6 +312,12 @@ def check_phases(
             raise ToolOutputError(f"{plan.tool}: " + ", ".join([missing, *ending]))
 
 
+def check_end(job_status: int | None, job_state: str | None, ending: Sequence[str]) -> None:
+    """Raise :class:`ToolOutputError` if a job failed whose phases did not."""
+    if job_status or job_state in ENDED_BY_SCHEDULER:
+        raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
+
+
 def executions(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
     """Return every execution of a phase as (repetition, phase)."""
     return [(0, phase) for phase in plan.prepare] + [

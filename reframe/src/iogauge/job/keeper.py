@@ -25,6 +25,7 @@ from iogauge.job.recorder import EXACT, Recorder, note_found
 from iogauge.node import files as contents
 from iogauge.node.files import Block, Sample
 from iogauge.node.identity import is_upper
+from iogauge.node.kinds import kind_of
 from iogauge.node.mounts import find_mount, upper_directory
 from iogauge.node.view import View
 from iogauge.plan.seen import CONTENTS, note
@@ -33,8 +34,6 @@ from iogauge.workspace import directory
 
 #: Seconds that a sample may take on storage that answers slowly; less than the job script waits.
 _ANSWER_S: Final = 5.0
-#: Types of file systems whose map of a file says what is a hole and what is compressed.
-_MAPPED: Final = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay")
 
 
 @dataclass(slots=True)
@@ -51,7 +50,7 @@ class Sampler:
         try:
             blocks, files, direct = processes.call_in_time(
                 directory,
-                lambda: contents.take_sample(directory, known, self.type in _MAPPED),
+                lambda: contents.take_sample(directory, known, kind_of(self.type).maps),
                 _ANSWER_S,
             )
             sample = Sample(
