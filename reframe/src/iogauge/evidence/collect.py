@@ -134,16 +134,11 @@ def _collect(
     on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
     check_phases(stage, plan, runs, cause, ending, on_lustre)
     check_end(job_status, job_state, ending)
-    neighbours = stage_text(stage / NEIGHBOURS, "neighbours").splitlines()
 
-    # What its nodes noted.
+    # What its nodes noted, and what its tools printed.
     noted = _complete(stage, plan, runs)
-    activity = noted.instants(MOVED)
     facts = _facts(noted, runs, plan)
-
-    # What its tools printed, and what the kernels say of them.
-    outputs = _outputs(stage, plan, runs, noted, activity)
-
+    outputs = _outputs(stage, plan, runs, noted)
     return Evidence(
         views=_views(noted, plan, opened),
         runs=tuple(runs),
@@ -151,14 +146,14 @@ def _collect(
         evictions=_frozen(outputs.evictions),
         cold=_frozen(outputs.cold),
         testimony=_frozen(outputs.testimony),
-        activity=activity,
+        activity=noted.instants(MOVED),
         asked=noted.instants(ASKED),
         processes=noted.counts(PROCESSES),
         printed=noted.counts(PRINTED),
         hidden=noted.hidden(),
         loaded=tuple(sorted(noted.words(LOADED))),
         found=noted.counts(FOUND),
-        neighbours=tuple(dict.fromkeys(neighbours)),
+        neighbours=tuple(dict.fromkeys(stage_text(stage / NEIGHBOURS, NEIGHBOURS).splitlines())),
         lost=_lost(noted) if opened.locked else "",
         striping=_striping(noted, plan),
         opened=opened.view,
@@ -403,10 +398,9 @@ def _outputs(
     plan: CasePlan,
     runs: Sequence[PhaseRun],
     noted: Noted,
-    activity: Sequence[Instant],
 ) -> _Outputs:
     """Return the outputs of all executions, and what the kernels say of them; raises :class:`ToolOutputError`."""
-    told = witness.witnesses(noted)
+    told, activity = witness.witnesses(noted), noted.instants(MOVED)
     outputs = _Outputs(
         judged={phase.name: [] for phase in plan.phases},
         cold={phase.name: [] for phase in plan.repeat},
