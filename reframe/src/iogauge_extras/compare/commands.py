@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,11 +12,8 @@ from iogauge.cli.reporting import write_file
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import paths, registry
 from iogauge.core.text import visible_lines
-
-if TYPE_CHECKING:
-    from iogauge_extras.compare import logs, sides
-
-# The command imports what it needs: polars and numpy start threads, and every command is loaded to be listed.
+from iogauge_extras.compare import logs, sides
+from iogauge_extras.compare.sides import CompareError
 
 
 def show_comparison(
@@ -46,9 +43,6 @@ def show_comparison(
     wide: Wide = False,
 ) -> None:
     """Compare two sets of records, two records or two Darshan logs."""
-    from iogauge_extras.compare import logs
-    from iogauge_extras.compare.sides import CompareError
-
     found: logs.LogComparison | sides.Contrast
     console = new_console()
     of_logs = {_is_log(name) for name in (a, b)}
@@ -80,8 +74,6 @@ def _is_log(name: str) -> bool:
 
 def _two(text: str) -> tuple[float | None, float | None]:
     """Return the numbers in ``4,8``; raises CompareError."""
-    from iogauge_extras.compare.sides import CompareError
-
     try:
         first, second = map(float, text.split(",")) if text else (0.0, 0.0)
         if min(first, second) < 0:
@@ -99,8 +91,6 @@ def _contrast(
     divisors: tuple[tuple[float | None, float | None], ...],
 ) -> sides.Contrast:
     """Return the contrast of two sets of records, and write its page; raises CompareError."""
-    from iogauge_extras.compare import sides
-
     servers, tib = divisors
     a, b = (
         sides.read(paths.history_dir(), name, servers[n], tib[n]) for n, name in enumerate(names)
