@@ -18,19 +18,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-import polars as pl
 from rich.console import Group as Lines
 from rich.text import Text
 
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, format_value
 from iogauge.core.untrusted import numbers
-from iogauge.records import journal, query
+from iogauge.records import journal
 from iogauge.records.record import MetricRecord, Record
-from iogauge.report.history_table import moment
 from iogauge.report.layout import Column, Group, Table
-from iogauge_extras.history.statistics import interval
 
 
 class CompareError(ValueError):
@@ -103,6 +99,8 @@ class Choice:
 
     def span(self) -> tuple[datetime | None, datetime | None]:
         """Return begin and end; raises :class:`CompareError` for text that is no time."""
+        from iogauge.report.history_table import moment
+
         try:
             return (
                 moment(self.since or self.day) if self.since or self.day else None,
@@ -243,6 +241,10 @@ def _of_file(file: Path) -> list[Record]:
 
 
 def _of_history(folder: Path, choice: Choice) -> list[Record]:
+    import polars as pl
+
+    from iogauge.records import query
+
     since, until = choice.span()
     columns = ("session", "system", "partition", "environment", "check", "tier", "nodes")
     frame = query.load(folder, columns=(*columns, "time", *query.PLACE))
@@ -354,6 +356,10 @@ def _ratio(
     b: Side,
 ) -> Ratio | None:
     """Return the ratio of one metric; None if the units cannot be converted."""
+    import numpy as np
+
+    from iogauge_extras.history.statistics import interval
+
     unit, better = mine[-1][1].unit, mine[-1][1].better
     try:
         first, second = (
