@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from iogauge.node.lustre import look
 from iogauge.node.mounts import Mount, find_mount
+from iogauge.node.view import look
 from iogauge.workspace import permission
 from iogauge.workspace.permission import MARKER, Caller, Marker, NotAllowed, Place
 

@@ -28,12 +28,15 @@ from iogauge.core.yamlfile import Mistake
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import as_declared
 from iogauge.guards.preflight import cores, health, identity, servers
-from iogauge.node import lustre
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
-from iogauge.node.layouts import LustreError
-from iogauge.node.lustre import ask_lctl, look, run_lfs, with_lustre
-from iogauge.node.mounts import Below, Quota, StorageTarget, View, fsname_of, traits
+from iogauge.node.kinds import Below, traits
+from iogauge.node.lustre import client
+from iogauge.node.lustre.programs import LustreError, ask_lctl, run_lfs
+from iogauge.node.lustre.quotas import Quota
+from iogauge.node.lustre.targets import StorageTarget
+from iogauge.node.mounts import fsname_of
+from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.script import binding_options
 from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
@@ -83,13 +86,13 @@ def see_lustre(path: str) -> LustreSeen:
     """Look at the Lustre file system of a path; raises OSError or :class:`LustreError`."""
     view = with_lustre(look(path), True)
     fsname = fsname_of(view.mount.source if view.mount else "")
-    devices = lustre.read_parameters(fsname, {"osc": ("ost_conn_uuid",)})
+    devices = client.read_parameters(fsname, {"osc": ("ost_conn_uuid",)})
     # One device by its whole name: a pattern gives ordinary users values under wrong names.
     names = [name.rpartition(".")[0] for name in devices][:1]
     counters = ask_lctl(*(f"{name}.stats" for name in names)) if names else ""
     return LustreSeen(
         view=view,
-        facts=lustre.facts(fsname),
+        facts=client.facts(fsname),
         default=_asked("getstripe", "-d", path),
         directory=_asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0],
         pools=_asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0]),
@@ -111,7 +114,7 @@ def lustre_checks(subject: str, seen: LustreSeen, declared: int | None) -> Itera
     yield Check("ok", subject, _parts(seen.view.targets, seen.facts))
     found = health(targets=seen.view.targets, declared=declared)
     if found.outcome is Outcome.OK:
-        yield Check("ok", subject, f"{found.guard}: {found.saw}")
+        yield Check("ok", subject, f"{found.name}: {found.saw}")
     yield from _objections(subject, [found])
     yield Check("ok", subject, _fill(seen.view.targets))
     yield Check("ok", subject, _quotas(seen.view.quotas))
@@ -423,7 +426,7 @@ def _target_otherwise(subject: str, extras: PartitionExtras, view: View) -> Iter
         yield from _servers(subject, extras, {mount.server}, clients=1)
     yield from _servers(subject, extras, {one.server or "" for one in view.targets})
     if view.below.compresses and target.compresses is False:
-        text = f"G18: data may be compressed, or stored once ({view.below.compresses})"
+        text = f"G18 data: data may be compressed, or stored once ({view.below.compresses})"
         what = "Correct target.compresses: the site declares false"
         yield Check("problem", subject, text, what)
 
@@ -443,7 +446,7 @@ def _objections(subject: str, findings: Iterable[Finding]) -> Iterator[Check]:
     for finding in findings:
         if finding.outcome is not Outcome.OK:
             state: Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-            yield Check(state, subject, f"{finding.guard}: {finding.saw}", finding.remedy)
+            yield Check(state, subject, f"{finding.name}: {finding.saw}", finding.remedy)
 
 
 def _target_mount(path: str, view: View, compression_declared: bool) -> list[Check]:

@@ -37,7 +37,7 @@ from iogauge.core.text import did_you_mean, visible, visible_lines
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
 from iogauge.guards.finding import Outcome
 from iogauge.job import opening
-from iogauge.node.layouts import LustreError
+from iogauge.node.lustre.programs import LustreError
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
