@@ -199,7 +199,7 @@ def test_what_a_site_says_of_itself(
 #: What makes text fit to be printed, or is a number or a word of ours.
 _SAFE_WORDS = (
     "plain visible visible_lines escape len format_bytes records.summary "
-    "summary outcome.table outcome.cost_table history_table.table compare.render plan_table.table draw "
+    "summary outcome.table outcome.cost_table history_table.table compare.render plan_table.table draw plan_table.listing "
     "profile.to_json compare.to_json json.dumps to_json outcome.rows outcome.to_json plan_table.to_json "
     "marks.marks_table sides.render sides.to_json report.table "
 )

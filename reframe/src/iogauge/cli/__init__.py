@@ -2,6 +2,7 @@
 
 - app: which commands there are
 - doctor: what is here, what is missing, what to do
+- planning: what is selected: slips, the list, what the cases cost
 - reporting: report
 - results: explain, history
 - running: run and bench

@@ -19,26 +19,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from iogauge.cli import doctor
 from iogauge.cli.doctor import Check
-from iogauge.cli.running import (
-    planned_cases,
-    say_unclaimed,
-    settled,
-    unmeasured_remarks,
-    write_probe,
-)
-from iogauge.cli.screen import Wide, new_console, say
+from iogauge.cli.planning import planned_cases, show_plan
+from iogauge.cli.running import write_probe
+from iogauge.cli.screen import new_console
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
 from iogauge.core.text import did_you_mean, visible, visible_lines
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
-from iogauge.guards.finding import Outcome
-from iogauge.job import opening
-from iogauge.node.layouts import LustreError
-from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
 from iogauge.report.outcome import plain
@@ -88,84 +78,6 @@ def show_doctor() -> None:
             console.print(f"        -> {plain(check.remedy)}", soft_wrap=in_log)
         healthy = healthy and check.state != "problem"
     raise typer.Exit(0 if healthy else 1)
-
-
-def plan(
-    context: typer.Context,
-    wide: Wide = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the cost of each case as JSON.")
-    ] = False,
-) -> None:
-    """Show what cases would write and read, and whether they fit.
-
-    Compares with the target's space, the budget and the time limit.
-
-    All other options are ReFrame's: -t daily, -n NAME, --system=SITE, ...
-    """
-    console = Console(stderr=True) if as_json else new_console()
-    arguments = settled(context)
-    say_unclaimed(arguments)
-    cases, unable = planned_cases(arguments)
-    if as_json:
-        typer.echo(plan_table.to_json(cases))
-    fits = bool(cases) and show_plan(console, cases, wide)
-    for line in unable:
-        say(console, line, "bold red")
-    for line in unmeasured_remarks(arguments):
-        say(console, line)
-    raise typer.Exit(0 if fits and not unable else 1)
-
-
-def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
-    """Print the footprints, the budget and the room on each target; return whether all suffices."""
-    console.print(plan_table.table(cases, wide), soft_wrap=True)
-    remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
-    for line in [*remarks, *plan_table.within_budget(cases)]:
-        say(console, line)
-    over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
-    for line in over:
-        say(console, line, "bold red")
-    for line in plan_table.doubts(cases):
-        say(console, line, "yellow")
-    fits = not over
-    declared: dict[tuple[object, ...], list[PlannedCase]] = {}
-    for case in cases:
-        order = case.order
-        place = (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
-        declared.setdefault(place, []).append(case)
-    for (target, *_), group in sorted(declared.items(), key=str):
-        fits = _show_target(console, str(target), group) and fits
-    return fits
-
-
-def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> bool:
-    """Print what a target says to the cases that are declared for it; return whether all may run."""
-    try:
-        view, seen = processes.call_in_time(
-            target, partial(opening.look_as_declared, target, cases[0].order)
-        )
-    except (OSError, LustreError) as error:
-        console.print(plain(f"{target}: cannot be looked at from here: {error}"))
-        return False
-    fits = True
-    try:
-        by = processes.call_in_time(target, partial(permission.reason, target))
-        console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
-    except OSError as error:
-        console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
-        fits = False
-    findings = [(case, opening.preflight(view, seen, case.order)) for case in cases]
-    for finding, names in plan_table.worst(findings):
-        word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
-        fits = fits and finding.outcome in _WORDS
-        of = f" ({plan_table.first_and_more(names)})" if names else ""
-        console.print(f"{plain(target)}: {word} {plain(f'{finding}{of}')}")
-    return fits
-
-
-#: Words for findings with which a case runs.
-_WORDS = {Outcome.OK: "[green]ok[/]", Outcome.WARN: "[yellow]remark[/]"}
 
 
 def clean(

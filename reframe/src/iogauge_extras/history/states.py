@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -28,8 +27,9 @@ from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
-from iogauge.records import query
+from iogauge.records import names, query
 from iogauge.records.record import operations_of, short_name
+from iogauge.report.history_table import of_system
 from iogauge_extras.history import statistics
 from iogauge_extras.history.statistics import LEAST_CHANGE, Counts, Doubles
 
@@ -587,18 +587,15 @@ def show_trend(console: Console, folder: Path, question: Question, draw: Draw) -
 
     Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense.
     """
-    try:
-        re.compile(question.name)
-    except re.error as error:
-        raise ValueError(f"--name {question.name!r} is no regular expression: {error}") from error
     frame = query.load(folder, columns=_COLUMNS)
     if question.system:
-        frame = frame.filter(pl.col("system") == question.system)
+        frame = of_system(frame, question.system)
     if question.since:
         frame = frame.filter(pl.col("time") >= question.since)
     if question.name:
-        cases = [c for c in frame["case"].unique() if c and re.search(question.name, c)]
-        frame = frame.filter(pl.col("case").is_in(cases))
+        frame = frame.filter(
+            pl.col("case").is_in(names.chosen(question.name, frame["case"].unique()))
+        )
     if question.offline:
         return _offline(console, frame, question, draw)
     judged = states_of(frame, baseline=question.baseline, false_alarms=question.false_alarms)

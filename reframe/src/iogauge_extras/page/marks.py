@@ -13,7 +13,7 @@ import polars as pl
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import ADDED, Record, short_name
-from iogauge.report.history_table import CASE, in_place
+from iogauge.report.history_table import CASE, in_place, of_system
 from iogauge.report.layout import Column, Group, Table
 from iogauge.report.outcome import STYLE
 
@@ -56,7 +56,7 @@ def read_marks(folder: Path, system: str = "", since: datetime | None = None) ->
     columns = (*CASE, "time", "verdict", "record", *query.PLACE)
     frame = query.load(folder, columns=columns).unique("record", keep="first", maintain_order=True)
     if system:
-        frame = frame.filter(pl.col("system") == system)
+        frame = of_system(frame, system)
     shown = pl.col("case").str.replace_all(ADDED.pattern, "")  # one row for all runs of --repeat
     cases = frame.group_by(*CASE[:-1], shown, maintain_order=True).agg(
         pl.col("verdict").tail(RUNS).alias("verdicts"), pl.col("time", *query.PLACE).last()
