@@ -143,8 +143,8 @@ def test_what_commands_print_of_a_foreign_history(
         ["history"],
         ["history", "--json"],
         ["history", "--damaged"],
-        ["trend"],
-        ["trend", "--json"],
+        ["status", "--trend"],
+        ["status", "--trend", "--json"],
         ["compare", "20270131T120000-n1-1:#1", f"20270131T120000-n1-1:{text}"],
         ["report", text],
         ["history", "-n", text],
@@ -189,7 +189,7 @@ def test_what_a_site_says_of_itself(
     printed = capsys.readouterr()
     assert "site mysite is disabled" in printed.err
     assert not acts(printed.err + printed.out)
-    done = CliRunner().invoke(app.app, ["validate"])
+    done = CliRunner().invoke(app.app, ["check"])
     assert done.exit_code == 1
     assert not acts(done.output)
 

@@ -303,7 +303,7 @@ def write(home: Path, values: Sequence[float], changed_at: int) -> None:
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["trend", *arguments])
+    done = CliRunner().invoke(app, ["status", "--trend", *arguments])
     return done.exit_code, done.output
 
 

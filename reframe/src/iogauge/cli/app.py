@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperGroup
 
-from iogauge.cli import reporting, results, running, site
+from iogauge.cli import ready, reporting, results, running, site
 from iogauge.core import registry
 from iogauge.core.text import did_you_mean, visible
 from iogauge.records import names
@@ -26,6 +26,13 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 #: Names of earlier versions, and the words that have taken their place.
 OLD: Final = {
     "plan": ("run", "--dry-run"),
+    "validate": ("check", "--files"),
+    "doctor": ("check", "--all"),
+    "allow": ("site", "allow"),
+    "ceilings": ("site", "ceilings"),
+    "bench": ("run", "--try"),
+    "trend": ("status", "--trend"),
+    "profile": ("compare",),
 }
 
 
@@ -58,7 +65,7 @@ class _Commands(TyperGroup):
 
 app = typer.Typer(
     cls=_Commands,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # no boxes; paragraphs fold at the width of the terminal
     help="Storage benchmarks through ReFrame that pass only on a proven measurement.",
@@ -87,10 +94,10 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
     return tell
 
 
-def _add(name: str) -> None:
+def _add(group: typer.Typer, name: str) -> None:
     """Add the command of an extra, or one that says that the extra is not there."""
     try:
-        app.command(name)(_told(registry.load("iogauge_commands", name)))
+        group.command(name)(_told(registry.load("iogauge_commands", name)))
     except registry.Missing as error:
         missing = error
 
@@ -98,11 +105,12 @@ def _add(name: str) -> None:
             """Not installed here."""
             raise missing
 
-        app.command(name, context_settings=_PASS_ON)(_told(command))
+        group.command(name, context_settings=_PASS_ON)(_told(command))
 
 
 @app.callback()
 def common(
+    context: typer.Context,
     sites: Annotated[
         list[Path] | None,
         typer.Option(
@@ -122,22 +130,23 @@ def common(
     before = os.environ.get(folders.VARIABLE)
     if named:
         os.environ[folders.VARIABLE] = os.pathsep.join([*named, *([before] if before else [])])
+    if context.invoked_subcommand is None:
+        _told(registry.load("iogauge_commands", "status"))(brief=True)
 
 
 app.command(context_settings=_PASS_ON)(running.run)
-app.command(context_settings=_PASS_ON)(running.bench)
+app.command("check")(ready.check)
 app.command("report")(_told(reporting.show_report))
 app.command("explain")(results.explain_word)
-app.command("doctor")(site.show_doctor)
 app.command()(site.clean)
-app.command()(site.allow)
-app.command()(site.validate)
 app.command("history")(results.show_history)
 
-for _name in registry.names("iogauge_commands"):
-    _add(_name)
+for _name in ("status", "alarm", "calibrate", "compare"):
+    _add(app, _name)
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
 site_commands.command("new")(site.new)
+site_commands.command("allow")(site.allow)
 site_commands.command("paths")(site.show_paths)
+_add(site_commands, "ceilings")
 app.add_typer(site_commands, name="site")

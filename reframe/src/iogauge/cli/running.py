@@ -1,4 +1,4 @@
-"""Commands that measure, through ReFrame: run and bench."""
+"""The command that measures, through ReFrame: run."""
 
 from __future__ import annotations
 
@@ -199,6 +199,10 @@ def _end(
     return max(status, end.status)
 
 
+Try = Annotated[
+    bool,
+    typer.Option("--try", help="Try this machine as it is: quick checks, sized to its speed."),
+]
 Gate = Annotated[
     bool, typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran.")
 ]
@@ -222,6 +226,7 @@ CostAsJson = Annotated[
 
 def run(
     context: typer.Context,
+    try_out: Try = False,
     gate: Gate = False,
     confirm: Confirm = False,
     over_budget: OverBudget = False,
@@ -242,6 +247,8 @@ def run(
         return
     if dry_run:
         raise typer.Exit(0 if plan(given, wide, as_json) else 1)
+    if try_out:
+        raise typer.Exit(_try_out(given, wide))
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
@@ -279,12 +286,9 @@ def _keep_budget(arguments: list[str]) -> None:
         raise typer.Exit(1)
 
 
-def bench(context: typer.Context, wide: Wide = False) -> None:
-    """Try this machine, with quick checks sized to its speed.
-
-    All other options are ReFrame's: -n NAME, -S repetitions=1, ...
-    """
-    console, given = new_console(), settled(context)
+def _try_out(given: list[str], wide: bool) -> int:
+    """Run quick checks sized to this machine's speed, on the site local; return the exit status."""
+    console = new_console()
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
     for line in doctor.describe_stack(machine.machine()):
@@ -310,15 +314,16 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     arguments += given
     chosen, gate = selected_by(arguments), current.is_gate()
+    demand_cases(arguments, chosen)
     status = _end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide)
     sites = "" if os.access(folders.site_dirs()[0], os.W_OK) else "--sites DIR "  # a shared one
-    for line in _AFTER_BENCH:
+    for line in _AFTER_TRY:
         typer.echo(visible_lines(line.format(sites=sites, target=target)))
-    raise typer.Exit(status)
+    return status
 
 
 #: What follows a first try.
-_AFTER_BENCH = (
+_AFTER_TRY = (
     "next, after '. ./activate' in this shell:",
     "    iogauge {sites}site new NAME --target {target}",
     "    iogauge run --system=NAME -t quick",

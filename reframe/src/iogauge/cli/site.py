@@ -9,9 +9,8 @@ import os
 import shlex
 import socket
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -20,64 +19,19 @@ from typing import Annotated
 
 import typer
 
-from iogauge.cli import doctor
-from iogauge.cli.doctor import Check
 from iogauge.cli.planning import planned_cases, show_plan
 from iogauge.cli.running import write_probe
 from iogauge.cli.screen import new_console
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
-from iogauge.core.text import did_you_mean, visible, visible_lines
+from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
-from iogauge.records import selected
-from iogauge.report import plan_table
 from iogauge.report.outcome import plain
 from iogauge.session.current import Janitor
 from iogauge.site import folders, machine, settings, writing
 from iogauge.site.machine import NodeSeen, Queue, Slurm
 from iogauge.site.writing import Answers, Found
 from iogauge.workspace import lock, permission
-
-
-def _as_planned(folder: Path) -> tuple[list[str], list[str]]:
-    """Return what a run of all cases of a site would refuse in its files, and what is doubtful.
-
-    Both are empty if the files have other mistakes, or if nobody has described the site.
-    """
-    if folder.name == folders.LOCAL or settings.read_site(folder)[1]:
-        return [], []
-    with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
-        file = Path(scratch, "notes")
-        cases, unable = planned_cases([f"--system={folder.name}"], file)
-        _, noted = selected.noted(file.read_text(encoding="utf-8") if file.exists() else "")
-    values: dict[str, list[Mapping[str, Sequence[object]]]] = {}
-    for case in noted.values():
-        values.setdefault(case.check, []).append(case.values)
-    found = [line for line in unable if str(folder.resolve()) in line or not cases]
-    others = [line for line in unable if line not in found and "nothing could fail" not in line]
-    mistakes = [*found, *map(str, settings.unfitting(folder, values)), *plan_table.refused(cases)]
-    return mistakes, [*others, *plan_table.doubts(cases)]
-
-
-def show_doctor() -> None:
-    """Say what is available, what is missing, and what to do."""
-    console = new_console()
-    healthy, in_log = True, not console.is_terminal
-    checks = doctor.examine()
-    if here := doctor.site_of_host(folders.site_folders(*folders.site_dirs())):
-        refused, doubts = _as_planned(here)
-        subject = f"site {here.name}"
-        checks += [Check("problem", subject, text, doctor.DOUBT) for text in refused]
-        checks += [Check("note", subject, text, doctor.DOUBT) for text in doubts]
-    for check in checks:
-        mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
-            check.state, "[red]problem[/]"
-        )
-        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}", soft_wrap=in_log)
-        if check.remedy:
-            console.print(f"        -> {plain(check.remedy)}", soft_wrap=in_log)
-        healthy = healthy and check.state != "problem"
-    raise typer.Exit(0 if healthy else 1)
 
 
 def clean(
@@ -146,54 +100,6 @@ def allow(
     new_console().print(
         plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
     )
-
-
-def validate(
-    names: Annotated[list[str] | None, typer.Argument(help="Sites; all if omitted.")] = None,
-) -> None:
-    """List every mistake and every doubt in settings and references.
-
-    A doubt is a declaration that makes a PASS mean little, or a case that cannot run. References are
-    compared with the cases of a dry run: metrics, units, points, partitions, ceilings. If a site claims this
-    host, its declarations are compared with what this host sees. It lists the UUID of each target that is
-    mounted here. If you name sites, it lists those that do not claim this host.
-    """
-    console, wrong = new_console(), 0
-    every = folders.site_folders(*folders.site_dirs())
-    known = [folder.name for folder in every]
-    for name in names or ():
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise typer.BadParameter(visible(f"no site {name!r}{hint}; known: {', '.join(known)}"))
-    for folder in (folder for folder in every if not names or folder.name in names):
-        site, found = settings.read_site(folder)
-        mistakes = [str(mistake) for mistake in found]
-        doubts = [str(doubt) for doubt in settings.doubts(folder)]
-        mistakes += map(str, settings.claimed_twice(folder, every))
-        refused, doubted = _as_planned(folder)
-        mistakes, doubts = mistakes + refused, doubts + doubted
-        here = folder in folders.sites_of_host(every, socket.gethostname())
-        views = [] if mistakes else [*doctor.seen_here(site)]
-        if here and not mistakes:
-            doubts += map(str, doctor.seen_otherwise(folder, views))
-        wrong += len(mistakes)
-        console.print(
-            f"{plain(folder.name)}: "
-            + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
-            + (f", [yellow]{len(doubts)} doubt(s)[/]" if doubts else "")
-        )
-        seen = [*doctor.seen_targets(views)]
-        if names and not mistakes:
-            seen += doctor.missing_here(site)
-        if names and not mistakes and not here:
-            host = socket.gethostname()
-            seen.append(
-                f"hostnames: no pattern matches this host ({host}). Use --system={folder.name} here, "
-                f"or add a pattern for {host} to hostnames"
-            )
-        for line in (*mistakes, *doubts, *seen):
-            console.print(plain(f"  {line}"), soft_wrap=True)
-    raise typer.Exit(1 if wrong else 0)
 
 
 def show_paths() -> None:
@@ -493,7 +399,7 @@ def next_commands(name: str, tier: str, into: Path | None, sites: Path) -> list[
         first = [f"export {folders.VARIABLE}={os.environ[folders.VARIABLE]}    # in every shell"]
     return [
         *first,
-        f"iogauge validate {name}",
+        f"iogauge check {name}",
         f"iogauge run --system={name} -t {tier}",
         f"iogauge calibrate --system={name}    # after 20 runs: references",
     ]

@@ -249,7 +249,7 @@ def ceiling(
         if "measured" in limited_by:
             remedy = (
                 "The data came from a cache, or the layer carries more than was measured: measure it again "
-                "(iogauge run -t ceiling), and see 'iogauge ceilings'"
+                "(iogauge run -t ceiling), and see 'iogauge site ceilings'"
             )
             return Rule("G6", demands, remedy).invalid(saw)
         remedy = "The data came from a cache, or the topology in the settings is wrong"
@@ -286,7 +286,7 @@ def measured_ceilings(*, problems: Sequence[str]) -> Finding:
     return Rule(
         "G6",
         "a measured ceiling that holds",
-        "Measure the layers again: iogauge run -t ceiling; then see 'iogauge ceilings'",
+        "Measure the layers again: iogauge run -t ceiling; then see 'iogauge site ceilings'",
     ).decide(not problems, "; ".join(problems) or "the measured ceilings hold", Outcome.WARN)
 
 
@@ -525,7 +525,7 @@ def tool_integrity(
         "one version"
         + (f", {want_tasks} task(s)" if want_tasks is not None else "")
         + (f" on {want_nodes} node(s)" if want_nodes is not None else ""),
-        "The launcher may belong to another MPI than the tool: run 'iogauge doctor'",
+        "The launcher may belong to another MPI than the tool: run 'iogauge check'",
     ).decide(len(versions) == 1 and all(versions) and not wrong_tasks and not wrong_nodes, ran)
 
 

@@ -185,7 +185,7 @@ def _one_file_system(views: Sequence[View], at_end: Mapping[str, str]) -> Findin
             return Rule(
                 "G9",
                 "the same file system on every node",
-                "Mount the target on every node, and nothing over it (iogauge doctor shows the UUID)",
+                "Mount the target on every node, and nothing over it (iogauge check shows the UUID)",
             ).invalid(
                 f"{view.host} sees UUID {view.uuid} for {view.path}: {_mounted(view)}; "
                 f"{first.host} sees UUID {first.uuid}: {_mounted(first)}"

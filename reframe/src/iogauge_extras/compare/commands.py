@@ -25,8 +25,11 @@ def show_comparison(
         ),
     ],
     b: Annotated[
-        str, typer.Argument(help="The other; its figures are shown relative to those of A.")
-    ],
+        str,
+        typer.Argument(
+            help="The other, shown relative to A; none: what the program of a Darshan log did."
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with a figure, of two sets of records.")
@@ -43,8 +46,12 @@ def show_comparison(
     ] = "",
     wide: Wide = False,
 ) -> None:
-    """Compare two sets of records, two records or two Darshan logs."""
+    """Compare two sets of records, two records or two Darshan logs; or say what one log's program did."""
     console = new_console()
+    if not b or all(name.endswith(".darshan") for name in (a, b)):
+        from iogauge_extras.darshan.commands import show_profile
+
+        return show_profile(Path(a), Path(b) if b else None, html, as_json)
     records_of = [count for name in (a, b) if (count := _records_of(name))]
     try:
         if _is_set(a) or _is_set(b) or (len(records_of) == 2 and max(records_of) > 1):

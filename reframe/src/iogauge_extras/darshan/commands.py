@@ -1,9 +1,8 @@
-"""Commands over Darshan logs: profile."""
+"""What Darshan logs say: a part of ``iogauge compare``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -15,14 +14,7 @@ from iogauge_extras.compare import compare
 from iogauge_extras.darshan import subject
 
 
-def show_profile(
-    log: Annotated[Path, typer.Argument(help="A Darshan log.")],
-    other: Annotated[Path | None, typer.Argument(help="A second log, to put beside it.")] = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page with figures.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON, one object for each log.")
-    ] = False,
-) -> None:
+def show_profile(log: Path, other: Path | None, html: Path | None, as_json: bool) -> None:
     """Say what a program did to the file system, from its Darshan log."""
     from iogauge_extras.darshan import profile  # with Jinja
 

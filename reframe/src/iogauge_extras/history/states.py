@@ -1,5 +1,5 @@
 """Judge every metric of every line of the history by :mod:`iogauge_extras.history.statistics`, and show them as text or JSON:
-``iogauge trend``.
+``iogauge status --trend``.
 
 The result says whether a metric has become worse, since when, by how much and how surely. The
 detector gets the logarithm of the value, signed so that more is better.
@@ -553,7 +553,7 @@ def chance(judged: Sequence[Judged], false_alarms: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Options of ``iogauge trend``; an empty text and None restrict nothing."""
+    """Options of ``iogauge status --trend``; an empty text and None restrict nothing."""
 
     system: str
     name: str
