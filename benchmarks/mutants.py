@@ -127,9 +127,9 @@ MUTANTS = (
         "tests/unit/test_calibrate.py::test_a_step_is_found_where_it_is",
         "a reference rests on runs from before and after a loss",
     ),
-    # check
+    # cases
     Mutant(
-        "hook-of-subclass-disabled", "check", "judged.py",
+        "hook-of-subclass-disabled", "cases", "judged.py",
         "        ours = [kind for kind in type(self).__mro__ if issubclass(kind, JudgedCheck)]",
         "        ours = [JudgedCheck]",
         "tests/unit/test_hooks.py::test_no_hook_can_be_left_out",
@@ -137,7 +137,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "any-verdict-is-ok", "check", "judged.py",
+        "any-verdict-is-ok", "cases", "judged.py",
         "        if self._judgement is None or self._judgement.verdict is not Verdict.PASS:",
         "        if self._judgement is None:",
         "tests/e2e/test_never_pass.py::test_a_failing_value_whose_performance_is_not_checked",
@@ -145,7 +145,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "undecided-is-ok", "check", "judged.py",
+        "undecided-is-ok", "cases", "judged.py",
         "        if self._judgement is None or self._judgement.verdict is not Verdict.PASS:",
         "        if self._judgement and self._judgement.verdict is not Verdict.PASS:",
         "tests/e2e/test_never_pass.py::test_nothing_judged",
@@ -153,14 +153,14 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "hand-over-nothing", "check", "judged.py",
+        "hand-over-nothing", "cases", "judged.py",
         "            if reference is not None and decided.verdict in (Verdict.PASS, Verdict.FAIL):",
         "            if reference is not None and decided.verdict in (Verdict.PASS,):",
         "tests/e2e/test_derived.py::test_what_does_not_hold_beyond_saturation_fails_by_name",
         "ReFrame does not get the reference that a FAIL misses, and does not name the metric",
     ),
     Mutant(
-        "record-says-pass", "check", "judged.py",
+        "record-says-pass", "cases", "judged.py",
         "            verdict=judgement.verdict,",
         "            verdict=Verdict.PASS,",
         "tests/e2e/test_never_pass.py::test_other_unit",
@@ -168,7 +168,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "override-forgotten", "check", "storage.py",
+        "override-forgotten", "cases", "storage.py",
         "(value := getattr(self, name)) and value != default",
         "(value := getattr(self, name)) and value == default",
         "tests/e2e/test_never_pass.py::test_what_a_run_sets_otherwise_is_compared_with_nothing",
@@ -183,7 +183,7 @@ MUTANTS = (
         "a derived value is computed before this run has decided its operands",
     ),
     Mutant(
-        "checkpoint-rounded-down", "check", "ior.py",
+        "checkpoint-rounded-down", "cases", "ior.py",
         "        shares = -(-self.total_bytes // step)",
         "        shares = self.total_bytes // step",
         "tests/e2e/test_loads.py::test_the_whole_state_is_saved_and_read_cold",
@@ -191,7 +191,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "checkpoint-other-scale", "check", "ior.py",
+        "checkpoint-other-scale", "cases", "ior.py",
         "            return {}\n        model, found = self._declared_model, {}",
         "            pass\n        model, found = self._declared_model, {}",
         "tests/e2e/test_loads.py::test_another_size_has_no_budget",
@@ -199,7 +199,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "checkpoint-budget", "check", "ior.py",
+        "checkpoint-budget", "cases", "ior.py",
         "Reference(budget_s, None, 0.0, time.unit, source)",
         "Reference(budget_s, None, 9.0, time.unit, source)",
         "tests/e2e/test_loads.py::test_a_budget_that_is_kept_passes_and_another_fails",
@@ -215,7 +215,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "out-unknown-to-the-job", "check", "storage.py",
+        "out-unknown-to-the-job", "cases", "storage.py",
         "        out=extras.topology.out if extras.topology else (),",
         "        out=(),",
         "tests/unit/test_declared.py::test_the_job_is_told_which_storage_targets_are_out",
@@ -640,7 +640,7 @@ MUTANTS = (
         "a storage target that the metadata servers leave out is not seen",
     ),
     Mutant(
-        "old-default-stays", "node", "layouts.py",
+        "old-default-stays", "node", "lustre/lov.py",
         "        if wanted != own and wanted:",
         "        if wanted != own and not own:",
         "tests/unit/test_lov.py::test_a_directory_adopts_the_default_of_another",
@@ -1011,7 +1011,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "small-files-have-no-bytes", "check", "mdtest.py",
+        "small-files-have-no-bytes", "cases", "mdtest.py",
         "if self.random_reads else counted\n",
         "if self.random_reads else read\n",
         "tests/e2e/test_witness.py::test_small_files_that_come_from_a_cache",
@@ -1275,7 +1275,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "inactive-target", "node", "lustre.py",
+        "inactive-target", "node", "lustre/targets.py",
         "replace(target, active=active and target.active, server",
         "replace(target, active=target.active, server",
         "tests/unit/test_lustre.py::test_a_target_is_inactive_if_the_client_or_its_server_says_so",

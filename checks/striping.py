@@ -13,12 +13,15 @@ from iogauge.cases import (
     words,
 )
 
+#: Libraries through which all tasks write one file.
+_APIS = ["MPIIO", "HDF5", "NCMPI"]
+
 
 @sweep.simple_test_if(sweep.points("stripe_counts", words.LUSTRE))
 class StripeCount(SharedFileCheck):
     descr = "Collective write of a shared file by stripe count"
 
-    api = parameter(["MPIIO", "HDF5", "NCMPI"], loggable=True)
+    api = parameter(_APIS, loggable=True)
     stripe_count = parameter(sweep.points("stripe_counts", words.LUSTRE), loggable=True)
 
     @run_after("init")
@@ -34,7 +37,7 @@ class StripeCount(SharedFileCheck):
 class StripeSize(SharedFileCheck):
     descr = "Collective write of a shared file over all storage targets by stripe size"
 
-    api = parameter(["MPIIO", "HDF5", "NCMPI"], loggable=True)
+    api = parameter(_APIS, loggable=True)
     stripe_size = parameter(sweep.points("stripe_sizes", words.LUSTRE), loggable=True)
 
     @run_after("init")
@@ -68,11 +71,13 @@ def _output_stripes(extras):
 class OutputFile(SizedFileCheck):
     descr = "Seconds for an application's output, a shared file of its size, by stripe count"
 
+    api = parameter(_APIS, loggable=True)
     size = parameter(sweep.points("file_sizes"), loggable=True)
     stripe_count = parameter(sweep.found(_output_stripes), loggable=True)
 
     @run_after("init")
     def choose(self):
+        self.choose_back_end(self.api)
         sized = sweep.partitions("file_sizes", self.size)
         striped = sweep.partitions_of(lambda extras: self.stripe_count in _output_stripes(extras))
         self.valid_systems = [name for name in sized if name in striped]
@@ -82,10 +87,12 @@ class OutputFile(SizedFileCheck):
 class Aggregators(AggregatorsCheck):
     descr = "Collective write by so many tasks on behalf of all, counted with Darshan"
 
+    api = parameter(_APIS, loggable=True)
     aggregators = parameter(sweep.points("aggregators"), loggable=True)
 
     @run_after("init")
     def choose(self):
+        self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions("aggregators", self.aggregators)
 
 
@@ -95,8 +102,10 @@ class DefaultWriters(DefaultWritersCheck):
         "Collective write without hints: how many tasks the MPI library lets write, by stripe count"
     )
 
+    api = parameter(_APIS, loggable=True)
     stripe_count = parameter(sweep.points("default_writers", words.LUSTRE), loggable=True)
 
     @run_after("init")
     def choose(self):
+        self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions("default_writers", self.stripe_count, words.LUSTRE)

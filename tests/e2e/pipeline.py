@@ -74,7 +74,7 @@ def _commit(directory: Path, remote: str) -> None:
         # What a merge request is compared with.
         ["update-ref", "refs/remotes/origin/main", "HEAD"],
     ):
-        subprocess.run(["git", *words], cwd=directory, check=True, timeout=60)
+        subprocess.run(["git", *words], cwd=directory, check=True, timeout=600)
 
 
 @dataclass
@@ -179,7 +179,7 @@ class SiteRepository(Project):
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -35,7 +35,7 @@ SAMPLES = ROOT / "tests" / "data" / "samples"
 MIB = 1 << 20
 
 #: A busy machine takes so many times the seconds of a quiet one. All limits here only end what hangs.
-BUSY = 5
+BUSY = 10
 COLD = os.environ.get("IOGAUGE_TEST_COLD", "") == "1"
 #: A command that was started, cold or as a fork.
 Process = subprocess.Popen[str] | warm.Process
@@ -82,7 +82,7 @@ def mount_of(path: Path) -> tuple[str, str]:
     """Type and source of the file system that holds a path, from findmnt(8)."""
     words = ["findmnt", "-n", "-r", "-v", "-o", "FSTYPE,SOURCE", "-T", str(path)]
     fstype, source = (
-        subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+        subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
         .stdout.splitlines()[-1]
         .split()
     )
@@ -454,9 +454,9 @@ def mounted(
         with open(image, "wb") as file:
             file.truncate(size)
         make = {"ext4": ["mkfs.ext4", "-q", "-m", "0", "-F"], "btrfs": ["mkfs.btrfs", "-q"]}[kind]
-        subprocess.run([*make, str(image)], check=True, capture_output=True, timeout=60)
+        subprocess.run([*make, str(image)], check=True, capture_output=True, timeout=600)
         words = ["mount", "-o", "loop", str(image), str(point)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
     if done.returncode != 0:
         raise OSError(done.stderr.strip())
     try:
@@ -464,7 +464,7 @@ def mounted(
     finally:
         for attempt in range(20):
             done = subprocess.run(
-                ["umount", str(point)], capture_output=True, check=False, timeout=60
+                ["umount", str(point)], capture_output=True, check=False, timeout=600
             )
             if done.returncode == 0:
                 break

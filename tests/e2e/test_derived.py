@@ -100,7 +100,7 @@ def derive(rig: Rig, *arguments: str, gate: bool = False) -> Run:
     extra = {"IOGAUGE_GATE": "1"} if gate else {}
     words = ["reframe", "-c", "checks/", "-r", "-t", "derived", *arguments]
     process = rig.start(words, IOGAUGE_SESSION="now", **extra)
-    out, _ = process.communicate(timeout=120)
+    out, _ = process.communicate(timeout=600)
     file = rig.home / "history" / "rig" / "now.jsonl"
     found = [r for r in journal.read(file) if isinstance(r, dict)] if file.exists() else []
     file.unlink(missing_ok=True)

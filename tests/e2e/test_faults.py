@@ -104,7 +104,7 @@ def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
     process = start_and_wait(rig, arguments)
     # The session first, then whatever it had started: nobody is left to tidy up.
     rig.kill(process.pid)
-    process.communicate(timeout=100)
+    process.communicate(timeout=600)
     left = [path for path in rig.leftovers() if path.is_file()]
     assert any(path.name == ".iogauge-session" for path in left), left
 
@@ -126,7 +126,7 @@ def test_job_alone_stops_its_tool_and_tidies_up(running: tuple[Rig, list[str]]) 
     rig, arguments = running
     process = start_and_wait(rig, arguments)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=100)
+    process.communicate(timeout=600)
     scripts = [p for p in processes("rfm_job.sh") if p in processes(str(rig.base))]
     os.kill(min(scripts), signal.SIGTERM)
     wait_for(lambda: not processes(str(rig.base)), 20, "job and tools to end")
@@ -369,15 +369,15 @@ def test_a_target_that_dies_under_the_tool(
     rig = make_rig(tools=("ior",), target=small_fs("ext4", 256 << 20), limits=limits)
     process = start(rig, *IOR, "-S", "transfer_bytes=4096")
     wait_for(lambda: data_of(rig), 60, "the first data")
-    subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=60)
+    subprocess.run(["xfs_io", "-x", "-c", "shutdown", str(rig.target)], check=True, timeout=600)
     run = rig.finish(process)
     run.never_passed("ERROR", "Input/output error", f"iogauge clean --target {rig.target}")
     assert run.record["verdict"] == "ERROR"
-    subprocess.run(["umount", str(rig.target)], check=True, timeout=60)
+    subprocess.run(["umount", str(rig.target)], check=True, timeout=600)
     # A copy: hosts of other tests may hold the old mount in namespaces of their own.
     image = rig.target.parent / "image"
     copy = shutil.copy(image, image.with_name("copy"))
-    subprocess.run(["mount", "-o", "loop", copy, rig.target], check=True, timeout=60)
+    subprocess.run(["mount", "-o", "loop", copy, rig.target], check=True, timeout=600)
     assert rig.leftovers()
     janitor_removes_all(rig)
 
@@ -521,7 +521,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
         ).stdout
         return {line.partition("=")[2] for line in out.splitlines() if "=" in line}
 
@@ -529,7 +529,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
     process = rig.start(["reframe", "-c", "checks/", "-r", "-n", "ChecksumOverhead"], **knobs)
     wait_for(lambda: value() == {"0"}, 120, "the checksums to be off")
     rig.kill(process.pid)
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     assert value() == {"0"}
     (kept,) = (rig.home / "restore").iterdir()
     assert set(json.loads(kept.read_text())["found"].values()) == {"1"}
@@ -771,7 +771,7 @@ def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig
         assert "it is in use" in kept.out
     finally:
         os.kill(holding.pid, signal.SIGTERM)
-        first.finish(holding, timeout=60)
+        first.finish(holding, timeout=600)
     first.assert_clean()
 
 
@@ -784,7 +784,7 @@ def test_the_janitor_breaks_the_lock_of_the_dead(pair: tuple[Rig, Rig]) -> None:
     process = hold(first)
     # First what keeps the lock: it would give it up when it sees that the rest is gone.
     first.kill(keeper_of(first), process.pid)
-    process.communicate(timeout=100)
+    process.communicate(timeout=600)
     told = second.iogauge("check", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
     assert "whose processes have ended" in told
     dry = first.iogauge("clean", "--dry-run")

@@ -82,7 +82,7 @@ def test_a_healthy_volume_is_not_refused(run: Run) -> None:
     ], run.out
 
 
-@pytest.mark.nightly("e2e/test_gluster.py::test_a_healthy_volume_is_not_refused")
+@pytest.mark.nightly
 def test_no_check_at_all_is_refused(site: tuple[Hosts, Rig]) -> None:
     found = run_on(*site, timeout=3000)
     wrong = [

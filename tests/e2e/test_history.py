@@ -213,7 +213,7 @@ def test_a_case_that_cannot_be_recorded_does_not_pass(rig: Rig, place: Path) -> 
     (rig.bin / "fio").unlink()
     assert again(rig).rc == 0
     assert verdicts(rig) == ["FAIL", "PASS"]
-    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=60)
+    subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True, timeout=600)
     found = again(rig)
     assert found.rc != 0 and "Read-only file system" in found.out, found.out
     rig.assert_clean()

@@ -39,7 +39,7 @@ def open_mpi() -> bool:
     if shutil.which("mpirun") is None:
         return False
     words = ["mpirun", "--version"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
     return "Open MPI" in done.stdout
 
 
@@ -126,7 +126,7 @@ class Job:
 
     def run(self, case: str, interface: str = "eth0", before: str = "") -> tuple[int, str]:
         process = self.start(case, interface, before)
-        printed, _ = process.communicate(timeout=120)
+        printed, _ = process.communicate(timeout=600)
         return process.returncode, printed
 
     def text(self, name: str) -> str:

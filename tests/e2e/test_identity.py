@@ -19,7 +19,7 @@ from e2e.test_hosts import open_mpi
 from e2e.test_several_hosts import run_on
 from e2e.test_values import METADATA
 from e2e.test_values import RANDOM_READ as CASE
-from iogauge.node.lustre import look
+from iogauge.node.view import look
 from support import hosts as support
 from support.hosts import Hosts
 

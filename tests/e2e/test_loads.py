@@ -259,7 +259,7 @@ def test_what_fills_the_target_goes_after_a_kill(filled: Rig) -> None:
     assert fill_of(filled.target) > LEVEL / 100 - 0.02
 
     filled.kill(process.pid)
-    process.communicate(timeout=100)
+    process.communicate(timeout=600)
     (filled.bin / "fio").unlink()
     left = sum(path.stat().st_blocks * 512 for path in filled.leftovers() if path.is_file())
     assert left > 600 * MIB

@@ -208,7 +208,7 @@ def test_a_check_that_cannot_be_loaded(fio_rig: Rig) -> None:
 def test_without_a_usable_site_nothing_runs(fio_rig: Rig) -> None:
     env = {k: v for k, v in fio_rig.environment().items() if k != "RFM_CONFIG_PATH"}
     words = ["reframe", "-c", "checks/", "-r"]
-    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
     text = done.stdout + done.stderr
     assert done.returncode != 0, text
     assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text

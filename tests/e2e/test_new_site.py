@@ -38,13 +38,13 @@ class Installed:
             shutil.copytree(ROOT / name, clone / name, ignore=ignored)
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
         words = ["wheel", "--no-deps", "--no-index", "--no-build-isolation", "-w", str(base)]
-        subprocess.run([*pip, *words, str(clone / "reframe")], check=True, timeout=120)
+        subprocess.run([*pip, *words, str(clone / "reframe")], check=True, timeout=600)
         shutil.rmtree(clone)
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", base / "venv"], check=True)
         (wheel,) = base.glob("*.whl")
         self.bin = base / "venv" / "bin"
         install = ["--python", str(self.bin / "python"), "install", "--no-deps", "--no-index"]
-        subprocess.run([*pip, *install, str(wheel)], check=True, timeout=120)
+        subprocess.run([*pip, *install, str(wheel)], check=True, timeout=600)
         packages = next((base / "venv" / "lib").glob("python*/site-packages"))
         # A path file is not followed to other path files: the clone stays out of sight.
         (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
@@ -109,10 +109,10 @@ def said(page: str) -> list[str]:
 @pytest.fixture
 def disk(storage: Path) -> Iterator[Path]:
     place = storage / "first-hour"
-    subprocess.run([CAPPED, "up", place, "1G", "10"], check=True, timeout=60)
+    subprocess.run([CAPPED, "up", place, "1G", "10"], check=True, timeout=600)
     (place / "sites").mkdir()
     yield place
-    subprocess.run([CAPPED, "down", place], check=True, timeout=60)
+    subprocess.run([CAPPED, "down", place], check=True, timeout=600)
 
 
 def repeat(rig: Rig, times: int) -> None:
@@ -147,12 +147,12 @@ def test_each_command_ends_as_the_page_says(disk: Path, make_rig: Callable[..., 
     done = 0
     for block in re.split(r"^    \$ ", PAGE.read_text(), flags=re.M)[1:]:
         if "now carries 6 MiB/s" in PAGE.read_text().partition(block)[0]:
-            subprocess.run([CAPPED, "cap", disk, "6"], check=True, timeout=60)
+            subprocess.run([CAPPED, "cap", disk, "6"], check=True, timeout=600)
         command, *_ = block.splitlines()
         words = shlex.split(command.partition(" | ")[0].replace("/scratch", str(rig.target)))
         times = [int(word.partition("=")[2]) for word in words if word.startswith("--repeat=")]
         if words[0] == "sed":
-            subprocess.run(words, cwd=disk, check=True, timeout=60)
+            subprocess.run(words, cwd=disk, check=True, timeout=600)
         if words[0] != "iogauge":
             continue
         words = [word for word in words[1:] if not word.startswith("--repeat=")]

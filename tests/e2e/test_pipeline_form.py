@@ -36,7 +36,7 @@ def validate() -> Callable[..., str]:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=600,
         )
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
@@ -172,9 +172,7 @@ def project(make_module_rig: Callable[..., Rig]) -> Project:
     return Project(rig, rig.base / "project")
 
 
-_OTHER_FILE = pytest.mark.nightly(
-    "e2e/test_pipeline_form.py::TestMergeRequest::test_only_what_it_touches"
-)
+_OTHER_FILE = pytest.mark.nightly
 
 
 @pytest.mark.needs_gitlab

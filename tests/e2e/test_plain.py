@@ -20,10 +20,7 @@ pytestmark = [
     pytest.mark.needs_fio,
     pytest.mark.needs_loop,
     pytest.mark.slow,
-    pytest.mark.nightly(
-        "e2e/test_scenarios.py::test_it_measures",
-        "e2e/test_gluster.py::test_a_healthy_volume_is_not_refused",
-    ),
+    pytest.mark.nightly,
 ]
 
 #: Where nothing can be proven of a case on this machine, it says so by another word.

@@ -86,7 +86,7 @@ def everything(make_module_rig: Callable[..., Rig]) -> Run:
     rig = striped(make_module_rig, rights=["lustre-checksums"] if os.getuid() == 0 else [])
     names = (
         "^(TaskScaling%|ServerScaling%|RandomRead%block=4KiB|ChecksumOverhead%block=4KiB"
-        "|StripeCount%.*=4|StripeSize|OutputFile%.*=4|Aggregators|MdtestOnMdts)"
+        "|StripeCount%.*=4|StripeSize|OutputFile%.*=4|Aggregators%|MdtestOnMdts)"
     )
     done = run(rig, "-n", names, "--exec-policy=serial", LCTL_USER="0")
     rig.assert_clean()

@@ -239,3 +239,26 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
         assert "or more while it ran" in by_phase[metric]
     clocks = [f for f in record["findings"] if "of the phase that the counters" in f["demands"]]
     assert {f["outcome"] for f in clocks} <= {"ok"}
+
+
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_all_hosts_read_and_write_at_once(
+    cluster: Hosts, make_module_rig: Callable[..., Rig]
+) -> None:
+    rig = striped(
+        make_module_rig,
+        scale={"nodes": 3, "tasks_per_node": 1},
+        hosts=cluster.names,
+        interface="eth0",
+    )
+    done = run_on(cluster, rig, "-n", "^Mixed%order=random%cache=direct.*span=all")
+    rig.assert_clean()
+    assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
+    assert done.record["nodes"] == 3
+    names = ["read_bw", "write_bw", "write_iops", "read_iops", "read_iops_ratio"]
+    assert [metric["name"] for metric in done.record["metrics"]] == names
+    # No counter under the mount is the hosts' own; the tool's words of both ways must agree with it.
+    said = [(f["metric"], f["outcome"]) for f in done.record["findings"] if f["guard"] == "G8"]
+    assert {"read_bw", "write_bw"} <= {metric for metric, _ in said}
+    assert "invalid" not in {outcome for _, outcome in said}

@@ -86,11 +86,7 @@ def test_a_cache_of_another_state_is_not_carried(repository, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.nightly(
-    "spack/test_airgap.py::test_an_environment_that_is_no_repositorys_is_not_carried",
-    "spack/test_airgap.py::test_a_cache_of_another_state_is_not_carried",
-    "spack/test_spack.py::test_what_was_built_is_what_was_promised",
-)
+@pytest.mark.nightly
 @pytest.mark.parametrize("cached", [False, True], ids=["sources", "cache"])
 def test_a_sites_repository_is_built_without_a_network(
     spack, builtin, repository, tmp_path, cached

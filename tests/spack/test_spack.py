@@ -101,9 +101,7 @@ def test_another_machine_than_the_sites_is_refused_before_the_solve(spack, tmp_p
     assert "cray-mpich@7.7.18: its prefix /opt/cray/pe/mpt" in done.stdout
 
 
-@pytest.mark.nightly(
-    "spack/test_spack.py::test_every_environment_concretizes_and_all_agree",
-)
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_compiler_that_spack_finds_is_not_written_into_the_environment(spack, builtin, tmp_path):
     manifest = copy_of(tmp_path, "generic") / "spack.yaml"
@@ -178,10 +176,7 @@ def test_a_wrong_external_is_caught(stack):
     assert f"is {mpi['name']} {declared}, but {mpi['name']} 99.1 is declared" in done.stdout
 
 
-@pytest.mark.nightly(
-    "spack/test_spack.py::test_what_was_built_is_what_was_promised",
-    "spack/test_spack.py::test_audit",
-)
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_stand_alone_tests(spack, stack):
     done = spack("-e", stack, "test", "run", "ior", "io500", "fio", "darshan-runtime", check=False)

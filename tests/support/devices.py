@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 def run(*words: object) -> str:
     done = subprocess.run(
-        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=60
+        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=600
     )
     if done.returncode != 0:
         raise OSError(f"{words}: {done.stderr.strip()}")

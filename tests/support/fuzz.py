@@ -26,15 +26,11 @@ from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
 from iogauge.evidence import witness
-from iogauge.node import host, layouts, lustre, probes
-from iogauge.node import mounts as uuids
-from iogauge.node.layouts import LustreError
-from iogauge.node.mounts import (
-    fsname_of,
-    parse_lfs_quota,
-    parse_lfs_quotas,
-    parse_mountinfo,
-)
+from iogauge.node import host, identity, probes
+from iogauge.node.lustre import checksums, client, layout, lov, targets
+from iogauge.node.lustre.programs import LustreError
+from iogauge.node.lustre.quotas import parse_lfs_quota, parse_lfs_quotas
+from iogauge.node.mounts import fsname_of, parse_mountinfo
 from iogauge.plan import stage
 from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
@@ -47,8 +43,8 @@ from iogauge.tools.ior import options
 from iogauge.tools.ior.output import parse_json, rank_times_csv
 from iogauge.tools.mdtest import parse_rank_csv, parse_table
 from iogauge_extras.ceilings import iperf3
-from iogauge_extras.compare import compare
-from iogauge_extras.compare.compare import CompareError
+from iogauge_extras.compare import logs, sides
+from iogauge_extras.compare.sides import CompareError
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.subject import of_log
 from iogauge_extras.history import yamledit
@@ -292,10 +288,10 @@ def _darshan(data: bytes) -> object:
     log = darshan.parse(text_of(data))
     finite(log)
     assert log.tasks >= 1 and log.run_seconds >= 0
-    subject = of_log("log", log)
-    found = compare.compare(subject, subject)
-    json.loads(compare.to_json(found))
-    _quiet().print(compare.render(found))
+    figures = of_log("log", log)
+    found = logs.compare(figures, figures)
+    json.loads(found.to_json())
+    _quiet().print(found.render())
     return log
 
 
@@ -346,11 +342,11 @@ def _mdtest_ranks(data: bytes) -> object:
 
 
 def _layout(data: bytes) -> object:
-    layout = layouts.parse_lov(data, "f")
-    assert (layout.osts or layout.start is None) and layout.last.stripe_bytes > 0
-    noted = layouts.Layouts(repetition=1, files=(layout,), total=1)
-    assert layouts.Layouts.from_json(json.loads(json.dumps(noted.to_json()))) == noted
-    return layout
+    found = lov.parse_lov(data, "f")
+    assert (found.osts or found.start is None) and found.last.stripe_bytes > 0
+    noted = layout.Layouts(repetition=1, files=(found,), total=1)
+    assert layout.Layouts.from_json(json.loads(json.dumps(noted.to_json()))) == noted
+    return found
 
 
 def _encoded() -> list[bytes]:
@@ -368,9 +364,9 @@ def _encoded() -> list[bytes]:
 def _targets(data: bytes) -> object:
     """The same text as the answer of all programs that are asked for storage targets."""
     text = text_of(data)
-    return lustre.join_targets(
-        osts=lustre.parse_osts(text),
-        shown=lustre.parse_df(text),
+    return targets.join_targets(
+        osts=targets.parse_osts(text),
+        shown=targets.parse_df(text),
         servers={},
     )
 
@@ -380,7 +376,7 @@ def _mounts(data: bytes) -> object:
     for mount in mounts:
         probes.safe_options(mount.options), probes.safe_source(mount.source)
         fsname_of(mount.source)
-        assert not uuids.differ(uuids.lustre_name(mount.source), "")
+        assert not identity.differ(identity.lustre_name(mount.source), "")
     return mounts
 
 
@@ -397,7 +393,7 @@ def _lctl(data: bytes) -> object:
     found = host._lustre(parameters, {"SLURM_JOB_ID": "1"}, 1000)
     look = host.Load(host="n", cache_id="c", time=1.0, load1=0.0, **found)
     witness.change(look, host.Load.from_json(json.loads(json.dumps(look.to_json()))))
-    return lustre.facts_of(parameters), lustre.parse_params(text)
+    return client.facts_of(parameters), checksums.parse_params(text)
 
 
 def _machine(data: bytes) -> object:
@@ -439,13 +435,13 @@ def _history(data: bytes) -> object:
         console.print(outcome.table(outcome.rows(found)))
         console.print(outcome.cost_table(outcome.costs(found)))
         assert found.ending(True).sentence and found.ending(True).status in (0, 1)
-        for number, record in enumerate(found):
+        for number in range(1, len(found) + 1):
             try:
-                one = compare.of_record(str(number), record)
-                console.print(compare.render(compare.compare(one, one)))
-                json.loads(compare.to_json(compare.compare(one, one)))
+                one = sides.read(folder, f"{file}#{number}")
+                console.print((both := sides.contrast(one, one)).render())
+                json.loads(both.to_json())
             except CompareError as error:
-                assert str(number) in str(error)
+                assert f"#{number}" in str(error)
         frame = query.load(folder, Path(folder, "cache"))
         for name in ("median", "spread", "reference", "lower", "upper"):
             finite(frame[name].to_list())

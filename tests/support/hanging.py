@@ -43,10 +43,10 @@ class Frozen(Hanging):
         self.point = point
 
     def hang(self) -> None:
-        subprocess.run(["fsfreeze", "--freeze", str(self.point)], check=True, timeout=60)
+        subprocess.run(["fsfreeze", "--freeze", str(self.point)], check=True, timeout=600)
 
     def wake(self) -> None:
-        subprocess.run(["fsfreeze", "--unfreeze", str(self.point)], check=False, timeout=60)
+        subprocess.run(["fsfreeze", "--unfreeze", str(self.point)], check=False, timeout=600)
 
 
 @functools.cache
@@ -64,7 +64,7 @@ def build() -> Path:
     atexit.register(shutil.rmtree, folder)
     program = folder / "slowfs"
     words = ["gcc", "-O2", "-Wall", "-Wextra", str(SOURCE), "-o", str(program)]
-    subprocess.run([*words, *flags.stdout.split()], check=True, timeout=120)
+    subprocess.run([*words, *flags.stdout.split()], check=True, timeout=600)
     return program
 
 
@@ -105,6 +105,6 @@ def mounted(
     finally:
         if daemon.poll() is None:
             os.kill(daemon.pid, signal.SIGCONT)
-        subprocess.run(["fusermount3", "-u", "-z", str(point)], check=False, timeout=30)
+        subprocess.run(["fusermount3", "-u", "-z", str(point)], check=False, timeout=600)
         daemon.terminate()
         daemon.wait(10)

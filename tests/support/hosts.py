@@ -60,7 +60,7 @@ def why_not() -> str | None:
         return f"not on PATH: {', '.join(missing)}"
     trial = "hostname trial && ip link add br0 type bridge && ip link add v0 type veth peer name v1"
     done = subprocess.run(
-        [*_UNSHARE, "sh", "-c", trial], capture_output=True, text=True, check=False, timeout=30
+        [*_UNSHARE, "sh", "-c", trial], capture_output=True, text=True, check=False, timeout=600
     )
     if done.returncode != 0:
         return f"no namespaces, bridge or veth (root?): {done.stderr.strip()}"

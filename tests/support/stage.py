@@ -11,7 +11,8 @@ from typing import Any, Literal
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.node.files import Block, Eviction, Held, Sample
 from iogauge.node.host import Clock
-from iogauge.node.mounts import Mount, Space, View
+from iogauge.node.mounts import Mount, Space
+from iogauge.node.view import View
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times

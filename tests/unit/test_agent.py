@@ -18,13 +18,14 @@ import pytest
 from iogauge.core import paths
 from iogauge.job import agent, opening
 from iogauge.job import target as job_lustre
-from iogauge.node import lustre as lustre_client
-from iogauge.node import lustre as lustre_targets
 from iogauge.node import mounts
 from iogauge.node.host import Clock, Load
-from iogauge.node.layouts import Component, DirectoryLayout, Layout, Layouts, Pins
-from iogauge.node.lustre import parse_getdirstripe
-from iogauge.node.mounts import Mount, Space, View
+from iogauge.node.lustre import client, programs, quotas
+from iogauge.node.lustre.directory import parse_getdirstripe
+from iogauge.node.lustre.layout import Layouts
+from iogauge.node.lustre.request import Component, DirectoryLayout, Layout, Pins
+from iogauge.node.mounts import Mount, Space
+from iogauge.node.view import View, look
 from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import session_dir
 from support.lustre import attributes
@@ -149,10 +150,10 @@ def test_quotas_are_asked_of_lfs(
     program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(lustre_targets, "project_of", lambda _: project)
-    monkeypatch.setattr(lustre_targets, "QUOTA_SECONDS", 2 if unanswered else 30)
-    quotas, silent = lustre_targets.quotas_of("/m")
-    assert {quota.owner: quota.bytes_left for quota in quotas} == left
+    monkeypatch.setattr(quotas, "project_of", lambda _: project)
+    monkeypatch.setattr(quotas, "QUOTA_SECONDS", 2 if unanswered else 30)
+    found, silent = quotas.quotas_of("/m")
+    assert {quota.owner: quota.bytes_left for quota in found} == left
     assert silent == unanswered
     asked = (tmp_path / "asked").read_text().splitlines()
     assert asked == ["quota /m", "quota -p 9 /m"][: 2 if project else 1]
@@ -168,7 +169,7 @@ def answer(out: str) -> dict[str, Any]:
 def opened_elsewhere(target: Path, **change: Any) -> None:
     """Leave what another node leaves that has opened the case on this machine's file system."""
     case(target)
-    first = dataclasses.replace(lustre_targets.look(str(target)), host="n1", **change)
+    first = dataclasses.replace(look(str(target)), host="n1", **change)
     Path("open.json").write_text(json.dumps(Opened(session="s", case="c", view=first).to_json()))
 
 
@@ -182,7 +183,7 @@ def test_a_node_that_sees_another_file_system_refuses_the_case(
     for word in (
         "n1 sees UUID another",
         os.uname().nodename,
-        lustre_targets.look(str(target)).uuid,
+        look(str(target)).uuid,
     ):
         assert word in said
 
@@ -280,7 +281,7 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     default = {"stripecount": "1", "stripesize": "4194304"}
     default = {f"lov.lustre-clilov-ffff88.{name}": value for name, value in default.items()}
     kernel(tmp_path, addresses | default)
-    monkeypatch.setattr(lustre_client, "TOPS", (str(tmp_path / "sys/fs/lustre"),))
+    monkeypatch.setattr(client, "TOPS", (str(tmp_path / "sys/fs/lustre"),))
     return target
 
 
@@ -377,7 +378,7 @@ def test_a_directory_is_made_on_each_metadata_target(
 ) -> None:
     assert agent.main(["spread", "2", str(lustre)]) == 0
     for name, mdt in (("mdt0000", 0), ("mdt0001", 1)):
-        shown = lustre_targets.run_lfs("getdirstripe", "-y", str(lustre / name))
+        shown = programs.run_lfs("getdirstripe", "-y", str(lustre / name))
         assert parse_getdirstripe(shown) == ((mdt,), "")
     assert agent.main(["spread", "2", str(lustre)]) == REFUSED
     assert "iogauge: refused: G10: metadata target 0: lfs mkdir -i 0" in capsys.readouterr().err

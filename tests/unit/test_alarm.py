@@ -67,7 +67,7 @@ def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Pa
     )
     assert found.failed
     assert found.text.splitlines()[2:] == [
-        "FAIL site:scratch IorPosix shared write_bw: 60.00 MiB/s ±1.0%, -40.0% against the reference",
+        "FAIL site:scratch IorPosix shared write_bw: 60.00 MiB/s ±1.0%, 40.0% below its reference",
         "  expected: reference 100.0 MiB/s, at least 90.00 (acceptance)",
         "  since:    2026-01-06 01:00 UTC, session s1, 2 runs in a row; "
         "the last PASS: 2026-01-05 01:00 UTC with 99.00 MiB/s",

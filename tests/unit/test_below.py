@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from iogauge.node import below
-from iogauge.node.mounts import Below, Mount, Space, Traits, View, traits
+from iogauge.node.kinds import Below, Traits, traits
+from iogauge.node.mounts import Mount, Space
+from iogauge.node.view import View
 
 
 class Tree:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node.lustre import look, project_of
-from iogauge.node.mounts import Below
+from iogauge.node.kinds import Below
+from iogauge.node.lustre.quotas import project_of
+from iogauge.node.view import look
 from support import hanging
 from support.devices import MIB, Devices, encryption, overlay, run, unmount
 

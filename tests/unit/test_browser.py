@@ -20,8 +20,6 @@ from iogauge.report import history_table
 from iogauge.report.outcome import SessionRecords
 from iogauge_extras.ceilings import table as ceilings
 from iogauge_extras.compare import sides
-from iogauge_extras.darshan import log as darshan
-from iogauge_extras.darshan import profile
 from iogauge_extras.page import collect, page, sweeps
 from iogauge_extras.page.sweeps import Plot
 from support import browser, npm, records
@@ -61,13 +59,10 @@ def written(tmp_path_factory: pytest.TempPathFactory, published: list[Record]) -
 
 @pytest.fixture(scope="module")
 def others(written: Path) -> dict[str, Path]:
-    """The page of a comparison of two spans of the same history, and that of two Darshan logs."""
+    """The page of a comparison of two spans of the same history."""
     spans = ("system=capped,until=2026-11-21T19:50", "system=capped,since=2026-11-21T19:50")
     contrast = sides.contrast(*(sides.read(written.parent / "history", span) for span in spans))
-    names = ("lustre", "romio-3-aggregators")
-    logs = [darshan.parse((DATA.parent / "darshan" / f"{n}.txt").read_text()) for n in names]
-    made = [profile.Profile.of(f"{n} {NASTY}", log) for n, log in zip(names, logs, strict=True)]
-    pages = {"compare": page.comparison(contrast), "profile": profile.page(made)}
+    pages = {"compare": page.comparison(contrast)}
     for name, text in pages.items():
         (written.parent / f"{name}.html").write_text(text, encoding="utf-8")
     return {name: written.parent / f"{name}.html" for name in pages}
@@ -138,7 +133,7 @@ def test_no_text_of_a_figure_is_cut_or_lies_over_another(chromium: Browser) -> N
 
 
 @pytest.mark.parametrize("look", ["light", "dark"])
-@pytest.mark.parametrize("name", ["report", "compare", "profile"])
+@pytest.mark.parametrize("name", ["report", "compare"])
 def test_axe_finds_no_violation(
     chromium: Browser, written: Path, others: dict[str, Path], name: str, look: str
 ) -> None:
@@ -159,7 +154,7 @@ def test_axe_finds_no_violation(
     assert found == []
 
 
-@pytest.mark.parametrize("name", ["compare", "profile"])
+@pytest.mark.parametrize("name", ["compare"])
 def test_the_other_pages_fetch_nothing_run_nothing_and_are_drawn(
     chromium: Browser, written: Path, others: dict[str, Path], name: str
 ) -> None:
@@ -169,7 +164,7 @@ def test_the_other_pages_fetch_nothing_run_nothing_and_are_drawn(
         assert chromium.requests[before:] == [others[name].as_uri()]
         assert chromium.complaints == []
         assert chromium.ask("document.title") != "obeyed"
-        assert visible(chromium, "svg") >= (1 if name == "compare" else 4)
+        assert visible(chromium, "svg") >= 1
         assert chromium.ask(OVERLAPPING) == []
         chromium.wide(390)
         assert chromium.ask("document.documentElement.scrollWidth") <= 390

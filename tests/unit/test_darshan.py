@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from iogauge.cli import app
 from iogauge.core.measurement import Quantity, ToolOutputError
 from iogauge.tools.darshan import run_words
+from iogauge_extras.compare import logs
+from iogauge_extras.compare.logs import Figures
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan import profile
+from iogauge_extras.darshan.subject import of_log
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 OMPIO = (DATA / "ompio-2-aggregators.txt").read_text()
@@ -150,34 +155,6 @@ def test_paths_that_would_be_split_are_refused(library: str, log: str, message: 
 # --- profiles ---------------------------------------------------------------------------------------
 
 
-def test_the_heat_map_is_read() -> None:
-    heat = darshan.heat(darshan.parse(HEAT), "POSIX")
-    assert heat is not None
-    assert heat.bin_seconds == 0.1
-    assert heat.written == {0: (0, 4096), 1: (8192, 0)}
-    assert heat.read[1] == (1, 2)
-    assert darshan.heat(darshan.parse(HEAT), "STDIO") is None
-
-
-#: The head of a log, and its heat map, as darshan-parser prints them.
-HEAT = (
-    OMPIO.partition("# POSIX module data")[0]
-    .replace("POSIX module: ", "APMPI module: ")
-    .replace("MPI-IO module: ", "APXC module: ")
-    .replace("STDIO module: ", "BG/Q module: ")
-    + "# HEATMAP module data\n#<module>\n"
-    + "".join(
-        f"HEATMAP\t{rank}\t7\tHEATMAP_{name}\t{value}\theatmap:POSIX\tUNKNOWN\tUNKNOWN\n"
-        for rank, bins in ((0, (0, 0, 0, 4096)), (1, (1, 2, 8192, 0)))
-        for name, value in zip(
-            ("F_BIN_WIDTH_SECONDS", "READ_BIN_0", "READ_BIN_1", "WRITE_BIN_0", "WRITE_BIN_1"),
-            ("0.100000", *bins),
-            strict=True,
-        )
-    )
-)
-
-
 def test_what_stands_out_in_a_profile_is_said() -> None:
     log = darshan.parse(LUSTRE)
     one = profile.Profile.of("lustre", log)
@@ -200,9 +177,123 @@ def test_what_stands_out_in_a_profile_is_said() -> None:
     said = " ".join(profile.told(profile.Profile.of("made", made)))
     assert f"Rank {slowest} spends" in said
     slow = f"OST {next(iter(profile.targets(made)))}"
-    assert f"{slow} take" in said
-    figure = profile.target_times("t", made)
-    assert figure.count('class="bar') == len(profile.targets(made))
-    assert (
-        figure.index(f">{slow}<") < figure.index('class="bar slow"') < figure.index('class="bar"')
+    assert f"A byte on {slow} takes" in said
+
+
+def test_files_that_moved_nothing_are_no_yardstick() -> None:
+    log = darshan.parse(LUSTRE)
+    idle = [
+        replace(r, counters=dict.fromkeys(r.counters, 0))
+        if r.module == "POSIX" and r.file != slow
+        else r
+        for r in log.records
+        for slow in [profile.files(log)[0].file]
+    ]
+    assert len(profile.targets(replace(log, records=tuple(idle)))) <= 1
+
+
+def test_a_parser_that_forgets_layouts_is_refused_by_name() -> None:
+    old = re.sub(
+        r"LUSTRE_(NUM_\w+|COMP1_\w+)\t", lambda m: f"LUSTRE_{m[1].removeprefix('COMP1_')}\t", LUSTRE
     )
+    with pytest.raises(ToolOutputError, match=r"darshan-parser is older than 3\.4\.6"):
+        darshan.parse(re.sub("(?m)^LUSTRE\t.*NUM_COMPONENTS.*\n", "", old))
+
+
+# --- two logs ---------------------------------------------------------------------------------------
+
+
+def figures(values: dict[str, float], facts: dict[str, str] | None = None) -> Figures:
+    return Figures(
+        name="x", values={n: Quantity(v, "s") for n, v in values.items()}, facts=facts or {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "ratio", "mark"),
+    [
+        (100, 100, 1.0, ""),
+        (100, 110, 1.1, ""),
+        (100, 110.1, 1.101, "differs"),
+        (0, 0, None, ""),
+        (0, 1, None, "differs"),
+    ],
+)
+def test_a_ratio_and_whether_it_is_told(a: float, b: float, ratio: float | None, mark: str) -> None:
+    (found,) = logs.compare(figures({"v": a}), figures({"v": b})).rows
+    assert (found.ratio, found.mark) == (pytest.approx(ratio) if ratio else ratio, mark)
+
+
+def test_a_value_that_one_does_not_have() -> None:
+    (there,) = logs.compare(figures({"v": 2}), figures({})).rows
+    (back,) = logs.compare(figures({}), figures({"v": 2})).rows
+    assert there == logs.FigureRow("v", "s", 2, None, None, "differs")
+    assert back == logs.FigureRow("v", "s", None, 2, None, "differs")
+
+
+def test_only_facts_that_differ_are_told() -> None:
+    a = figures({}, facts={"same": "1", "other": "x", "gone": "y"})
+    b = figures({}, facts={"same": "1", "other": "z", "new": "n"})
+    assert [(c.name, c.a, c.b) for c in logs.compare(a, b).changes] == [
+        ("other", "x", "z"),
+        ("gone", "y", ""),
+        ("new", "", "n"),
+    ]
+
+
+def values(log: darshan.DarshanLog) -> dict[str, float]:
+    return {name: quantity.value for name, quantity in of_log("log", log).values.items()}
+
+
+def test_the_figures_of_a_log() -> None:
+    log = darshan.parse(REDUCED)
+    found = values(log)
+    assert found["run time"] == log.run_seconds
+    for module in ("POSIX", "MPI-IO"):
+        assert found[f"{module} bytes read"] == found[f"{module} bytes written"] == 8 * MIB
+        assert found[f"{module} time"] == log.slowest_seconds[module]
+    assert found["POSIX / MPI-IO bytes written"] == found["POSIX / MPI-IO bytes read"] == 1
+    assert found["files opened"] == 1
+    assert found["small accesses"] == 0
+    assert 0 < found["metadata time"] < 100
+    assert 0 < found["fastest rank"] <= found["slowest rank"] <= log.run_seconds
+
+
+def test_two_numbers_of_writers() -> None:
+    comparison = logs.compare(of_log("a", darshan.parse(OMPIO)), of_log("b", darshan.parse(ROMIO)))
+    rows = {r.name: r for r in comparison.rows}
+    assert (rows["writers of the shared file"].a, rows["writers of the shared file"].b) == (2, 3)
+    assert rows["writers of the shared file"].ratio == 1.5
+    # The same command: hints came through the environment. ROMIO wrote the holes between the shares, too.
+    assert [c.name for c in comparison.changes] == ["access sizes"]
+    amplified = rows["POSIX / MPI-IO bytes written"]
+    assert (amplified.a, amplified.mark) == (1, "differs")
+    assert amplified.b == pytest.approx((2 * 18175320 + 18175312) / (16 * MIB))
+
+
+def test_layout_and_file_system_are_facts() -> None:
+    facts = of_log("a", darshan.parse(LUSTRE)).facts
+    assert facts["layout"] == "1 x 1 MiB"
+    assert facts["file system"] == "lustre on /scratch1"
+    assert facts["tasks"] == "48"
+    assert facts["shared file"] == ""
+
+
+def test_a_missing_parser_is_named_with_what_brings_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
+    (tmp_path / "checks").mkdir()
+    log = str(tmp_path / "x.darshan")
+    done = CliRunner().invoke(app.app, ["compare", log, log])
+    assert done.exit_code == 2
+    assert re.search(
+        r"darshan-parser is neither on PATH .*ci/build-stack.*darshan-util", done.output
+    )
+
+
+@pytest.mark.parametrize("words", [["s1"], ["b.darshan", "--html", "x.html"]])
+def test_a_log_and_a_record_are_not_compared(words: list[str]) -> None:
+    done = CliRunner().invoke(app.app, ["compare", "a.darshan", *words])
+    assert done.exit_code == 2 and "give two Darshan logs" in done.output

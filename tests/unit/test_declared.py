@@ -23,7 +23,8 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
 from iogauge.node import probes
-from iogauge.node.mounts import StorageTarget, Traits
+from iogauge.node.kinds import Traits
+from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan import case as cost
 from iogauge.plan.case import Access
 from iogauge.site import extras as doubts

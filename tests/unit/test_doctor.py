@@ -12,8 +12,11 @@ import pytest
 
 from iogauge.cli import doctor
 from iogauge.cli.doctor import Check
-from iogauge.node import lustre as lustre_client
-from iogauge.node.mounts import Below, Mount, Space, StorageTarget, View
+from iogauge.node.kinds import Below
+from iogauge.node.lustre import client
+from iogauge.node.lustre.targets import StorageTarget
+from iogauge.node.mounts import Mount, Space
+from iogauge.node.view import View
 from iogauge.workspace import lock, permission
 from support.extras import extras
 from support.lustre.kernel import kernel
@@ -53,7 +56,7 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
             tmp_path / "kernel", {name: text for name, text in shown.items() if "jobid" not in name}
         )
         tops = (str(top / "sys/fs/lustre"), str(top / "sys/kernel/debug/lustre"))
-        monkeypatch.setattr(lustre_client, "TOPS", tops)
+        monkeypatch.setattr(client, "TOPS", tops)
         there = {"path": str(target), "type": "ext4", "source": None, "striping": "lustre"}
         servers = {"count": 2, "nic": "100 GB/s"}
         topology = {"source": "made up", "targets": 4, "servers": servers}

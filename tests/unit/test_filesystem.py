@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node import mounts
-from iogauge.node.mounts import Mount, Quota, Space, View
+from iogauge.node import kinds, mounts
+from iogauge.node.lustre import quotas
+from iogauge.node.lustre.quotas import Quota
+from iogauge.node.mounts import Mount, Space
+from iogauge.node.view import View
 
 LUSTRE = Path(__file__).parents[1] / "data" / "lustre"
 MOUNTINFO = r"""
@@ -74,7 +77,7 @@ def test_this_machine_agrees_with_findmnt(path: str) -> None:
     ],
 )
 def test_traits(fstype: str, cache: str, honoured: bool) -> None:
-    known = mounts.traits(fstype)
+    known = kinds.traits(fstype)
     assert (known.cache, known.honours_o_direct) == (cache, honoured)
 
 
@@ -89,17 +92,17 @@ def block(file: str, command: str) -> str:
     "command", ["lfs quota -q -u bench /mnt/lustre", "lfs quota -u bench /mnt/lustre"]
 )
 def test_recorded_quota_without_limits(command: str) -> None:
-    quota = mounts.parse_lfs_quota(block("quota.txt", f"(bench) {command}"), "user 1000")
+    quota = quotas.parse_lfs_quota(block("quota.txt", f"(bench) {command}"), "user 1000")
     assert quota == Quota("user 1000", None, None)
 
 
 def test_one_question_gives_the_quotas_of_user_and_group() -> None:
     text = block("quota.txt", "(bench) lfs quota /mnt/lustre")
     owners = ["user 1000", "group 1000"]
-    assert mounts.parse_lfs_quotas(text) == tuple(Quota(owner, None, None) for owner in owners)
+    assert quotas.parse_lfs_quotas(text) == tuple(Quota(owner, None, None) for owner in owners)
     project = block("quota.txt", "(bench) lfs quota -p 1000 /mnt/lustre")
-    assert mounts.parse_lfs_quotas(project) == (Quota("project 1000", None, None),)
-    assert mounts.parse_lfs_quotas("usr quotas are not enabled.\n") == ()
+    assert quotas.parse_lfs_quotas(project) == (Quota("project 1000", None, None),)
+    assert quotas.parse_lfs_quotas("usr quotas are not enabled.\n") == ()
 
 
 SOFT = "lfs quota -q -u 2000 /mnt/lustre/bench # soft limit 10 MiB"
@@ -122,7 +125,7 @@ SOFT = "lfs quota -q -u 2000 /mnt/lustre/bench # soft limit 10 MiB"
 def test_recorded_limits(
     command: str, bytes_left: int | None, files_left: int | None, over: str
 ) -> None:
-    quota = mounts.parse_lfs_quota(block("quota-limits.txt", command), "x")
+    quota = quotas.parse_lfs_quota(block("quota-limits.txt", command), "x")
     assert quota == Quota("x", bytes_left, files_left, over)
 
 
@@ -130,9 +133,9 @@ def test_recorded_limits(
 def test_after_its_grace_a_soft_limit_is_a_hard_one(word: str) -> None:
     """The words of Lustre 2.17 and 2.12 (diff2str of utils/lfs.c); the grace was not waited for."""
     text = block("quota-limits.txt", SOFT).replace("      1w", f"{word:>8}")
-    assert mounts.parse_lfs_quota(text, "x") == Quota("x", 0, None)
+    assert quotas.parse_lfs_quota(text, "x") == Quota("x", 0, None)
     files = text.replace("1034*       0       0       -", f"1034*    1000       0 {word}")
-    assert mounts.parse_lfs_quota(files, "x") == Quota("x", 0, 0)
+    assert quotas.parse_lfs_quota(files, "x") == Quota("x", 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -148,12 +151,12 @@ def test_after_its_grace_a_soft_limit_is_a_hard_one(word: str) -> None:
     ],
 )
 def test_quota(text: str, bytes_left: int | None, files_left: int | None, over: str) -> None:
-    assert mounts.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left, over)
+    assert quotas.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left, over)
 
 
 @pytest.mark.parametrize("text", ["", "lfs: not found", "/m 1 2 3", "/m a b c d e f g h"])
 def test_text_without_a_quota(text: str) -> None:
-    assert mounts.parse_lfs_quota(text, "u") is None
+    assert quotas.parse_lfs_quota(text, "u") is None
 
 
 @pytest.mark.parametrize("inodes", [-1, 2**64 - 1, 2**63, 0])

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from iogauge.core import words
 from iogauge.evidence import fingerprint as evidence_fingerprint
-from iogauge.node import lustre, probes
+from iogauge.node import probes
+from iogauge.node.lustre import client
 from support.lustre.kernel import kernel
 from support.lustre.recorded import parse_parameters, sessions
 
@@ -49,14 +50,14 @@ PARAMETERS = parse_parameters(ALL)
 
 @pytest.mark.parametrize("fsname", ["lustre", "*"])
 def test_the_parameters_of_a_client(tmp_path: Path, fsname: str) -> None:
-    assert lustre.facts(fsname, kernel(tmp_path, PARAMETERS)) == EXPECTED
+    assert client.facts(fsname, kernel(tmp_path, PARAMETERS)) == EXPECTED
 
 
 def test_what_a_user_may_not_see_gives_no_key(tmp_path: Path) -> None:
     answer = LUSTRE["(user bench) lctl get_param llite.*.max_cached_mb"]
     assert (answer.stdout, answer.status) == ("", 2)
     root_alone = {"lustre.server", "tunable.llite.max_cached_mb"}
-    assert lustre.facts("lustre", kernel(tmp_path, PARAMETERS, as_root=False)) == {
+    assert client.facts("lustre", kernel(tmp_path, PARAMETERS, as_root=False)) == {
         key: value for key, value in EXPECTED.items() if key not in root_alone
     }
 
@@ -67,14 +68,14 @@ def test_another_file_system_is_not_asked(tmp_path: Path) -> None:
         for name, value in PARAMETERS.items()
     }
     kernel(tmp_path, {**others, **PARAMETERS})
-    assert lustre.facts("lustre", tmp_path) == EXPECTED
-    assert lustre.facts("*", tmp_path)["tunable.osc.max_dirty_mb"] == "1,743"
+    assert client.facts("lustre", tmp_path) == EXPECTED
+    assert client.facts("*", tmp_path)["tunable.osc.max_dirty_mb"] == "1,743"
 
 
 def test_the_devices_of_a_metadata_server_are_left_out(tmp_path: Path) -> None:
     kernel(tmp_path, PARAMETERS)
     kernel(tmp_path, {"osc.lustre-OST0002-osc-MDT0000.max_rpcs_in_flight": "9"})
-    assert lustre.facts("lustre", tmp_path) == EXPECTED
+    assert client.facts("lustre", tmp_path) == EXPECTED
 
 
 def test_servers_are_counted_by_their_addresses(tmp_path: Path) -> None:
@@ -85,8 +86,8 @@ def test_servers_are_counted_by_their_addresses(tmp_path: Path) -> None:
     addresses["osc.lustre-OST0000-osc-MDT0000.ost_conn_uuid"] = "10.0.0.99@tcp"
     addresses["osc.lustre-OST0004-osc-ffff88.ost_conn_uuid"] = "<none>"
     kernel(tmp_path, addresses)
-    assert lustre.facts("lustre", tmp_path) == {"lustre.servers": 2}
-    assert lustre.client_servers("lustre", tmp_path) == {
+    assert client.facts("lustre", tmp_path) == {"lustre.servers": 2}
+    assert client.client_servers("lustre", tmp_path) == {
         f"lustre-OST000{i}_UUID": f"10.0.0.{1 + i % 2}@tcp" for i in range(4)
     }
 

@@ -17,20 +17,18 @@ from iogauge.evidence.witness import Moved, NodeActivity, change
 from iogauge.guards import figures, nodes, others, preflight, striping, witness
 from iogauge.guards.cache import client_cache, data_entropy, server_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.node import host, lustre
+from iogauge.node import host
 from iogauge.node.files import Eviction
 from iogauge.node.host import Load
-from iogauge.node.layouts import (
-    Component,
-    DirectoryLayout,
-    FileLayout,
-    Layout,
-    Layouts,
-    Part,
-    last_with_data,
-)
-from iogauge.node.lustre import Directory, MetadataTarget
-from iogauge.node.mounts import TRAITS, Mount, Quota, Space, StorageTarget, Traits, View
+from iogauge.node.kinds import TRAITS, Traits
+from iogauge.node.lustre import client
+from iogauge.node.lustre.directory import Directory
+from iogauge.node.lustre.layout import FileLayout, Layouts, Part, last_with_data
+from iogauge.node.lustre.quotas import Quota
+from iogauge.node.lustre.request import Component, DirectoryLayout, Layout
+from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
+from iogauge.node.mounts import Mount, Space
+from iogauge.node.view import View
 from iogauge.tools import mpi
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json
@@ -605,7 +603,7 @@ def test_g22_believes(change: dict[str, Any]) -> None:
 def test_g22_objects(change: dict[str, Any], saw: str) -> None:
     finding = figures.tool_integrity(**{**TOOL, **change})
     assert finding.outcome is INVALID
-    says(finding, "G22", saw, "one version, 4 task(s) on 2 node(s)", "iogauge check")
+    says(finding, "G22", saw, "one version, 4 task(s) on 2 node(s)", "iogauge doctor")
 
 
 def test_g22_wants_one_version_on_all_nodes() -> None:
@@ -1863,7 +1861,7 @@ def test_g21_knows_when_all_writes_were_to_come_first() -> None:
 
 # --- G24: what the client makes of I/O ------------------------------------------------------------
 
-HYBRID = lustre.facts_of(
+HYBRID = client.facts_of(
     parse_parameters(
         sessions("params.txt")[
             "(bench) lctl get_param llite.*.hybrid_io llite.*.hybrid_io_read_threshold_bytes "

@@ -70,7 +70,7 @@ class Job:
         return self
 
     def end(self) -> tuple[int, str]:
-        printed, _ = self.process.communicate(timeout=60)
+        printed, _ = self.process.communicate(timeout=600)
         return self.process.returncode, printed
 
     def said(self, name: str) -> dict[str, Any]:

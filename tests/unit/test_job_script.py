@@ -53,7 +53,7 @@ class Job:
 
     def run(self, body: str, agent: str = AGENT, repeat: str = "1 1") -> tuple[int, str]:
         process = self.start(body, agent, repeat)
-        printed, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=600)
         return process.returncode, printed
 
     def phases(self) -> list[list[str]]:

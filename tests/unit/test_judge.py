@@ -18,8 +18,9 @@ from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
 from iogauge.node.files import Eviction
 from iogauge.node.host import Load
-from iogauge.node.layouts import FileLayout, Layout, Layouts, Part, Pins
-from iogauge.node.mounts import StorageTarget
+from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.request import Layout, Pins
+from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan import case as cost
 from iogauge.plan.case import DIR, Access, CasePlan, Computed, Verification
 from iogauge.site.extras import PartitionExtras

@@ -14,7 +14,7 @@ from iogauge.evidence import witness
 from iogauge.evidence.witness import NodeActivity
 from iogauge.node import host as node_counters
 from iogauge.node.host import Load
-from iogauge.node.lustre import read_parameters
+from iogauge.node.lustre.client import read_parameters
 from support.lustre.kernel import kernel
 from support.lustre.recorded import parse_parameters, sessions
 

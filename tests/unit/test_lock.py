@@ -111,7 +111,7 @@ class Other:
         self.process.wait()
 
     def end(self) -> str:
-        return self.process.communicate("", timeout=100)[0].strip()
+        return self.process.communicate("", timeout=600)[0].strip()
 
 
 @pytest.fixture

@@ -22,8 +22,10 @@ from iogauge.evidence.model import DIRECTORIES_READ, passed_on_in
 from iogauge.guards import striping
 from iogauge.guards.finding import Outcome
 from iogauge.job import target as agent_on_lustre
-from iogauge.node import layouts as lov
-from iogauge.node.layouts import FileLayout, Layout, Layouts, LustreError, Part
+from iogauge.node.lustre import lov
+from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.programs import LustreError
+from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import Printed
 from iogauge_extras.suites import io500_check
 from support.lustre import attributes

@@ -14,18 +14,13 @@ from hypothesis import strategies as st
 
 from iogauge.guards import preflight
 from iogauge.guards.finding import Outcome
-from iogauge.node import layouts, lustre
-from iogauge.node.layouts import (
-    Component,
-    DirectoryLayout,
-    FileLayout,
-    Layout,
-    LustreError,
-    Part,
-    Pins,
-)
-from iogauge.node.lustre import Directory, MetadataTarget
-from iogauge.node.mounts import StorageTarget
+from iogauge.node.lustre import client, directory, targets
+from iogauge.node.lustre.directory import Directory
+from iogauge.node.lustre.layout import FileLayout, Part
+from iogauge.node.lustre.programs import LustreError
+from iogauge.node.lustre.request import Component, DirectoryLayout, Layout, Pins, place
+from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
+from iogauge.node.view import look
 from support import hanging
 from support.lustre.kernel import kernel
 from support.lustre.recorded import answer
@@ -134,7 +129,7 @@ def said(command: str) -> str:
     [("dne", ((0, 1), "fnv_1a_64")), ("m1", ((1,), "")), ("plain", ((1,), "")), ("d4", ((0,), ""))],
 )
 def test_the_metadata_targets_of_a_directory(name: str, found: tuple[tuple[int, ...], str]) -> None:
-    assert lustre.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
+    assert directory.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
 
 
 @pytest.mark.parametrize(
@@ -147,16 +142,16 @@ def test_the_metadata_targets_of_a_directory(name: str, found: tuple[tuple[int, 
 )
 def test_a_directory_that_is_damaged_is_refused(text: str) -> None:
     with pytest.raises(LustreError, match="lfs getdirstripe -y: no layout of a directory"):
-        lustre.parse_getdirstripe(text)
+        directory.parse_getdirstripe(text)
 
 
 def test_the_inodes_of_metadata_targets() -> None:
-    assert lustre.parse_df_inodes(said("lfs df -i")) == (
+    assert targets.parse_df_inodes(said("lfs df -i")) == (
         MetadataTarget(index=0, inodes_total=838864, inodes_free=838555),
         MetadataTarget(index=1, inodes_total=838864, inodes_free=838584),
     )
     with pytest.raises(LustreError, match="no metadata target"):
-        lustre.parse_df_inodes("")
+        targets.parse_df_inodes("")
 
 
 def four(*inactive: int) -> tuple[StorageTarget, ...]:
@@ -167,14 +162,14 @@ def four(*inactive: int) -> tuple[StorageTarget, ...]:
 
 
 def test_the_storage_targets_of_a_pool() -> None:
-    assert lustre.parse_pool(said("lfs pool_list lustre.flash"), four()) == (0, 1)
-    assert lustre.parse_pool("Pool: lustre.empty\n", four()) == ()
+    assert targets.parse_pool(said("lfs pool_list lustre.flash"), four()) == (0, 1)
+    assert targets.parse_pool("Pool: lustre.empty\n", four()) == ()
     for text, why in (
         (said("lfs pool_list lustre"), "no pool in"),
         ("Pool: lustre.flash\nother-OST0000_UUID\n", "other-OST0000_UUID is no storage target"),
     ):
         with pytest.raises(LustreError, match=why):
-            lustre.parse_pool(text, four())
+            targets.parse_pool(text, four())
 
 
 def plain(count: int, size: int, **more: Any) -> FileLayout:
@@ -215,8 +210,8 @@ def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    view = lustre.look(str(tmp_path))
-    found = lustre.look_at_directory(view, pool="flash")
+    view = look(str(tmp_path))
+    found = directory.look_at_directory(view, pool="flash")
     assert found.facts == {} and found.pool == ()
     assert len(found.unanswered) == 3
     assert "no file system has the storage targets" in found.pool_problem
@@ -229,13 +224,13 @@ def test_the_kernel_tells_the_metadata_target_of_an_ordinary_directory(
     try:
         with hanging.mounted(tmp_path, mdt=3) as mount:
             monkeypatch.setenv("PATH", "/nowhere")
-            assert lustre.metadata_targets(str(mount.point)) == ((3,), "")
+            assert directory.metadata_targets(str(mount.point)) == ((3,), "")
             monkeypatch.undo()
     except hanging.Unavailable as error:
         pytest.skip(str(error))
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(LustreError, match="lfs cannot be run"):
-        lustre.metadata_targets(str(tmp_path))
+        directory.metadata_targets(str(tmp_path))
 
 
 # --- storage targets ------------------------------------------------------------------------------
@@ -246,9 +241,9 @@ def joined(
     osts: str = "lfs osts /mnt/lustre",
     servers: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[StorageTarget, ...]:
-    return lustre.join_targets(
-        osts=lustre.parse_osts(answer("health.txt", osts).stdout),
-        shown=lustre.parse_df(answer("health.txt", df).stdout),
+    return targets.join_targets(
+        osts=targets.parse_osts(answer("health.txt", osts).stdout),
+        shown=targets.parse_df(answer("health.txt", df).stdout),
         servers=servers,
     )
 
@@ -280,13 +275,13 @@ def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path: Path) -> None:
     shown = {f"osc.lustre-OST{i:04x}-osc-ffff8881163c2800.active": "1" for i in (0, 1, 2, 3)}
     shown["osc.lustre-OST0002-osc-ffff8881163c2800.active"] = "0"
     kernel(tmp_path, shown)
-    said = lustre.parse_osts(answer("health.txt", "lfs osts # OST 2 inactive").stdout)
-    assert lustre.client_targets("lustre", tmp_path) == said
+    said = targets.parse_osts(answer("health.txt", "lfs osts # OST 2 inactive").stdout)
+    assert client.client_targets("lustre", tmp_path) == said
     more = {"lustre-OST001f-osc-ffff88a": "1", "lustre-OST001f-osc-ffff88b": "0"}
     more |= {"lustre-OST0004-osc-MDT0000": "0", "other-OST0005-osc-ffff88a": "1"}
     kernel(tmp_path, {f"osc.{name}.active": value for name, value in more.items()})
-    assert lustre.client_targets("lustre", tmp_path) == said | {"lustre-OST001f_UUID": (31, False)}
-    assert lustre.client_targets("scratch", tmp_path) == {}
+    assert client.client_targets("lustre", tmp_path) == said | {"lustre-OST001f_UUID": (31, False)}
+    assert client.client_targets("scratch", tmp_path) == {}
 
 
 @pytest.mark.parametrize(
@@ -314,22 +309,22 @@ def test_a_target_that_does_not_answer_is_inactive() -> None:
     text = answer("health.txt", "lfs df /mnt/lustre").stdout
     lines = text.splitlines(keepends=True)
     lines[4] = "lustre-OST0001_UUID : Resource temporarily unavailable\n"
-    found = lustre.parse_df("".join(lines))
+    found = targets.parse_df("".join(lines))
     assert sorted(target.index for target in found.values()) == [0, 2, 3]
 
 
 def test_a_target_that_stands_twice_is_an_error() -> None:
     text = answer("health.txt", "lfs osts /mnt/lustre").stdout
     with pytest.raises(LustreError, match="twice"):
-        lustre.parse_osts(text + text)
+        targets.parse_osts(text + text)
 
 
 @pytest.mark.parametrize("change", [("OST:1", "OST:7"), ("OST0001", "OST0007")])
 def test_targets_that_do_not_agree_are_an_error(change: tuple[str, str]) -> None:
     df = answer("health.txt", "lfs df /mnt/lustre").stdout.replace(*change)
-    osts = lustre.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
+    osts = targets.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
     with pytest.raises(LustreError, match="the client does not have it"):
-        lustre.join_targets(osts=osts, shown=lustre.parse_df(df), servers={})
+        targets.join_targets(osts=osts, shown=targets.parse_df(df), servers={})
 
 
 def test_a_target_has_the_address_of_its_server() -> None:
@@ -372,7 +367,7 @@ def test_names_go_round_the_targets(
     inactive: tuple[int, ...],
     where: list[int],
 ) -> None:
-    placed = layouts.place(pins(5, **change), storage(servers, inactive))
+    placed = place(pins(5, **change), storage(servers, inactive))
     assert placed == {f"f.{i}": target for i, target in enumerate(where)}
 
 
@@ -389,7 +384,7 @@ def test_names_that_cannot_be_placed(
     change: dict[str, Any], servers: list[str | None], inactive: tuple[int, ...], why: str
 ) -> None:
     with pytest.raises(ValueError, match=why):
-        layouts.place(pins(2, **change), storage(servers, inactive))
+        place(pins(2, **change), storage(servers, inactive))
 
 
 @given(
@@ -404,7 +399,7 @@ def test_names_are_spread_evenly_over_the_servers_asked_for(
     known = list(dict.fromkeys(servers))
     if wanted and wanted > len(known):
         return
-    placed = layouts.place(pins(number, servers=wanted), targets)
+    placed = place(pins(number, servers=wanted), targets)
     used = list(placed.values())
     allowed = [t.index for t in targets if not wanted or t.server in known[:wanted]]
     counts = [used.count(index) for index in allowed]

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from iogauge.node.mounts import Mount, Space, StorageTarget, View
+from iogauge.node.lustre.targets import StorageTarget
+from iogauge.node.mounts import Mount, Space
+from iogauge.node.view import View
 from iogauge.site import machine, settings, writing
 from iogauge.site.machine import NodeSeen, Queue, Slurm
 from iogauge.site.writing import Answers, Found

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node import files, mounts
+from iogauge.node import files, kinds, mounts
 from iogauge.node.files import Eviction
 
 MIB = 1 << 20
@@ -22,7 +22,7 @@ def disk() -> Iterator[Path]:
     """A directory on a file system with storage behind it."""
     with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         mount = mounts.find_mount(name)
-        if mount is None or mounts.traits(mount.type).cache != "page-cache":
+        if mount is None or kinds.traits(mount.type).cache != "page-cache":
             pytest.skip(f"/var/tmp is on {mount and mount.type}: it has no page cache to empty")
         yield Path(name)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput
-from iogauge.node.layouts import Layout
+from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed, Verification
 from iogauge.plan.script import (
     Launch,

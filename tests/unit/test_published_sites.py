@@ -76,15 +76,21 @@ PUBLISHED: list[tuple[str, str, str, tuple[Any, ...], str, float, str]] = [
         (scenario, KAUST, check, keys, "write_bw", 361e9 / seconds, "B/s")
         for scenario, stripes, seconds in (("K1", 1, 674.26), ("K2", 144, 10.35))
         for check, keys in (
-            ("StripeCount", ("lustre", "MPIIO", stripes)),
-            ("StripeCount", ("lustre", "NCMPI", stripes)),
-            ("Aggregators", ("lustre", stripes)),
+            (check, ("lustre", api, stripes))
+            for check in ("StripeCount", "Aggregators", "DefaultWriters")
+            for api in ("MPIIO", "NCMPI")
         )
     ),
-    ("K1", KAUST, "Aggregators", ("lustre", 1), "writers", 1, "1"),
-    ("K2", KAUST, "Aggregators", ("lustre", 144), "writers", 144, "1"),
-    ("K5", KAUST, "Aggregators", ("datawarp", 40), "writers", 40, "1"),
-    ("K5", KAUST, "Aggregators", ("datawarp", 80), "writers", 80, "1"),
+    *(
+        (scenario, KAUST, "Aggregators", (partition, api, writers), "writers", writers, "1")
+        for scenario, partition, writers in (
+            ("K1", "lustre", 1),
+            ("K2", "lustre", 144),
+            ("K5", "datawarp", 40),
+            ("K5", "datawarp", 80),
+        )
+        for api in ("MPIIO", "NCMPI")
+    ),
     ("C1", ORACLE, "ServerScaling", ("block", 2), "write_bw", 5.0, "GiB/s"),
     ("C1", ORACLE, "ServerScaling", ("block", 2), "read_bw", 5.0, "GiB/s"),
     *(

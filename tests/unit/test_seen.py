@@ -20,8 +20,10 @@ from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 from iogauge.guards.witness import bytes_witnessed_of, targets_witnessed_of
 from iogauge.judge.case import findings_of
 from iogauge.node.files import Eviction
-from iogauge.node.layouts import FileLayout, Layout, Layouts, Part
-from iogauge.node.mounts import Below, Mount, Traits
+from iogauge.node.kinds import Below, Traits
+from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.request import Layout
+from iogauge.node.mounts import Mount
 from iogauge.plan.case import CasePlan
 from iogauge.plan.stage import Instant
 from iogauge.site.extras import PartitionExtras

@@ -322,7 +322,7 @@ def run_alarm(home: Path, *words: str, **extra: Any) -> tuple[int, str]:
     """Run the command as users do, without the start of an interpreter; return its status and what it printed."""
     environment = {**os.environ, "IOGAUGE_HOME": str(home), **extra}
     started = warm.server().start(["iogauge", "alarm", *words], home, environment)
-    out, _ = started.communicate(timeout=120)
+    out, _ = started.communicate(timeout=600)
     return started.wait(), out
 
 

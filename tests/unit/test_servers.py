@@ -106,7 +106,7 @@ class Servers:
 
     def run(self, prepare: str, case: str = "true") -> tuple[int, str]:
         process = self.job(prepare, case)
-        printed, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=600)
         return process.returncode, printed
 
     def serve(self, seconds: int = 60, program: str | None = None) -> subprocess.Popen[str]:
@@ -300,7 +300,7 @@ def test_what_ends_a_server_ends_its_jobs(
     client = servers.start(["fio", f"--client={address}", "long.fio"])
     wait_for(servers.busy, 30, "fio's processes")
     end(servers, process)
-    printed, _ = process.communicate(timeout=100)
+    printed, _ = process.communicate(timeout=600)
     assert process.returncode == status
     assert message in printed
     client.kill()
@@ -309,7 +309,7 @@ def test_what_ends_a_server_ends_its_jobs(
 
 
 def test_a_lease_that_is_not_renewed_ends_the_server(servers: Servers) -> None:
-    printed, _ = servers.serve(seconds=1).communicate(timeout=60)
+    printed, _ = servers.serve(seconds=1).communicate(timeout=600)
     assert "did not renew" in printed
     wait_for(servers.all_gone, 20, "the end of all processes")
 
@@ -328,7 +328,7 @@ def test_a_server_of_elbencho_works_for_those_who_know_its_secret(servers: Serve
         client = servers.start(
             [*words, "-n", "0", "-N", "1", "-s", "1m", "-b", "1m", str(servers.directory)]
         )
-        client.communicate(timeout=60)
+        client.communicate(timeout=600)
         return client.returncode, sorted(file.name for file in servers.directory.iterdir())
 
     for wrong in ((), ("--svcpwfile", "guess")):

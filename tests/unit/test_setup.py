@@ -75,7 +75,7 @@ class Project:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
 
     def stack(self, *arguments: str, **kwargs: object) -> subprocess.CompletedProcess[str]:

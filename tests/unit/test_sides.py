@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from iogauge.cli import app
 from iogauge_extras.compare import sides
-from iogauge_extras.compare.compare import CompareError
+from iogauge_extras.compare.sides import CompareError
 from support import records
 from support.records import append, metric
 
@@ -114,10 +114,63 @@ def test_what_cannot_be_compared_is_said(upgraded: Path, a: str, said: str) -> N
         compared(upgraded, a, AFTER)
 
 
+@pytest.fixture
+def sessions(tmp_path: Path) -> Path:
+    """One session of three records, one of a single record."""
+    folder = tmp_path / "history" / "here"
+    for session, case, check, name in (
+        ("s1", "IorPosix %files=shared", "IorPosix", "12345678"),
+        ("s1", "IorPosix %files=per-process", "IorPosix", "87654321"),
+        ("s1", "Fio", "Fio", "aaaa"),
+        ("s2", "IorPosix %files=shared", "IorPosix", "12345678"),
+    ):
+        values = records.values(
+            session=session, case=case, check=check, hash=name, metrics=[metric()]
+        )
+        append(folder / f"{session}.jsonl", values)
+    return tmp_path / "history"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("s1:12345678", ["IorPosix shared"]),
+        ("s1:IorPosix %files=shared", ["IorPosix shared"]),
+        ("s1:IorPosix", ["IorPosix shared", "IorPosix per-process"]),
+        ("s1:#2", ["IorPosix per-process"]),
+        ("s1#2", ["IorPosix per-process"]),
+        ("s2", ["IorPosix shared"]),
+        ("{home}/here/s2.jsonl", ["IorPosix shared"]),
+        ("{home}/here/s1.jsonl:aaaa", ["Fio"]),
+    ],
+)
+def test_records_are_found_by_session_file_and_case(
+    sessions: Path, text: str, names: list[str]
+) -> None:
+    side = sides.read(sessions, text.format(home=sessions))
+    assert [record.short_name for record in side.records] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("s1#4", "no record in .*there are:(?s:.*)#3  aaaa  Fio"),
+        ("s1:Other", "there are:"),
+        ("s3", "s3: no record in .*system=NAME"),
+        ("{home}/none.jsonl", "none.jsonl: No such file or directory"),
+    ],
+)
+def test_a_record_that_is_not_found_is_named(sessions: Path, text: str, message: str) -> None:
+    with pytest.raises(CompareError, match=message):
+        sides.read(sessions, text.format(home=sessions))
+
+
 def test_values_that_are_not_valid_do_not_count(tmp_path: Path) -> None:
     measure(tmp_path, "20270101T1-n-1", 100.0)
     measure(tmp_path, "20270102T1-n-1", 500.0, metric={"verdict": "INVALID"})
-    with pytest.raises(CompareError, match=r"no valid metric .* in common"):
+    with pytest.raises(
+        CompareError, match=r"no valid metric .* in common .*day=2027-01-02: \w+ is INVALID"
+    ):
         compared(tmp_path, "day=2027-01-01", "day=2027-01-02")
 
 

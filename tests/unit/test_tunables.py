@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.node import lustre, mounts
-from iogauge.node.lustre import TunableError
+from iogauge.node import mounts
+from iogauge.node.lustre import checksums
+from iogauge.node.lustre.checksums import TunableError
 
 STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
 
@@ -27,25 +28,25 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "keep"
 
 
-def checksums() -> set[str]:
+def switched() -> set[str]:
     done = subprocess.run(
         ["lctl", "get_param", "osc.*-osc-ffff*.checksums"],
         capture_output=True,
         text=True,
         check=False,
     )
-    found = lustre.parse_params(done.stdout)
+    found = checksums.parse_params(done.stdout)
     assert len(found) == 4, done
     return set(found.values())
 
 
 @pytest.mark.slow
 def test_what_was_found_is_put_back(client: Path) -> None:
-    assert checksums() == {"1"}
-    lustre.switch_checksums(False, "10.0.0.1@tcp:/lustre", client)
-    assert checksums() == {"0"}
-    assert len(lustre.restore(client)) == 4
-    assert checksums() == {"1"}
+    assert switched() == {"1"}
+    checksums.switch_checksums(False, "10.0.0.1@tcp:/lustre", client)
+    assert switched() == {"0"}
+    assert len(checksums.restore(client)) == 4
+    assert switched() == {"1"}
     assert list(client.iterdir()) == []
 
 
@@ -53,12 +54,12 @@ def test_what_was_found_is_put_back(client: Path) -> None:
 def test_a_second_change_does_not_forget_what_was_there_first(client: Path) -> None:
     """Off, on, and killed: the next job finds the first value, not the second."""
     subprocess.run(["lctl", "set_param", "osc.*.checksums=0"], check=True, capture_output=True)
-    lustre.switch_checksums(True, "*", client)
-    lustre.switch_checksums(False, "*", client)
-    lustre.switch_checksums(True, "*", client)
-    assert checksums() == {"1"}
-    lustre.restore(client)
-    assert checksums() == {"0"}
+    checksums.switch_checksums(True, "*", client)
+    checksums.switch_checksums(False, "*", client)
+    checksums.switch_checksums(True, "*", client)
+    assert switched() == {"1"}
+    checksums.restore(client)
+    assert switched() == {"0"}
 
 
 def test_what_was_found_is_on_disk_before_anything_changes(
@@ -71,11 +72,11 @@ def test_what_was_found_is_on_disk_before_anything_changes(
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(lustre, "_write", killed)
-        lustre.switch_checksums(False, "*", client)
+        patch.setattr(checksums, "_write", killed)
+        checksums.switch_checksums(False, "*", client)
     (file,) = client.iterdir()
     assert set(json.loads(file.read_text())["found"].values()) == {"1"}
-    assert lustre.restore(client) == []  # nothing had changed
+    assert checksums.restore(client) == []  # nothing had changed
 
 
 def test_an_ordinary_user_is_told_so_and_nothing_changes(
@@ -83,17 +84,17 @@ def test_an_ordinary_user_is_told_so_and_nothing_changes(
 ) -> None:
     monkeypatch.setenv("LCTL_USER", "1")
     with pytest.raises(TunableError, match=r"is '1' after lctl set_param .*=0 .*only root"):
-        lustre.switch_checksums(False, "*", client)
+        checksums.switch_checksums(False, "*", client)
     monkeypatch.setenv("LCTL_USER", "0")
-    assert checksums() == {"1"}
+    assert switched() == {"1"}
 
 
 def test_another_nodes_settings_are_left_alone(client: Path) -> None:
-    lustre.switch_checksums(False, "*", client)
+    checksums.switch_checksums(False, "*", client)
     (file,) = client.iterdir()
     file.rename(client / "elsewhere.any.json")
-    assert lustre.restore(client) == []
-    assert checksums() == {"0"}
+    assert checksums.restore(client) == []
+    assert switched() == {"0"}
 
 
 def test_a_damaged_file_is_named_and_kept(client: Path) -> None:
@@ -101,7 +102,7 @@ def test_a_damaged_file_is_named_and_kept(client: Path) -> None:
     file = client / f"{os.uname().nodename}.lustre.json"
     file.write_text("{")
     with pytest.raises(TunableError, match=rf"{file}.*remove the file"):
-        lustre.restore(client)
+        checksums.restore(client)
     assert file.exists()
 
 
@@ -110,7 +111,7 @@ def test_without_lctl_the_message_says_what_to_do(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TunableError, match="lctl is not on PATH"):
-        lustre.switch_checksums(False, "*", tmp_path)
+        checksums.switch_checksums(False, "*", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,6 @@ def test_the_file_systems_name(source: str, name: str) -> None:
 @given(st.dictionaries(st.from_regex(r"[a-z.]{1,20}", fullmatch=True), st.integers(0, 9)))
 def test_parameters_are_read_as_printed(values: dict[str, int]) -> None:
     text = "".join(f"{name}={value}\n" for name, value in values.items())
-    assert lustre.parse_params(f"error: nothing\n{text}") == {
+    assert checksums.parse_params(f"error: nothing\n{text}") == {
         name: str(value) for name, value in values.items()
     }

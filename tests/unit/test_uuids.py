@@ -14,18 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.node import mounts
-from iogauge.node.lustre import look
-from iogauge.node.mounts import (
-    Mount,
-    differ,
-    find_mount,
-    folded,
-    lustre_name,
-    nfs_name,
-    text_of,
-    uuid_of,
-)
+from iogauge.node import identity
+from iogauge.node.identity import differ, folded, lustre_name, nfs_name, text_of, uuid_of
+from iogauge.node.mounts import Mount, find_mount
+from iogauge.node.view import look
 
 ANY_UUID = st.uuids().map(str)
 NIDS = st.lists(
@@ -190,12 +182,12 @@ def test_the_uuid_is_what_blkid_says_by_every_way(
         assert mount
         expected = blkid(mount.source)
         assert look(str(point)).uuid == expected
-        monkeypatch.setattr(mounts, "_ANY", (0xDEAD, b"", 17, 1))  # as Linux before 6.9
+        monkeypatch.setattr(identity, "_ANY", (0xDEAD, b"", 17, 1))  # as Linux before 6.9
         assert uuid_of(str(point), mount) == expected
-        monkeypatch.setattr(mounts, "_OF_TYPE", {})  # as Linux before 6.0, for ext4
+        monkeypatch.setattr(identity, "_OF_TYPE", {})  # as Linux before 6.0, for ext4
         links = tmp_path / "by-uuid"
         links.mkdir()
-        monkeypatch.setattr(mounts, "_BY_UUID", str(links))
+        monkeypatch.setattr(identity, "_BY_UUID", str(links))
         assert uuid_of(str(point), mount) == (folded(expected) if kind == "ext4" else "")
         (links / expected).symlink_to(mount.source)
         # Btrfs has a device number of its own.

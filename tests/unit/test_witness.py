@@ -684,7 +684,7 @@ def told(tmp_path: Path, *words: str, **environment: str) -> tuple[int, list[Wit
         text=True,
         cwd=tmp_path,
         env={**os.environ, **environment},
-        timeout=60,
+        timeout=600,
         check=False,
     )
     return done.returncode, noted(tmp_path), done.stdout + done.stderr

@@ -7,7 +7,7 @@ needed, ends with status 70 and ``stand-in:`` on standard error, so that a test 
 
 Environment:
 
-* ``LFS_STATE``: directory of what they remember (needed by lfs getstripe, setstripe, find; lctl).
+* ``LFS_STATE``: directory of what they remember (needed by lfs getstripe, setstripe; lctl).
 * ``LFS_MOUNT``: where Lustre is mounted; not set: everywhere, empty: nowhere. ``LFS_BELOW``: the directory
   that holds the files of that mount, if slowfs.c mounted it. ``LFS_IO``: what slowfs.c wrote down (parameters.py).
 * ``LFS_FSNAME``: name of the file system (``lustre``). ``LFS_VERSION``: version of the client (2.17.0); before
@@ -15,7 +15,7 @@ Environment:
 * ``LFS_FIRST``: where the first file without a start index begins (2); later ones follow round robin.
 * ``LFS_OSTS``: number of targets (4). ``LFS_POOLS``: pools, such as ``flash:0,1 slow:2,3``.
 * ``LFS_INACTIVE``: targets that this client has switched off, such as ``1 2``. As on the real one,
-  ``lfs df`` hides them, ``lfs osts`` and ``lfs check osts`` tell, and ``lfs setstripe`` still uses them.
+  ``lfs df`` hides them, ``lfs osts`` tells, and ``lfs setstripe`` still uses them.
 * ``LFS_DEGRADED``: targets that the allocator avoids unless asked for. ``LFS_NO_CREATE``: targets that
   take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
 * ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
@@ -48,7 +48,6 @@ import getopt
 import json
 import os
 import re
-import stat
 import struct
 import sys
 
@@ -69,55 +68,13 @@ MDT_INODES, OST_INODES = (838864, 309, 838555), (262144, 383, 261761)
 #: Inodes of a metadata target that is full.
 MDT_FULL = (838864, 838800, 64)
 
-SETSTRIPE_USAGE = """\
-Create a file with specified striping/composite layout, or
-set the default layout on an existing directory.
-Usage: setstripe   [--component-add|--component-del|--delete|-d]
-\t\t[--comp-set --comp-id|-I COMP_ID|--comp-flags=COMP_FLAGS]
-\t\t[--component-end|-E END_OFFSET]
-\t\t[--copy=SOURCE_LAYOUT_FILE]|--yaml|-y YAML_TEMPLATE_FILE]
-\t\t[--extension-size|--ext-size|-z EXT_SIZE]
-\t\t[--help|-h]
-\t\t[--foreign=FOREIGN_TYPE --xattr|-x LAYOUT]
-\t\t[--layout|-L PATTERN] [--mode FILE_MODE]
-\t\t[--mirror-count|-N[MIRROR_COUNT]]
-\t\t[--ost|-o OST_INDEX[,OST_INDEX,...]]
-\t\t[--overstripe-count|-C STRIPE_COUNT]
-\t\t[--pool|-p POOL_NAME]
-\t\t[--stripe-count|-c STRIPE_COUNT]
-\t\t[--stripe-index|-i START_OST_IDX]
-\t\t[--stripe-size|-S STRIPE_SIZE]
-\t\tFILENAME|DIRECTORY
-
-"""
-GETSTRIPE_USAGE = """\
-List the layout pattern for a given file or files in a
-directory or recursively for all files in a directory tree.
-Usage: getstripe [--ost|-O OST_NAME] [--quiet|-q] [--verbose|-v]
-\t\t   [--stripe-count|-c] [--stripe-index|-i] [--fid|-F]
-\t\t   [--pool|-p] [--stripe-size|-S] [--directory|-d]
-\t\t   [--mdt-index|-m] [--recursive|-r] [--raw|-R]
-\t\t   [--layout|-L] [--generation|-g] [--yaml|-y]
-\t\t   [--help|-h] [--hex-idx]
-\t\t   [--component-id|-I[=COMP_ID]]
-\t\t   [--component-flags[=COMP_FLAGS]]
-\t\t   [--component-count]
-\t\t   [--extension-size|--ext-size|-z]
-\t\t   [--component-start[=[+-]START_OFFSET]]
-\t\t   [--component-end|-E[[+-]END_OFFSET]]
-\t\t   [[!] --mirror-index=[+-]MIRROR_INDEX |
-\t\t   [!] --mirror-id=[+-]MIRROR_ID] [--mirror-count|-N]
-\t\t   [--no-follow]
-\t\t   FILENAME|DIRECTORY
-"""
-
 
 class Refused(Exception):
-    """The program ends: exit status, what it says on standard error, and a usage text before that."""
+    """The program ends: exit status, and what it says on standard error."""
 
-    def __init__(self, status: int, *lines: str, usage: str = "") -> None:
+    def __init__(self, status: int, *lines: str) -> None:
         super().__init__(status, lines)
-        self.status, self.lines, self.usage = status, lines, usage
+        self.status, self.lines = status, lines
 
 
 def not_covered(what: str) -> Refused:
@@ -343,132 +300,12 @@ def stripe_size(part: dict[str, Any]) -> int:
     return int(part["size"] or min(DEFAULT_SIZE, part["end"] or DEFAULT_SIZE))
 
 
-def part_lines(part: dict[str, Any], indent: str) -> list[str]:
-    """The values of one part of a file's layout."""
-    objects = part.get("objects")
-    on_mdt = part["pattern"] == "mdt"
-    lines = [
-        f"lmm_stripe_count:  {len(objects) if objects else 0 if on_mdt else part['count'] or 1}",
-        f"lmm_stripe_size:   {stripe_size(part)}",
-        f"lmm_pattern:       {part['pattern']}",
-        "lmm_layout_gen:    0",
-        "lmm_mdt_index:     0"
-        if on_mdt
-        else f"lmm_stripe_offset: {objects[0][0] if objects else -1}",
-    ]
-    if part["pool"]:
-        lines.append(f"lmm_pool:          {part['pool']}")
-    return [indent + line for line in lines]
-
-
-def composite_lines(layout: dict[str, Any], indent: str) -> list[str]:
-    parts = layout["parts"]
-    done = sum("objects" in part for part in parts)
-    generation = len(parts) + done - 1 if done else 0
-    return [
-        f"{indent}lcm_layout_gen:    {generation}",
-        f"{indent}lcm_mirror_count:  1",
-        f"{indent}lcm_entry_count:   {len(parts)}",
-    ]
-
-
-def component_lines(layout: dict[str, Any], number: int, first: str, indent: str) -> list[str]:
-    """What stands before the values of a component: of a file, or of a directory's default."""
-    parts = layout["parts"]
-    part = parts[number]
-    begin = parts[number - 1]["end"] if number else 0
-    of_file = any("objects" in one for one in parts)
-    return [
-        f"{first}lcme_id:             {number + 1 if of_file else 'N/A'}",
-        f"{indent}lcme_mirror_id:      {0 if of_file else 'N/A'}",
-        f"{indent}lcme_flags:          {'init' if 'objects' in part else 0}",
-        f"{indent}lcme_extent.e_start: {begin}",
-        f"{indent}lcme_extent.e_end:   {'EOF' if part['end'] is None else part['end']}",
-    ]
-
-
-def yaml_of_file(layout: dict[str, Any]) -> list[str]:
-    def values(part: dict[str, Any], indent: str) -> list[str]:
-        lines = part_lines(part, indent)
-        if part.get("objects"):
-            lines.append(f"{indent}lmm_objects:")
-            for index, number in part["objects"]:
-                lines += [f"      - l_ost_idx: {index}", f"        l_fid:     {fid(index, number)}"]
-        return lines
-
-    if not layout["composite"]:
-        return values(layout["parts"][0], "")
-    lines = [*composite_lines(layout, ""), "components:"]
-    for number, part in enumerate(layout["parts"]):
-        lines += component_lines(layout, number, "  - ", "    ")
-        lines += ["    sub_layout:", *values(part, "      ")]
-    return lines
-
-
-def objects_table(part: dict[str, Any]) -> list[str]:
-    lines = ["\tobdidx\t\t objid\t\t objid\t\t group"]
-    for index, number in part["objects"]:
-        group = f"0x{0x280000400 + index * 0x40000000:x}"
-        lines.append(f"\t{index:6}\t{number:14}\t{f'0x{number:x}':>13}\t{group:>14}")
-    return lines
-
-
-def objects_list(part: dict[str, Any]) -> list[str]:
-    lines = ["      lmm_objects:"]
-    for i, (index, number) in enumerate(part["objects"]):
-        lines.append(f"      - {i:3}: {{ l_ost_idx: {index:3}, l_fid: [{fid(index, number)}] }}")
-    return lines
-
-
-def text_of_file(name: str, layout: dict[str, Any], quiet: bool) -> list[str]:
-    if not layout["composite"]:
-        (part,) = layout["parts"]
-        return [name, *([] if quiet else part_lines(part, "")), *objects_table(part), ""]
-    lines = [name, *([] if quiet else composite_lines(layout, "  "))]
-    for number, part in enumerate(layout["parts"]):
-        if not quiet:
-            lines += component_lines(layout, number, "    ", "    ") + part_lines(part, "      ")
-        if "objects" in part:
-            lines += objects_list(part)
-        if not quiet or "objects" in part:
-            lines.append("")
-    return lines
-
-
-def of_directory(default: dict[str, Any] | None, yaml: bool) -> list[str]:
-    """What a directory hands on; pattern 0 where it has no default."""
-    layout = default or PLAIN
-
-    def values(part: dict[str, Any]) -> list[str]:
-        found = [
-            f"stripe_count:  {part['count'] or 1}",
-            f"stripe_size:   {part['size'] or DEFAULT_SIZE}",
-            f"pattern:       {'raid0' if default else 0}",
-            f"stripe_offset: {part['start']}",
-        ]
-        return found + ([f"pool:          {part['pool']}"] if part["pool"] else [])
-
-    if not layout["composite"]:
-        one = values(layout["parts"][0])
-        return one if yaml else [" ".join(one), ""]
-    lines = composite_lines(layout, "" if yaml else "  ") + (["components:"] if yaml else [])
-    for number, part in enumerate(layout["parts"]):
-        lines += component_lines(layout, number, "  - " if yaml else "    ", "    ")
-        if yaml:
-            lines += ["    sub_layout:", *(f"      {value}" for value in values(part))]
-        else:
-            lines += ["      " + "       ".join(values(part)), ""]
-    return lines
-
-
 # --- lfs setstripe --------------------------------------------------------------------------------
 
 
 def parse_size(text: str) -> int:
     """A stripe size in bytes: numbers below 4096 are KiB, and it is a multiple of 64 KiB."""
-    bad = Refused(
-        4, f"lfs setstripe setstripe: invalid stripe size '{text}'", usage=SETSTRIPE_USAGE
-    )
+    bad = Refused(4, f"lfs setstripe setstripe: invalid stripe size '{text}'")
     match = re.fullmatch(r"(\d+)([kKmMgGtTpPeE]?)", text)
     if not match:
         raise bad
@@ -511,14 +348,7 @@ def parse_request(words: list[str]) -> tuple[dict[str, Any], bool, list[str]]:
     try:
         options, names = getopt.gnu_getopt(words, "c:S:i:o:p:E:C:L:s:Nd", long)
     except getopt.GetoptError as error:
-        if (
-            not error.opt
-            or f"--{error.opt}" in SETSTRIPE_USAGE
-            or f"-{error.opt} " in SETSTRIPE_USAGE
-        ):
-            raise not_covered(f"lfs setstripe {' '.join(words)}") from error
-        said = f"lfs setstripe: unrecognized option '--{error.opt}'"
-        raise Refused(4, said, usage=SETSTRIPE_USAGE) from error
+        raise not_covered(f"lfs setstripe {' '.join(words)}") from error
     parts: list[dict[str, Any]] = []
     part = new_part()
     delete = mirror = False
@@ -536,14 +366,14 @@ def parse_request(words: list[str]) -> tuple[dict[str, Any], bool, list[str]]:
         elif option in ("-c", "--stripe-count"):
             if not re.fullmatch(r"-?\d+", value) or not -1 <= int(value) <= 2000:
                 said = f"lfs setstripe setstripe: invalid stripe count '{value}'"
-                raise Refused(4, said, usage=SETSTRIPE_USAGE)
+                raise Refused(4, said)
             part["count"] = int(value)
         elif option in ("-S", "--stripe-size"):
             part["size"] = parse_size(value)
         elif option in ("-i", "--stripe-index"):
             if not re.fullmatch(r"-?\d+", value) or int(value) < -1:
                 said = f"lfs setstripe setstripe: invalid stripe offset '{value}'"
-                raise Refused(4, said, usage=SETSTRIPE_USAGE)
+                raise Refused(4, said)
             part["start"] = int(value)
         elif option in ("-o", "--ost"):
             part["osts"] = [int(index) for index in value.split(",")]
@@ -561,7 +391,7 @@ def parse_request(words: list[str]) -> tuple[dict[str, Any], bool, list[str]]:
             part["pattern"] = pattern(value, parts, names)
         elif option == "-s":
             said = f"lfs setstripe: unrecognized option '{value}'"
-            raise Refused(4, said, usage=SETSTRIPE_USAGE)
+            raise Refused(4, said)
         elif option == "-N":
             # A number of mirrors would stand in the same word: the next word is a file.
             mirror = True
@@ -569,7 +399,7 @@ def parse_request(words: list[str]) -> tuple[dict[str, Any], bool, list[str]]:
             delete = True
     if not names:
         said = "lfs setstripe setstripe: FILE must be specified"
-        raise Refused(4, said, usage=SETSTRIPE_USAGE)
+        raise Refused(4, said)
     if mirror and parts:
         raise not_covered(f"lfs setstripe {' '.join(words)}")
     return {"composite": bool(parts) or mirror, "parts": parts or [part]}, delete, names
@@ -641,126 +471,26 @@ def setstripe(words: list[str]) -> int:
     return status
 
 
-# --- lfs getstripe, find, mkdir -------------------------------------------------------------------
+# --- lfs getstripe, mkdir -------------------------------------------------------------------------
 
 
 def getstripe(words: list[str]) -> int:
-    try:
-        options, names = getopt.gnu_getopt(words, "ydcSipqr", ["yaml", "component-count"])
-    except getopt.GetoptError as error:
-        if f"--{error.opt}" in GETSTRIPE_USAGE or f"|-{error.opt}" in GETSTRIPE_USAGE:
-            raise not_covered(f"lfs getstripe {' '.join(words)}") from error
-        said = f"lfs: unrecognized option '--{error.opt}'"
-        raise Refused(4, said, usage=GETSTRIPE_USAGE) from error
-    if not names:
-        raise Refused(4, "error: getstripe: no filename|pathname", usage=GETSTRIPE_USAGE)
-    asked = [option for option, _ in options if option not in ("-d", "-r")]
-    depth = 0 if ("-d", "") in options else sys.maxsize if ("-r", "") in options else 1
-    status = 0
-    for name in names:
-        try:
-            lines = show_layout(name, asked, depth)
-            print(*lines, sep="\n")
-        except Refused as refused:
-            print(*refused.lines, sep="\n", file=sys.stderr)
-            status = refused.status
-    return status
-
-
-def show_directory(name: str, depth: int) -> list[str]:
-    """A directory's default, and what lies in it: no names, in the order of the directory."""
+    """``lfs getstripe -d DIR``: what a directory hands on; pattern 0 where it has no default."""
+    if words[:1] != ["-d"] or len(words) != 2 or not on_lustre(words[1]):
+        raise not_covered(f"lfs getstripe {' '.join(words)}")
     with remembered() as state:
-        own = state["defaults"].get(identity(name)) if depth else default_above(state, name)
-        lines = of_directory(own, True)
-    with os.scandir(name) as entries:
-        for entry in entries if depth else ():
-            if entry.is_dir(follow_symlinks=False):
-                lines += show_directory(entry.path, depth - 1)
-            elif entry.is_file(follow_symlinks=False):
-                lines += show_layout(entry.path, ["-y"], 0)
-    return lines
-
-
-def show_layout(name: str, asked: list[str], depth: int) -> list[str]:
-    if not os.path.lexists(name):
-        raise Refused(2, f"lfs: getstripe for '{name}' failed: No such file or directory")
-    if not on_lustre(name):
-        first = f"cb_getstripe: '{name}' not on a Lustre fs?: Inappropriate ioctl for device (25)"
-        second = f"getstripe for '{name}' failed: Inappropriate ioctl for device"
-        raise Refused(25, f"lfs getstripe: {first}", f"lfs: {second}")
-    yaml = "-y" in asked or "--yaml" in asked
-    values = [option for option in asked if option in ("-c", "-S", "-i", "-p", "--component-count")]
-    if os.path.isdir(name) and not os.path.islink(name):
-        if (depth and not yaml) or values or "-q" in asked:
-            raise not_covered(
-                "lfs getstripe of a directory without -d and -y, or of one of its values"
-            )
-        if depth:
-            return show_directory(name, depth)
-        with remembered() as state:
-            return of_directory(default_above(state, name), yaml)
-    layout: dict[str, Any] = {"parts": []}
-    if stat.S_ISREG(os.lstat(name).st_mode):
-        with remembered() as state:
-            layout = layout_of(state, name)
-    if not layout["parts"]:
-        return [f"{name} has no stripe info"]
-    if yaml:
-        return yaml_of_file(layout)
-    if not values:
-        return text_of_file(name, layout, "-q" in asked)
-    if len(values) > 1:
-        raise not_covered("several values at a time")
-    part = [part for part in layout["parts"] if "objects" in part][-1]
-    if not part["objects"]:
-        raise not_covered("lfs getstripe of one value of data on a metadata target")
-    value = {
-        "-c": [str(len(part["objects"]))],
-        "-S": [str(stripe_size(part))],
-        "-i": [str(part["objects"][0][0])],
-        "-p": [part["pool"]] if part["pool"] else [],
-        "--component-count": [str(len(layout["parts"]) if layout["composite"] else 0)],
-    }[values[0]]
-    return [*value, ""]
-
-
-def find(words: list[str]) -> int:
-    """``lfs find [-O INDEX|UUID] DIR``, or ``lfs find DIR -type f [-O INDEX|UUID] [--printf FORMAT]``."""
-    if len(words) == 3 and words[0] == "-O":
-        words = [words[2], "-type", "f", *words[:2]]
-    if not words or words[1:3] != ["-type", "f"]:
-        raise not_covered(f"lfs find {' '.join(words)}")
-    top, rest, only, form = words[0], words[3:], None, "%p\\n"
-    while rest:
-        if rest[0] in ("-O", "--ost") and len(rest) > 1:
-            only = rest[1]
-        elif rest[0] == "--printf" and len(rest) > 1:
-            form = rest[1]
-        else:
-            raise not_covered(f"lfs find {' '.join(words)}")
-        rest = rest[2:]
-    # What the real one warns of is said once for each time that it stands in the format.
-    for bad in re.findall(r"%(?!p|Lc|Lo|Li|s)(?:L.|.)", form):
-        print(f"lfs find: warning: unrecognized format directive: '{bad}'", file=sys.stderr)
-    for folder, _, names in os.walk(top):
-        for name in names:
-            path = os.path.join(folder, name)
-            if not stat.S_ISREG(os.lstat(path).st_mode):
-                continue
-            with remembered() as state:
-                layout = layout_of(state, path)
-            parts = [part["objects"] for part in layout["parts"] if part.get("objects")]
-            if only is not None and not any(
-                only in (str(i), uuid(i)) for part in parts for i, _ in part
-            ):
-                continue
-            if "%L" in form and not parts:
-                raise not_covered("lfs find --printf of a file without objects")
-            indices = [index for index, _ in parts[-1]] if parts else [0]
-            text = form.replace("\\n", "\n").replace("%p", path)
-            text = text.replace("%Lc", str(len(indices))).replace("%Li", str(indices[0]))
-            text = text.replace("%Lo", f"[{','.join(map(str, indices))}]")
-            print(text.replace("%s", str(os.path.getsize(path))), end="")
+        default = default_above(state, words[1])
+    if default and default["composite"]:
+        raise not_covered("lfs getstripe of a default of several parts")
+    part = (default or PLAIN)["parts"][0]
+    values = [
+        f"stripe_count:  {part['count'] or 1}",
+        f"stripe_size:   {part['size'] or DEFAULT_SIZE}",
+        f"pattern:       {'raid0' if default else 0}",
+        f"stripe_offset: {part['start']}",
+        *([f"pool:          {part['pool']}"] if part["pool"] else []),
+    ]
+    print(" ".join(values), end="\n\n")
     return 0
 
 
@@ -879,7 +609,7 @@ def pool_list(words: list[str]) -> int:
     return 0
 
 
-# --- lfs df, osts, check, quota -------------------------------------------------------------------
+# --- lfs df, osts, quota --------------------------------------------------------------------------
 
 
 def df_line(name: str, total: int, used: int, free: int, where: str) -> str:
@@ -946,20 +676,6 @@ def osts(words: list[str]) -> int:
     return 0
 
 
-def check(words: list[str]) -> int:
-    if words != ["osts"]:
-        raise not_covered(f"lfs check {' '.join(words)}")
-    for index in range(ost_count() if mount() is not None else 0):
-        for device in ("MDT0000", "MDT0001", CLIENT):
-            name = f"{fsname()}-OST{index:04x}-osc-{device}"
-            if device == CLIENT and index in _numbers("LFS_INACTIVE"):
-                why = "Cannot send after transport endpoint shutdown (108)"
-                print(f"lfs check: error: check '{name}': {why}", file=sys.stderr)
-            else:
-                print(f"{name} active.")
-    return 0
-
-
 def quota(words: list[str]) -> int:
     try:
         options, names = getopt.gnu_getopt(words, "qu:g:p:")
@@ -1015,46 +731,19 @@ def _quota_title(kind: str, asked: str) -> str:
     return f"Disk quotas for {kind} {name} ({kind[0]}id {number}):\n{title}"
 
 
-def getname(words: list[str]) -> int:
-    where = mount()
-    if where is None:
-        return 0
-    if words[:1] not in ([], ["-i"], ["-n"]) or len(words) > 2:
-        raise not_covered(f"lfs getname {' '.join(words)}")
-    shown = {"-i": CLIENT, "-n": fsname()}
-    print(shown[words[0]] if words else f"{fsname()}-{CLIENT} {where}")
-    return 0
-
-
-#: Commands of lfs that the stand-in does not have.
-OTHERS = (
-    "rm_entry rmentry unlink_foreign mdts setquota project flushctx "
-    "changelog changelog_clear fid2path path2fid rmfid data_version hsm_state hsm_set hsm_clear hsm_action "
-    "hsm_archive hsm_restore hsm_release hsm_remove hsm_cancel hsm swap_layouts migrate mv ladvise mirror "
-    "getsom somsync heat_get heat_set pcc"
-)
-
-
 def lfs(argv: list[str]) -> int:
     """The program ``lfs``."""
     commands = {
         "setstripe": setstripe,
         "getstripe": getstripe,
-        "find": find,
         "mkdir": mkdir,
         "getdirstripe": getdirstripe,
         "setdirstripe": setdirstripe,
         "pool_list": pool_list,
         "df": df,
         "osts": osts,
-        "check": check,
         "quota": quota,
-        "getname": getname,
     }
-    if argv and not argv[0].startswith("-") and argv[0] not in (*commands, *OTHERS.split()):
-        said = f"lfs: '{argv[0]}' is not a valid command. See 'lfs --list-commands'."
-        print(said, file=sys.stderr)
-        return 1
     return _run("lfs", commands, argv)
 
 
@@ -1090,6 +779,5 @@ def _run(program: str, commands: dict[str, Any], argv: list[str]) -> int:
             raise not_covered(f"{program} {' '.join(argv)}")
         return int(commands[argv[0]](argv[1:]))
     except Refused as refused:
-        print(refused.usage, end="")
         print(*refused.lines, sep="\n", file=sys.stderr)
         return refused.status

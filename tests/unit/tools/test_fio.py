@@ -120,11 +120,15 @@ def test_requests_in_flight_are_those_of_all_processes_of_a_node() -> None:
     rates = {"iops": Quantity(1000, "ops/s"), "latency_mean": Quantity(31_000, "us")}
     phase = Phase("read", rates, 30.0)
     output = ToolOutput("fio", "3.33", (phase,), nodes=1, parameters=told)
-    assert in_flight(output, phase) == (pytest.approx(31), 32)
-    assert in_flight(replace(output, nodes=2), phase) is None
-    assert in_flight(output, replace(phase, rates={"iops": rates["iops"]})) is None
+    assert in_flight(output) == (pytest.approx(31), 32)
+    assert in_flight(replace(output, nodes=2)) is None
+    unknown = replace(phase, rates={"iops": rates["iops"]})
+    assert in_flight(replace(output, phases=(unknown,))) is None
+    both = replace(output, phases=(phase, replace(phase, name="write")))
+    assert in_flight(both) is None
+    assert in_flight(replace(both, at_once=True)) == (pytest.approx(62), 32)
     for change in ({"direct": "0"}, {"time_based": "0"}, {"iodepth": "4:8"}):
-        assert in_flight(replace(output, parameters=told | change), phase) is None
+        assert in_flight(replace(output, parameters=told | change)) is None
 
 
 @pytest.mark.parametrize(
@@ -479,7 +483,7 @@ def run(made: FioJob, directory: Path) -> ToolOutput:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     output = parse_json((directory / "out.json").read_text())
@@ -522,7 +526,7 @@ def test_a_real_process_that_is_killed_leaves_no_result(tmp_path: Path) -> None:
         rank = wait_for(lambda: workers_at_work(fio.pid), 30, "a process that reads")[-1]
         os.kill(rank, signal.SIGKILL)
         fio.terminate()
-        result, said = fio.communicate(timeout=60)
+        result, said = fio.communicate(timeout=600)
     assert f"pid={rank}, got signal=9" in said
     with pytest.raises(ToolOutputError, match="lost a process"):
         parse_json(result + said)

@@ -401,7 +401,7 @@ def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[st
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
 
 

@@ -355,7 +355,7 @@ def run(made: MdtestOptions) -> ToolOutput:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     output = parse_table(done.stdout)

@@ -33,8 +33,8 @@ from iogauge.cases.ior import (
 from iogauge.cases.mdtest import MdtestCheck, MdtestOnMdtsCheck
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
-from iogauge.node.layouts import Component, DirectoryLayout, Layout
-from iogauge.node.mounts import traits
+from iogauge.node.kinds import traits
+from iogauge.node.lustre.request import Component, DirectoryLayout, Layout
 
 __all__ = [
     "AggregatorsCheck",

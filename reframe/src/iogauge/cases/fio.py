@@ -18,7 +18,7 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.units import parse_bytes
-from iogauge.node.layouts import Pins
+from iogauge.node.lustre.request import Pins
 from iogauge.plan.case import (
     DIR,
     REP,
@@ -61,12 +61,12 @@ def parse_fio(printed: Printed) -> ToolOutput:
     return parse_json(printed.result + printed.stdout + printed.stderr)
 
 
-def _checksum_bytes(block_bytes: int) -> int:
+def checksum_interval(block_bytes: int) -> int:
     """Return the interval of checksums in the files: every read covers whole intervals."""
     return math.gcd(block_bytes, CHECKED_BYTES)
 
 
-def _verification(layout: FioJob) -> Verification | None:
+def checks_of(layout: FioJob) -> Verification | None:
     """Return how the warm-up checks what it reads, or None if the layout wrote no checksums."""
     if not layout.checksum_bytes:
         return None
@@ -109,7 +109,8 @@ class FioCheck(StorageCheck):
         """
         output = f"fio-{job.name}.{REP if repeated else '0'}.json"
         options = FioOptions(job_file=f"{job.name}.fio", output=output)
-        phase = {"randread": "read", "randwrite": "write"}.get(job.pattern, job.pattern)
+        # Of both ways these are the rates of the reads.
+        phase = "write" if job.pattern.endswith("write") else "read"
         nodes = self.nodes if on_all else 1
         served = nodes > 1
         command = [options.job_file, output] if served else ["fio", *options.arguments()]
@@ -195,7 +196,7 @@ class FioRandomReadCheck(OneNodeFioCheck):
             directory=DIRECTORY,
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
-            checksum_bytes=_checksum_bytes(block) if reads else 0,
+            checksum_bytes=checksum_interval(block) if reads else 0,
         )
         return self.fio_case(
             jobs=[layout, job],
@@ -205,7 +206,7 @@ class FioRandomReadCheck(OneNodeFioCheck):
                     job,
                     {metric.name: quantity for metric, quantity in self.quantities().items()},
                     Access(direction="read" if reads else "write", o_direct=True),
-                    verifies=_verification(layout) if reads else _WRITES_CHECKED,
+                    verifies=checks_of(layout) if reads else _WRITES_CHECKED,
                 )
             ],
             held_bytes=layout.bytes_total,
@@ -335,7 +336,7 @@ class RandomReadCheck(FioCheck):
             directory=directory,
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
-            checksum_bytes=0 if published else _checksum_bytes(block),
+            checksum_bytes=0 if published else checksum_interval(block),
         )
         read = random_read_job(
             directory=directory,
@@ -368,7 +369,7 @@ class RandomReadCheck(FioCheck):
                     read,
                     rates,
                     Access(direction="read", o_direct=True, saturates=full),
-                    verifies=_verification(layout),
+                    verifies=checks_of(layout),
                 )
             ],
             held_bytes=layout.bytes_total * self.nodes,
@@ -405,7 +406,7 @@ class ChecksumCheck(RandomReadCheck):
         """Read as in every random read, with checksums as found, and again without."""
         layout, read = self._jobs(DIRECTORY)
         unchecked = replace(read, name="unchecked")
-        access, checked = Access(direction="read", o_direct=True), _verification(layout)
+        access, checked = Access(direction="read", o_direct=True), checks_of(layout)
         return self.fio_case(
             jobs=[layout, read, unchecked],
             prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],

@@ -22,7 +22,7 @@ from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
 from iogauge.core.words import DARSHAN, IOR, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
 from iogauge.evidence.model import SECONDS
-from iogauge.node.layouts import Layout, Pins
+from iogauge.node.lustre.request import Layout, Pins
 from iogauge.plan.case import (
     DIR,
     REP,
@@ -631,9 +631,10 @@ class AggregatorsCheck(SharedFileCheck):
 
     aggregators: int
 
-    @builtins.run_after("init")
-    def _select_darshan(self) -> None:
-        self.valid_prog_environs = [f"+{IOR_MPIIO} +{DARSHAN}"]
+    def choose_back_end(self, api: str) -> None:
+        """Use one of IOR's back ends, in environments that have it and Darshan."""
+        super().choose_back_end(api)
+        self.valid_prog_environs = [f"{words} +{DARSHAN}" for words in self.valid_prog_environs]
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the bandwidth, and the number of ranks that wrote."""

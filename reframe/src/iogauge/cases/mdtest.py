@@ -18,7 +18,7 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core import untrusted, words
 from iogauge.core.measurement import Metric, ToolOutput, ToolOutputError
 from iogauge.evidence.model import DIRECTORIES_FOUND
-from iogauge.node.layouts import DirectoryLayout, Layout
+from iogauge.node.lustre.request import DirectoryLayout, Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import STRIPE_DIRECTORY
 from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times

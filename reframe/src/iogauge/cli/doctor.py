@@ -27,12 +27,15 @@ from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import as_declared
 from iogauge.guards.preflight import cores, health, identity, servers
-from iogauge.node import lustre
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
-from iogauge.node.layouts import LustreError
-from iogauge.node.lustre import ask_lctl, look, run_lfs, with_lustre
-from iogauge.node.mounts import Below, Quota, StorageTarget, View, fsname_of, traits
+from iogauge.node.kinds import Below, traits
+from iogauge.node.lustre import client
+from iogauge.node.lustre.programs import LustreError, ask_lctl, run_lfs
+from iogauge.node.lustre.quotas import Quota
+from iogauge.node.lustre.targets import StorageTarget
+from iogauge.node.mounts import fsname_of
+from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.script import binding_options
 from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
@@ -82,13 +85,13 @@ def see_lustre(path: str) -> LustreSeen:
     """Look at the Lustre file system of a path; raises OSError or :class:`LustreError`."""
     view = with_lustre(look(path), True)
     fsname = fsname_of(view.mount.source if view.mount else "")
-    devices = lustre.read_parameters(fsname, {"osc": ("ost_conn_uuid",)})
+    devices = client.read_parameters(fsname, {"osc": ("ost_conn_uuid",)})
     # One device by its whole name: a pattern gives ordinary users values under wrong names.
     names = [name.rpartition(".")[0] for name in devices][:1]
     counters = ask_lctl(*(f"{name}.stats" for name in names)) if names else ""
     return LustreSeen(
         view=view,
-        facts=lustre.facts(fsname),
+        facts=client.facts(fsname),
         default=_asked("getstripe", "-d", path),
         directory=_asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0],
         pools=_asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0]),

@@ -27,7 +27,7 @@ from iogauge.core.text import count, did_you_mean, visible_lines
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.guards.finding import Outcome
 from iogauge.job import opening
-from iogauge.node.layouts import LustreError
+from iogauge.node.lustre.programs import LustreError
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
 from iogauge.records import names, selected
 from iogauge.records.record import Record, short_name

@@ -20,7 +20,7 @@ from iogauge.core.text import count, did_you_mean
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Outcome
 from iogauge.job import opening
-from iogauge.node.layouts import LustreError
+from iogauge.node.lustre.programs import LustreError
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table

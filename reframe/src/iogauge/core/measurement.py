@@ -123,7 +123,8 @@ class ToolOutput:
 
     ``totals`` are the bytes that all phases of the execution read and wrote together, if the names
     of its phases do not tell (IO500). ``beside`` are bytes that the tool moved beside them, at most.
-    ``disturber`` is not among the phases, and ``totals`` count its bytes.
+    ``disturber`` is not among the phases, and ``totals`` count its bytes. ``at_once`` means that all phases began and
+    ended together, as reads and writes of one job do.
     """
 
     tool: str
@@ -140,6 +141,17 @@ class ToolOutput:
     totals: Mapping[str, int] = field(default_factory=dict)
     beside: Mapping[str, int] = field(default_factory=dict)
     disturber: Disturber | None = None
+    at_once: bool = False
+
+    @property
+    def timed(self) -> float:
+        """Return the seconds that all phases took."""
+        return (max if self.at_once else sum)(phase.seconds for phase in self.phases)
+
+    @property
+    def stretches(self) -> int:
+        """Return how many phases followed each other."""
+        return 1 if self.at_once else len(self.phases)
 
     @property
     def but_trees(self) -> list[Phase]:

@@ -33,8 +33,8 @@ from iogauge.evidence.model import ClockSeen, Evidence
 from iogauge.evidence.witness import NodeActivity, Testimony, changes
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
-from iogauge.node.mounts import View
 from iogauge.node.probes import SCRIPT, too_old
+from iogauge.node.view import View
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import (
     ACTIVITY,

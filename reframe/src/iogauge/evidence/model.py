@@ -13,9 +13,9 @@ from iogauge.core.words import Value
 from iogauge.evidence.witness import NodeActivity, Testimony
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Load
-from iogauge.node.layouts import FileLayout, Layouts
-from iogauge.node.lustre import Directory
-from iogauge.node.mounts import View
+from iogauge.node.lustre.directory import Directory
+from iogauge.node.lustre.layout import FileLayout, Layouts
+from iogauge.node.view import View
 from iogauge.plan.case import CasePlan
 from iogauge.plan.stage import LAYOUTS, Instant, PhaseRun
 from iogauge.tools.mpi import Binding

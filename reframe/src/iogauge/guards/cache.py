@@ -14,7 +14,7 @@ from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node.below import loop_remedy
 from iogauge.node.files import GONE, Block, Eviction, Held, Sample
-from iogauge.node.mounts import Traits
+from iogauge.node.kinds import Traits
 from iogauge.node.probes import UNCOUNTED
 
 #: Bytes by which the memory that a node tells may exceed the real one: it tells whole GiB.

@@ -249,7 +249,7 @@ def ceiling(
         if "measured" in limited_by:
             remedy = (
                 "The data came from a cache, or the layer carries more than was measured: measure it again "
-                "(iogauge run -t ceiling), and see 'iogauge site ceilings'"
+                "(iogauge run -t ceiling), and see 'iogauge ceilings'"
             )
             return Rule("G6", demands, remedy).invalid(saw)
         remedy = "The data came from a cache, or the topology in the settings is wrong"
@@ -286,7 +286,7 @@ def measured_ceilings(*, problems: Sequence[str]) -> Finding:
     return Rule(
         "G6",
         "a measured ceiling that holds",
-        "Measure the layers again: iogauge run -t ceiling; then see 'iogauge site ceilings'",
+        "Measure the layers again: iogauge run -t ceiling; then see 'iogauge ceilings'",
     ).decide(not problems, "; ".join(problems) or "the measured ceilings hold", Outcome.WARN)
 
 
@@ -337,7 +337,7 @@ def unit_sanity_of(seen: PhaseSeen) -> Iterator[Finding]:
     for output, phase in seen.reported:
         if "bw" in phase.rates and phase.operations and phase.transfer_bytes:
             yield unit_sanity(
-                in_flight=in_flight(output, phase),
+                in_flight=in_flight(output),
                 latency=any(way.startswith("latency") for _, way in seen.phase.rates.values()),
                 operations_s=phase.operations / phase.seconds,
                 transfer_bytes=phase.transfer_bytes,
@@ -451,14 +451,19 @@ def read_after_write(
 
 
 def read_after_write_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G21. If one execution writes and reads, its read starts at the end of the execution."""
+    """Yield G21. If one execution writes and reads, its read starts at the end of the execution.
+
+    What is prepared stays for all repetitions: then other writes do not matter.
+    """
     if seen.access.direction != "read":
         return
     plan, runs = seen.case.plan, seen.case.evidence.runs
+    made = ("write", "metadata")
+    prepared = [phase for phase in plan.prepare if phase.access.direction in made]
     writers = {
         phase.within or phase.name
-        for phase in plan.phases
-        if phase.access.direction in ("write", "metadata")
+        for phase in prepared or plan.repeat
+        if phase.access.direction in made
     }
     name = seen.phase.within or seen.phase.name
     executions = [run for run in runs if run.name == name and run.repetition > 0]
@@ -525,7 +530,7 @@ def tool_integrity(
         "one version"
         + (f", {want_tasks} task(s)" if want_tasks is not None else "")
         + (f" on {want_nodes} node(s)" if want_nodes is not None else ""),
-        "The launcher may belong to another MPI than the tool: run 'iogauge check'",
+        "The launcher may belong to another MPI than the tool: run 'iogauge doctor'",
     ).decide(len(versions) == 1 and all(versions) and not wrong_tasks and not wrong_nodes, ran)
 
 

@@ -16,9 +16,14 @@ from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Value
 from iogauge.guards.finding import Finding, Outcome, Rule
-from iogauge.node.layouts import Part, last_with_data
-from iogauge.node.lustre import Directory, MetadataTarget
-from iogauge.node.mounts import Below, Quota, Space, StorageTarget, Traits, View, differ
+from iogauge.node.identity import differ
+from iogauge.node.kinds import Below, Traits
+from iogauge.node.lustre.directory import Directory
+from iogauge.node.lustre.layout import Part, last_with_data
+from iogauge.node.lustre.quotas import Quota
+from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
+from iogauge.node.mounts import Space
+from iogauge.node.view import View
 from iogauge.plan.stage import FILL, MOST_FOUND
 
 if TYPE_CHECKING:
@@ -185,7 +190,7 @@ def _one_file_system(views: Sequence[View], at_end: Mapping[str, str]) -> Findin
             return Rule(
                 "G9",
                 "the same file system on every node",
-                "Mount the target on every node, and nothing over it (iogauge check shows the UUID)",
+                "Mount the target on every node, and nothing over it (iogauge doctor shows the UUID)",
             ).invalid(
                 f"{view.host} sees UUID {view.uuid} for {view.path}: {_mounted(view)}; "
                 f"{first.host} sees UUID {first.uuid}: {_mounted(first)}"

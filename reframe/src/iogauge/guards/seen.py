@@ -13,8 +13,9 @@ from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.witness import Moved, Testimony
-from iogauge.node.layouts import Layouts
-from iogauge.node.mounts import Traits, View, traits
+from iogauge.node.kinds import Traits, traits
+from iogauge.node.lustre.layout import Layouts
+from iogauge.node.view import View
 from iogauge.plan.case import NOTHING_MEASURED, Access, CasePlan, MeasuredCeilings, PhasePlan
 from iogauge.site.extras import PartitionExtras
 

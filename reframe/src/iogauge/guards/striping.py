@@ -11,7 +11,8 @@ from iogauge.core.units import format_bytes
 from iogauge.evidence.model import DIRECTORIES_READ, on_metadata_targets_in, passed_on_in
 from iogauge.guards.finding import Finding, Outcome, Rule
 from iogauge.guards.seen import CaseSeen, LayoutSeen
-from iogauge.node.layouts import DirectoryLayout, FileLayout, Layout, Layouts, Part
+from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.request import DirectoryLayout, Layout
 
 
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:

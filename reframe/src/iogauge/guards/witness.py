@@ -437,7 +437,7 @@ def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     executions = []
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
         if testimony.complete:
-            timed = sum(phase.seconds for phase in output.phases)
+            timed = output.timed
             moving, seen_by = max(
                 _moving(seen, output, testimony), key=lambda found: found[0] or 0.0
             )
@@ -521,7 +521,7 @@ def _moving(
         and not case.on_network
         and seen.access.direction not in ("elsewhere", "metadata")
     )
-    if seen.phase.pauses or len(output.phases) != 1 or not of_data or span is None or first is None:
+    if seen.phase.pauses or output.stretches != 1 or not of_data or span is None or first is None:
         return heard
     # Containers of one kernel over one mount share the counters.
     hosts = {view.host for view in case.evidence.views if view.cache_id == first.cache_id}
@@ -558,7 +558,7 @@ def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     ways = {"read", "write"} if both else names & {"read", "write"}
     if span is None or not ways or seen.phase.pauses or not _synchronous(output):
         return None
-    return seconds_of_asking(seen.case.evidence.asked, span, ways, phases=len(output.phases))
+    return seconds_of_asking(seen.case.evidence.asked, span, ways, phases=output.stretches)
 
 
 def _synchronous(output: ToolOutput) -> bool:

@@ -42,6 +42,7 @@
 IOG_REP=0
 IOG_DIR_MADE=
 IOG_KEEPER_PID=
+IOG_ENDING=
 IOG_AT_CLOSE=()
 IOG_AGENT=()
 # Process of this node's server, if servers do the work (servers.sh).
@@ -70,6 +71,7 @@ export IOG_TASK IOG_HOST
 iog_end() {
     local status=$?
     trap '' TERM INT HUP USR1 ALRM PIPE
+    IOG_ENDING=1
     iog_stop_tool 8
     [ "$(type -t iog_servers_stop)" != function ] || iog_servers_stop
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
@@ -90,16 +92,11 @@ iog_remove() {
 
 # Tell the agent to give up the lock, and wait until it has.
 iog_stop_keeper() {
-    local status=0
     [ -n "$IOG_KEEPER_PID" ] || return 0
     echo end >&"$IOG_KEEPER_IN"
-    while [ "$status" -eq 0 ]; do
-        read -r -t 30 <&"$IOG_KEEPER_OUT"
-        status=$?
-    done
-    # More than 128: the agent did not end in time. Others that wait for the lock will see that it
-    # is dead.
-    [ "$status" -le 128 ] || kill -KILL "$IOG_KEEPER_PID"
+    (iog_listen 30 end >/dev/null)
+    # 3: the agent did not end in time. Others that wait for the lock will see that it is dead.
+    [ $? -ne 3 ] || kill -KILL "$IOG_KEEPER_PID"
 } 2>/dev/null
 
 # End the job at a signal. Its name stays in told.txt: the scheduler's accounting may report a
@@ -145,31 +142,30 @@ iog_start_keeper() {
     line=${IOG_KEEP[1]}
     exec {line}>&-
     echo begin >&"$IOG_KEEPER_IN"
-    while iog_hear $((1 << 30)); do
-        [ "$IOG_LINE" != opened ] || return 0
-        echo "$IOG_LINE"
-    done
-    wait "$IOG_KEEPER_PID"
+    iog_hear $((1 << 30)) opened || wait "$IOG_KEEPER_PID"
 }
 
-# Read a line of the agent into $IOG_LINE. Returns 0, 1 if the agent has ended, or more than 128 if it says nothing for
-# $1 seconds. If a signal comes just before read(2), bash acts on it only after that read: so no read is long.
-iog_hear() {
-    local part status began now left=$1
-    IOG_LINE=
+# Read what the agent says until it has answered a question, and print the rest. Returns 0 if it says "done", 1 if
+# "failed", 2 if it has ended, 3 if it says nothing for $1 seconds; "alive" means that it is still at it.
+# A read with a limit may lose what came as its time was over: nobody reads on after that.
+iog_listen() {
+    local line status
     while :; do
-        read -r began _ </proc/uptime
-        IFS= read -r -t 1 part <&"$IOG_KEEPER_OUT"
-        status=$? left=$((left - 1))
-        IOG_LINE+=$part
-        read -r now _ </proc/uptime
-        # Before 5.2, bash has an alarm of its own here, takes Flux's for it, and runs no trap.
-        # Containers may show other seconds, without hundredths.
-        if [ "$status" -gt 128 ] && [[ $began$now == *.??*.?? ]]; then
-            [ $((10#${now/./} - 10#${began/./})) -ge 90 ] || iog_on_signal ALRM 142
-        fi
-        [ "$status" -gt 128 ] && [ "$left" -gt 0 ] || return "$status"
+        IFS= read -r -t "$1" line <&"$IOG_KEEPER_OUT"
+        status=$?
+        [ "$status" -eq 0 ] || exit $((status > 128 ? 3 : 2))
+        case $line in
+            "$2" | "done $2") exit 0 ;;
+            "failed $2") exit 1 ;;
+            '' | alive) ;;
+            *) echo "$line" ;;
+        esac
     done
+}
+
+# Listen in another process: bash acts on a signal that comes just before read(2) only after it. In the end none comes.
+iog_hear() {
+    if [ -n "$IOG_ENDING" ]; then (iog_listen "$@"); else iog_run iog_listen "$@"; fi
 }
 
 # Record directories of other cases on the target, of any session: they load the target as well.
@@ -213,20 +209,11 @@ iog_at_close() {
 }
 
 # Ask the agent that keeps the lock, which runs already; $1 is the seconds for which it may be silent. It repeats the
-# question, which names the repetition, so that a late answer is not taken for the next one. Returns 0 if it says
-# "done", 1 if "failed", 2 if it has ended, 3 if it does not answer. "alive" means that it is still at it.
+# question, which names the repetition, so that a late answer is not taken for the next one. Returns as iog_listen does.
 iog_ask() {
-    local seconds=$1 question="$2 $IOG_REP${3:+ $3}"
+    local question="$2 $IOG_REP${3:+ $3}"
     (trap '' PIPE && echo "$question" >&"$IOG_KEEPER_IN") 2>/dev/null || return 2
-    while :; do
-        iog_hear "$seconds" || return $(($? > 128 ? 3 : 2))
-        case $IOG_LINE in
-            "done $question") return 0 ;;
-            "failed $question") return 1 ;;
-            alive) ;;
-            *) echo "$IOG_LINE" ;;
-        esac
-    done
+    iog_hear "$1" "$question"
 }
 
 # Let the agent that keeps the lock run one of the agent's commands: each start of an agent is dear. If it has ended,

@@ -36,14 +36,18 @@ from iogauge.guards.preflight import (
 from iogauge.job.recorder import EXACT, Recorder, note_found
 from iogauge.job.target import as_expected, identify
 from iogauge.node import files as contents
-from iogauge.node import layouts, lustre
-from iogauge.node import lustre as client_settings
 from iogauge.node.below import resolve_device
 from iogauge.node.files import Block, Sample
 from iogauge.node.host import read_clock, usable_cores
-from iogauge.node.layouts import LustreError, last_with_data
-from iogauge.node.lustre import PROGRAM_SECONDS, Directory, look, with_lustre
-from iogauge.node.mounts import StorageTarget, View, find_mount, is_upper, upper_directory
+from iogauge.node.identity import is_upper
+from iogauge.node.lustre import checksums, lov
+from iogauge.node.lustre.directory import Directory, look_at_directory, passed_on
+from iogauge.node.lustre.layout import last_with_data
+from iogauge.node.lustre.programs import PROGRAM_SECONDS, LustreError
+from iogauge.node.lustre.request import place
+from iogauge.node.lustre.targets import StorageTarget
+from iogauge.node.mounts import find_mount, upper_directory
+from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.stage import (
     ALIVE,
     CONTENTS,
@@ -105,7 +109,7 @@ def _pinned(targets: Sequence[StorageTarget], order: JobOrder) -> list[int]:
     if order.pins is None:
         return []
     try:
-        return [*layouts.place(order.pins, targets).values()]
+        return [*place(order.pins, targets).values()]
     except ValueError:  # the job's own step reports what is wrong with the targets
         return []
 
@@ -120,7 +124,7 @@ def look_as_declared(target: str, order: JobOrder) -> tuple[View, Directory | No
     if identify([view], order).outcome is not finding.Outcome.OK:
         return view, None
     view = with_lustre(view, _striped(order), order.pool)
-    return view, lustre.look_at_directory(view, order.pool) if _striped(order) else None
+    return view, look_at_directory(view, order.pool) if _striped(order) else None
 
 
 def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[finding.Finding]:
@@ -277,8 +281,8 @@ def _may_lock(order: JobOrder, target: str, of_job: bool) -> View | None:
     view = look(target)
     if identify([view], order).outcome is not finding.Outcome.OK:
         return None
-    for place in {target, expand(order.lock or target)}:
-        with permission.permitted(place, of_job):
+    for locked in {target, expand(order.lock or target)}:
+        with permission.permitted(locked, of_job):
             pass
     return view
 
@@ -320,8 +324,8 @@ def _enter(
         return view, seen, ()
     # Lustre may put a new directory on another metadata target, and those above it may pass on an older default.
     try:
-        layouts.adopt_default(made, target)
-        seen = seen.at(lustre.passed_on(made, view.mount))
+        lov.adopt_default(made, target)
+        seen = seen.at(passed_on(made, view.mount))
         refused = _refusals(_on_lustre(view, seen, order))
     except LustreError as error:
         refused = (str(error),)
@@ -445,7 +449,8 @@ def _serve(recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]
             done = _obey(os.fsdecode(line), recorder, sampler, run)
             if done is not None:
                 sys.stdout.flush()  # What the command said comes before the answer.
-                sys.stdout.buffer.write(b"done " if done else b"failed ")
+                # On a line of its own, even if the script has lost the end of one for which it waited in vain.
+                sys.stdout.buffer.write(b"\ndone " if done else b"\nfailed ")
                 sys.stdout.buffer.write(line + b"\n")
                 sys.stdout.flush()
 
@@ -544,6 +549,6 @@ def _say(text: str) -> None:
 
 
 def restore_settings(folder: str) -> int:
-    for done in client_settings.restore(Path(folder)):
+    for done in checksums.restore(Path(folder)):
         print(visible(f"iogauge: put back: {done}"))
     return 0

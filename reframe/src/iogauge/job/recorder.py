@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from iogauge.node import lustre
+from iogauge.node.lustre import client
 from iogauge.node.mounts import BLOCK_DEVICE, Mount, no_barriers, parse_mountinfo, unescape
 from iogauge.plan.stage import (
     ACTIVITY,
@@ -108,7 +108,7 @@ def of_lustre(fsname: str, root: Path = Path("/")) -> _Moved:
 
     It is what moves if they use O_DIRECT. Raises ValueError if the client does not tell this user.
     """
-    stats = lustre.read_parameters(fsname, {"llite": ("stats",)}, root)
+    stats = client.read_parameters(fsname, {"llite": ("stats",)}, root)
     if not stats:
         raise ValueError(f"no statistics of {fsname}: root alone may read them")
     sums = {"read": 0, "write": 0}

@@ -24,10 +24,14 @@ from iogauge.guards.preflight import (
     metadata_default,
     metadata_placement,
 )
-from iogauge.node import layouts, lustre
-from iogauge.node.layouts import Layouts, LustreError, Pins
-from iogauge.node.lustre import NAMES_PER_COMMAND, look, run_lfs
-from iogauge.node.mounts import StorageTarget, View, existing_parent, find_mount, fsname_of
+from iogauge.node.lustre import checksums, lov
+from iogauge.node.lustre.directory import default_layouts, parse_getdirstripe, stripe_facts
+from iogauge.node.lustre.layout import Layouts
+from iogauge.node.lustre.programs import NAMES_PER_COMMAND, LustreError, run_lfs
+from iogauge.node.lustre.request import Layout, Pins, place
+from iogauge.node.lustre.targets import StorageTarget, of_metadata_targets
+from iogauge.node.mounts import existing_parent, find_mount, fsname_of
+from iogauge.node.view import View, look
 from iogauge.plan.stage import LAYOUTS, OPENED, ORDER, REFUSAL, REFUSED, JobOrder, Opened
 
 #: Looks at a node, and seconds for the probes of each: on a busy node a program may be late.
@@ -49,7 +53,7 @@ def _facts(path: str, view: View, order: JobOrder) -> Fingerprint:
 
     facts: Fingerprint = {}
     with contextlib.suppress(LustreError):
-        facts |= lustre.stripe_facts(lustre.default_layouts(path, view.mount)[0])
+        facts |= stripe_facts(default_layouts(path, view.mount)[0])
     for _ in range(_LOOKS):
         facts |= probes.collect(path, deadline=_SECONDS)
         if order.expect.keys() <= facts.keys():
@@ -111,7 +115,7 @@ def pin(pins_file: str, directory: str) -> dict[str, Any]:
     they landed is read after they are written.
     """
     pins = Pins.from_json(json.loads(Path(pins_file).read_text(encoding="utf-8")))
-    placed = layouts.place(pins, _targets())
+    placed = place(pins, _targets())
     paths = {name: os.path.join(directory, name) for name in pins.names}
     for path in paths.values():
         if pins.kind == "directory":
@@ -121,7 +125,7 @@ def pin(pins_file: str, directory: str) -> dict[str, Any]:
     left = [name for name in pins.names if not _made(pins, paths[name], placed[name])]
     for target in dict.fromkeys(placed[name] for name in left):
         chosen = [paths[name] for name in left if placed[name] == target]
-        layout = layouts.Layout(
+        layout = Layout(
             stripe_count=1, start=target, stripe_bytes=pins.stripe_bytes, pool=pins.pool
         )
         for first in range(0, len(chosen), NAMES_PER_COMMAND):
@@ -138,7 +142,7 @@ def _made(pins: Pins, path: str, target: int) -> bool:
     if pins.kind == "directory" or pins.pool is not None:
         return False
     try:
-        layouts.create(path, target, pins.stripe_bytes)
+        lov.create(path, target, pins.stripe_bytes)
     except OSError:
         return False
     return True
@@ -149,10 +153,10 @@ def spread(count: int, directory: str) -> str:
     placed: dict[str, tuple[int, ...]] = {}
     problem = ""
     try:
-        for index, name in enumerate(lustre.of_metadata_targets(count)):
+        for index, name in enumerate(of_metadata_targets(count)):
             path = os.path.join(directory, name)
             run_lfs("mkdir", "-i", str(index), path)
-            placed[name], _ = lustre.parse_getdirstripe(run_lfs("getdirstripe", "-y", path))
+            placed[name], _ = parse_getdirstripe(run_lfs("getdirstripe", "-y", path))
     except LustreError as error:
         problem = str(error)
     found = metadata_placement(count=count, placed=placed, problem=problem)
@@ -186,9 +190,7 @@ def with_files(top: str) -> dict[str, tuple[int, ...]]:
 
     chosen = random.sample(holding, min(_DIRECTORIES, len(holding)))
     return {
-        os.path.relpath(path, top): lustre.parse_getdirstripe(run_lfs("getdirstripe", "-y", path))[
-            0
-        ]
+        os.path.relpath(path, top): parse_getdirstripe(run_lfs("getdirstripe", "-y", path))[0]
         for path in chosen
     }
 
@@ -207,7 +209,7 @@ def note_layouts(repetition: int, directory: str) -> None:
     """
     try:
         seen = processes.call_in_time(
-            directory, lambda: layouts.look_at_lov(directory, repetition), _ANSWER_S
+            directory, lambda: lov.look_at_lov(directory, repetition), _ANSWER_S
         )
     except (OSError, LustreError) as error:
         seen = Layouts(repetition=repetition, problem=str(error))
@@ -220,7 +222,7 @@ def passed_on_by(paths: Sequence[str]) -> dict[str, Any]:
 
     def look(path: str) -> dict[str, Any]:
         try:
-            layout = layouts.read_default_lov(path)
+            layout = lov.read_default_lov(path)
         except LustreError as error:
             return {"problem": str(error)}
         return {"layout": None if layout is None else asdict(layout)}
@@ -231,4 +233,4 @@ def passed_on_by(paths: Sequence[str]) -> dict[str, Any]:
 def switch_checksums(state: str, directory: str, folder: str) -> None:
     """Switch the checksums of the client on or off; keep the old values in a folder."""
     mount = find_mount(expand(directory))
-    lustre.switch_checksums(state == "on", mount.source if mount else "", Path(folder))
+    checksums.switch_checksums(state == "on", mount.source if mount else "", Path(folder))

@@ -3,8 +3,10 @@
 - below: the stack below a mount, down to the disks
 - files: empty the page cache of files, and prove it; a sample of their contents
 - host: the node's clock and cores, and bytes and connections, counted before and after the phases
-- layouts: layouts, requested and obtained, and their binary form
-- lustre: Lustre's client: parameters, storage targets, settings that a case changes, what directories pass on
-- mounts: mounts, types and names of file systems, space, inodes, quota
+- identity: the names of file systems
+- kinds: what a type of file system promises of its client's cache
+- lustre: Lustre's client: programs, parameters, targets, quotas, layouts
+- mounts: mounts and the room of a path
 - probes: the facts of a node's fingerprint, versions of tools, and what stands between them and the kernel
+- view: one host's view of a path, of all these
 """

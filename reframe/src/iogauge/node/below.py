@@ -24,19 +24,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from iogauge.node.identity import is_upper
+from iogauge.node.kinds import ON_DEVICE, TRAITS, Below, traits
 from iogauge.node.mounts import (
-    ON_DEVICE,
     READ,
-    TRAITS,
-    Below,
     Mount,
     existing_parent,
     find_mount,
-    is_upper,
     mount_by_name,
     no_barriers,
     option,
-    traits,
     unescape,
     upper_directory,
 )

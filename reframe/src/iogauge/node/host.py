@@ -25,8 +25,9 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import build
-from iogauge.node.lustre import read_parameters
-from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of, uuid_of
+from iogauge.node.identity import uuid_of
+from iogauge.node.lustre.client import read_parameters
+from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of
 
 #: The kernel's description of each CPU.
 CPUS = Path("/sys/devices/system/cpu")
@@ -116,7 +117,7 @@ _COMPLAINT: Final = re.compile(
 class Load:
     """One look at a node. ``time`` is in seconds since the epoch, ``load1`` the one-minute load.
 
-    ``cache_id`` names kernel and mount, as in :class:`iogauge.node.mounts.View`.
+    ``cache_id`` names kernel and mount, as in :class:`iogauge.node.view.View`.
 
     ``states`` maps devices to the states of their connections to servers. ``history`` is their past
     states, as (seconds since the epoch, device, state). ``timeouts`` counts their requests that
@@ -125,7 +126,7 @@ class Load:
     ``log_end`` is the number of the last line of the kernel's log, None if unreadable.
     ``complaints`` are its lines about lost connections, by number. ``jobs`` maps jobs to the bytes
     that the servers on this node moved for them: :data:`OWN` is ours, any other job is a hash.
-    ``uuid`` names the file system (:mod:`iogauge.node.mounts`), "" if unknown.
+    ``uuid`` names the file system (:mod:`iogauge.node.identity`), "" if unknown.
     """
 
     host: str

@@ -36,7 +36,8 @@ from iogauge.core.words import (
     MDTEST,
     Fingerprint,
 )
-from iogauge.node import below, lustre
+from iogauge.node import below
+from iogauge.node.lustre import client
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
 #: Variables whose libraries the loader puts in front of all others (ld.so(8)), and its file.
@@ -431,7 +432,7 @@ def _infiniband(node: _Node) -> Fingerprint:
 def _lustre(node: _Node) -> Fingerprint:
     if node.mount is None or node.mount.type != "lustre":
         return {}
-    return lustre.facts(fsname_of(node.mount.source), node.root)
+    return client.facts(fsname_of(node.mount.source), node.root)
 
 
 def _hints(node: _Node) -> Fingerprint:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, format_value
-from iogauge.node.layouts import DirectoryLayout, Layout, Pins
+from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
 from iogauge.plan.stage import TimedPhases
 from iogauge.site.extras import DOUBTFUL_SHARE, Budget, Doubt, PartitionExtras
 from iogauge.site.topology import Ceiling
@@ -380,7 +380,7 @@ class CasePlan:
             start = starting(phase)
             if phase.data_bytes is not None:
                 return start + phase.data_bytes * phase.samples / bytes_s(phase)
-            timed = phase.access.direction != "none"
+            timed = phase.access.direction != "none" and not phase.within
             return start + ((phase.lasts_s or phase_seconds) if timed else 0.0)
 
         return Footprint(

@@ -15,9 +15,9 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.words import Value
 from iogauge.node.host import Clock
-from iogauge.node.layouts import DirectoryLayout, Layout, Pins
-from iogauge.node.lustre import Directory
-from iogauge.node.mounts import View
+from iogauge.node.lustre.directory import Directory
+from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
+from iogauge.node.view import View
 
 # Written by ReFrame's host before the job.
 
@@ -90,7 +90,7 @@ CLOSE_FOR_S: Final = 2.0
 #: A line for each :class:`iogauge.node.files.Sample`.
 CONTENTS: Final = "contents.jsonl"
 
-#: A line for the :class:`iogauge.node.layouts.Layouts` of each repetition.
+#: A line for the :class:`iogauge.node.lustre.layout.Layouts` of each repetition.
 LAYOUTS: Final = "layouts.jsonl"
 
 # Stems of the agent's answers on each node: ``STEM.<host>.json``.

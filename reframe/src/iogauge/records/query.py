@@ -34,7 +34,7 @@ from iogauge.core.paths import replace_file
 from iogauge.core.text import digest
 from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, agree, identity, unanswered
 from iogauge.judge.verdict import Verdict
-from iogauge.node.mounts import differ
+from iogauge.node.identity import differ
 from iogauge.records.journal import Damaged, read_numbered
 from iogauge.records.record import CASE_KEYS, keys_of, microseconds
 

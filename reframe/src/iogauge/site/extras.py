@@ -27,7 +27,7 @@ from iogauge.core.paths import ODD, VARIABLE
 from iogauge.core.units import dimension, format_bytes, format_value
 from iogauge.core.words import Tier
 from iogauge.core.yamlfile import Mistake, show
-from iogauge.node.mounts import Cache
+from iogauge.node.kinds import Cache
 from iogauge.site.topology import (
     ByteSize,
     Count,
@@ -98,7 +98,7 @@ class Target(SiteModel):
     #: out.
     source: str | None = None
     #: The UUID or other name of the file system that every node must see, as ``iogauge check``
-    #: prints it; see :mod:`iogauge.node.mounts`.
+    #: prints it; see :mod:`iogauge.node.identity`.
     uuid: str | None = Field(default=None, min_length=1)
     #: Overrides the default of the type: whether the file system really bypasses caches under
     #: O_DIRECT.
@@ -253,6 +253,8 @@ class Sweeps(SiteModel):
     file_sizes: tuple[Annotated[ByteSize, Field(gt=0)], ...] = ()
     #: Requests that each process has in flight (QueueDepth).
     queue_depths: tuple[Count, ...] = ()
+    #: Shares of reads among reads and writes at once, in percent (Mixed).
+    read_shares: tuple[Annotated[int, Field(ge=1, le=99, strict=True)], ...] = (70,)
     #: Numbers of metadata targets whose directories mdtest works in, one alone in a case (MdtestOnMdts).
     metadata_targets: tuple[Annotated[int, Field(ge=0, lt=65536, strict=True)], ...] = ()
     #: Fill of the target in percent, 0 means as found (FillLevel). No more than 95 % is ever filled.

@@ -42,12 +42,14 @@ from iogauge.core.words import (
     MDTEST,
     Fingerprint,
 )
-from iogauge.node import below, lustre, probes
+from iogauge.node import below, probes
 from iogauge.node.host import usable_cores
-from iogauge.node.layouts import LustreError
-from iogauge.node.lustre import look, with_lustre
-from iogauge.node.mounts import Below, Mount, Space, View, find_mount, space_of, traits
+from iogauge.node.kinds import Below, traits
+from iogauge.node.lustre.directory import look_at_directory, stripe_facts
+from iogauge.node.lustre.programs import LustreError
+from iogauge.node.mounts import Mount, Space, find_mount, space_of
 from iogauge.node.probes import too_old, version
+from iogauge.node.view import View, look, with_lustre
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.ior import options
@@ -506,9 +508,9 @@ def look_here(path: str) -> NodeSeen:
             view = with_lustre(view, True)
         except LustreError as error:
             troubles.append(f"storage targets: {error}")
-        seen = lustre.look_at_directory(view)
+        seen = look_at_directory(view)
         mdts = len(seen.metadata)
-        layout = lustre.stripe_facts(seen.default)
+        layout = stripe_facts(seen.default)
         troubles += [f"Lustre: {text}" for text in seen.unanswered]
     return NodeSeen(
         host=os.uname().nodename,

@@ -21,7 +21,7 @@ from iogauge.core import untrusted, words
 from iogauge.core.paths import project_root, stages_dir, state_dir
 from iogauge.core.yamlfile import Mistake, YamlError, located, show
 from iogauge.core.yamlfile import load as load_yaml
-from iogauge.node.mounts import traits
+from iogauge.node.kinds import traits
 from iogauge.site import machine, stack
 from iogauge.site.extras import PartitionExtras, doubts_of_extras
 from iogauge.site.folders import (

@@ -17,7 +17,7 @@ from typing import Final
 from iogauge.core.paths import project_root
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint, Tier
-from iogauge.node.mounts import traits
+from iogauge.node.kinds import traits
 from iogauge.site.folders import LOCAL
 from iogauge.site.machine import (
     QUICK_FILES,

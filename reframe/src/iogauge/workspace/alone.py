@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from iogauge.core.units import format_seconds
-from iogauge.node.mounts import View
+from iogauge.node.view import View
 from iogauge.workspace.lock import LockError, Occupied
 
 _PREFIX: Final = b"\0iogauge-"

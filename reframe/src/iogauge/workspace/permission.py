@@ -21,7 +21,8 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from iogauge.core.paths import own_command, written_beside
-from iogauge.node.mounts import Mount, differ, mount_of, uuid_of
+from iogauge.node.identity import differ, uuid_of
+from iogauge.node.mounts import Mount, mount_of
 
 MARKER: Final = ".iogauge-allowed"
 
@@ -48,7 +49,7 @@ class NotAllowed(OSError):
 class Marker:
     """An administrator's limits: file system, users, last day. An unset field sets no limit.
 
-    ``uuid`` names the file system itself (:mod:`iogauge.node.mounts`).
+    ``uuid`` names the file system itself (:mod:`iogauge.node.identity`).
     """
 
     type: str | None = None

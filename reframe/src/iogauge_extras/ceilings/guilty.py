@@ -1,9 +1,8 @@
 """Who is guilty: the node, the end of a node or the link that makes pairs of nodes slow.
 
-A candidate is accused if all its pairs are below the others' level by more than ``max_deviation``, if chance alone does
-not put so many slow pairs at one place, and if its pairs differ from the others beyond the scatter within both. The
-worst candidate is taken out, and the rest looked at again, so that two slow nodes are named as two. Chance is counted
-over all candidates: benchmarks and tests simulate 3 to 1,000 nodes.
+A candidate is accused on three conditions. All its pairs are below the others' level by more than ``max_deviation``.
+Chance alone does not put so many slow pairs at one place. Its pairs differ from the others beyond the scatter within
+both. The worst candidate is taken out, and the rest looked at again: two slow nodes are named as two.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ def _range(both: tuple[float, float]) -> str:
 
 def find(rounds: Sequence[Mapping[str, float]], max_deviation: float) -> list[Guilty]:
     """Return what is guilty, the slowest first; ``rounds`` are rates by ``SENDER to RECEIVER``, all positive."""
-    rest = [
-        (*pair.split(" to ", 1), math.log(rate)) for one in rounds for pair, rate in one.items()
-    ]
-    turns: list[_Turn] = [(str(a), str(b), float(value)) for a, b, value in rest]
+    turns: list[_Turn] = []
+    for pair, rate in ((pair, rate) for one in rounds for pair, rate in one.items()):
+        sender, _, receiver = pair.partition(" to ")
+        turns.append((sender, receiver, math.log(rate)))
     nodes = {name for a, b, _ in turns for name in (a, b)}
     found: list[Guilty] = []
     while len(found) < max(1, len(nodes) // 2):

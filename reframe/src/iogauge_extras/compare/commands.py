@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from iogauge.cli.reporting import write_file
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import paths, registry
 from iogauge.core.text import visible_lines
-from iogauge.records import journal
-from iogauge_extras.compare import compare
+from iogauge_extras.compare import logs, sides
+from iogauge_extras.compare.sides import CompareError
 
 
 def show_comparison(
     a: Annotated[
         str,
         typer.Argument(
-            help="A Darshan log; a session or its .jsonl, with :case; or key=value,… (docs/results.md)."
+            help="A session or its .jsonl, with :case; key=value,… (docs/results.md); or a Darshan log."
         ),
     ],
     b: Annotated[
@@ -46,38 +45,37 @@ def show_comparison(
     ] = "",
     wide: Wide = False,
 ) -> None:
-    """Compare two sets of records, two records or two Darshan logs; or say what one log's program did."""
+    """Compare two sides: sets of records, records or Darshan logs."""
+    if not b:
+        registry.load("iogauge_commands", "profile")(Path(a), as_json)
+        return
+    found: logs.LogComparison | sides.Contrast
     console = new_console()
-    if not b or all(name.endswith(".darshan") for name in (a, b)):
-        from iogauge_extras.darshan.commands import show_profile
-
-        return show_profile(Path(a), Path(b) if b else None, html, as_json)
-    records_of = [count for name in (a, b) if (count := _records_of(name))]
+    of_logs = {_is_log(name) for name in (a, b)}
     try:
-        if _is_set(a) or _is_set(b) or (len(records_of) == 2 and max(records_of) > 1):
-            _show_contrast(console, (a, b), as_json, html, (_two(servers), _two(tib)), wide)
-            return
-        if html:
-            raise compare.CompareError("--html is for two sets of records: see docs/results.md")
-        comparison = compare.compare(compare.read_subject(a), compare.read_subject(b))
-    except compare.CompareError as error:
+        if True in of_logs:
+            if html or False in of_logs:
+                raise CompareError(
+                    f"{a} and {b}: give two Darshan logs, or two sides of records; --html is for the latter "
+                    "(docs/results.md)"
+                )
+            subject = registry.load("iogauge_answers", "darshan.subject")
+            found = logs.compare(subject(a), subject(b))
+        else:
+            found = _contrast((a, b), html, (_two(servers), _two(tib)))
+    except (CompareError, registry.Missing) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     if as_json:
-        typer.echo(compare.to_json(comparison))
+        typer.echo(found.to_json())
     else:
-        console.print(compare.render(comparison, wide), soft_wrap=wide)
+        console.print(found.render(wide), soft_wrap=True)
 
 
-def _is_set(words: str) -> bool:
-    """Return whether words choose a set of records: ``system=mysite,day=2027-01-31``."""
-    return re.match("[a-z]+=", words) is not None
-
-
-def _records_of(name: str) -> int:
-    """Return the number of records of a session; 0 if there is no such session."""
-    files = paths.history_dir().glob("*/*.jsonl")
-    return sum(len(list(journal.read_whole(f))) for f in files if f.stem == name)
+def _is_log(name: str) -> bool:
+    """Return whether a name is that of a Darshan log: any file but one of records."""
+    # os.path.isfile returns False for a name that is too long; Path.is_file raises.
+    return name.endswith(".darshan") or (os.path.isfile(name) and not name.endswith(".jsonl"))
 
 
 def _two(text: str) -> tuple[float | None, float | None]:
@@ -87,23 +85,18 @@ def _two(text: str) -> tuple[float | None, float | None]:
         if min(first, second) < 0:
             raise ValueError("it is negative")
     except ValueError as error:
-        raise compare.CompareError(
+        raise CompareError(
             f"{text!r}: expected one number for A and one for B, such as 4,8: {error}"
         ) from error
     return first or None, second or None
 
 
-def _show_contrast(
-    console: Console,
+def _contrast(
     names: tuple[str, str],
-    as_json: bool,
     html: Path | None,
     divisors: tuple[tuple[float | None, float | None], ...],
-    wide: bool,
-) -> None:
-    """Print the contrast of two sets of records, and write its page; raises CompareError."""
-    from iogauge_extras.compare import sides  # with numpy and polars
-
+) -> sides.Contrast:
+    """Return the contrast of two sets of records, and write its page; raises CompareError."""
     servers, tib = divisors
     a, b = (
         sides.read(paths.history_dir(), name, servers[n], tib[n]) for n, name in enumerate(names)
@@ -111,7 +104,4 @@ def _show_contrast(
     found = sides.contrast(a, b)
     if html:
         write_file(html, registry.load("iogauge_answers", "page.comparison")(found))
-    if as_json:
-        typer.echo(sides.to_json(found))
-    else:
-        console.print(sides.render(found, wide), soft_wrap=True)
+    return found

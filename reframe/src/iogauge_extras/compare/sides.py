@@ -1,12 +1,14 @@
 """Compare two sets of records metric by metric: the ratio of medians, with its uncertainty.
 
 A side is chosen by words such as ``system=mysite,since=2027-01-01``: sessions, dates, stacks,
-targets, sites. Cases of both sides belong together if check, parameters and variant agree. The
+targets, sites; or by the name of a session, or its file, and perhaps a case of it. Cases of both sides belong together
+if check, parameters and variant agree. The
 interval is a bootstrap of the ratio of medians (Efron and Tibshirani 1993, percentile method).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections import Counter
@@ -24,12 +26,28 @@ from rich.text import Text
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, format_value
 from iogauge.core.untrusted import numbers
-from iogauge.records import query
+from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record
 from iogauge.report.history_table import moment
 from iogauge.report.layout import Column, Group, Table
-from iogauge_extras.compare.compare import CompareError, Difference
 from iogauge_extras.history.statistics import interval
+
+
+class CompareError(ValueError):
+    """A side cannot be read, or two cannot be compared; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A fact that differs; the text of a side without it is empty."""
+
+    name: str
+    a: str
+    b: str
+
+
+#: ``session``, ``session:case`` or ``session#number``; the file of a session in its place, whose name may hold a colon.
+_NAMED: Final = re.compile(r"(.+?\.jsonl|[^:#]+)(?::(.*)|(#\d+))?")
 
 #: Runs of a side that suffice for an interval over runs; with fewer it is over the samples.
 _RUNS: Final = 3
@@ -41,9 +59,15 @@ _NOT_TOLD: Final = ("command", "command.text", "data_type", "nodes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which records belong to a side; an empty text lets all through."""
+    """Which records belong to a side; an empty text lets all through.
+
+    ``case`` is the name of a case (with or without ReFrame's parameter names), its check or its hash; ``#3`` is the third
+    record. ``file`` is a session's file, in place of the history.
+    """
 
     session: str = ""
+    case: str = ""
+    file: str = ""
     system: str = ""
     partition: str = ""
     environment: str = ""
@@ -57,13 +81,16 @@ class Choice:
 
     @classmethod
     def of(cls, text: str) -> Choice:
-        """Return the choice in ``key=value,key=value``, or of a session's name.
+        """Return the choice in ``key=value,key=value``, or of a session and a case.
 
         Raises :class:`CompareError`, which lists the keys.
         """
-        if "=" not in text:
-            return cls(session=text)
-        known = [field.name for field in fields(cls)]
+        if not re.match("[a-z]+=", text):
+            match = _NAMED.fullmatch(text)
+            place, case = (match[1], match[2] or match[3] or "") if match else (text, "")
+            named = "file" if place.endswith(".jsonl") else "session"
+            return cls(**{named: place, "case": case})
+        known = [field.name for field in fields(cls) if field.name not in ("case", "file")]
         words: dict[str, str] = {}
         for word in text.split(","):
             key, _, value = word.partition("=")
@@ -84,10 +111,19 @@ class Choice:
         except ValueError as error:
             raise CompareError(str(error)) from error
 
-    def fits(self, record: Record) -> bool:
-        """Return whether a record has the stack that is asked for."""
+    def of_records(self, records: Sequence[Record]) -> list[Record]:
+        """Return the records that are meant, of those of a file or of the history."""
+        if self.case.startswith("#"):
+            number = int(self.case[1:])
+            return list(records[number - 1 : number]) if number else []
+        return [record for record in records if self._fits(record)]
+
+    def _fits(self, record: Record) -> bool:
         stack = record.stack if isinstance(record.stack, Mapping) else {}
-        return not self.stack or self.stack in (stack.get("name"), stack.get("fingerprint"))
+        names = (record.case, record.short_name, record.hash, record.check)
+        return (not self.case or self.case in names) and (
+            not self.stack or self.stack in (stack.get("name"), stack.get("fingerprint"))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +176,37 @@ class Contrast:
     alone: tuple[str, ...]
     notes: tuple[str, ...]
 
+    def to_json(self) -> str:
+        """Return a JSON object."""
+        return json.dumps(asdict(self), indent=2, allow_nan=False)
+
+    def render(self, wide: bool = False) -> Lines:
+        """Return the contrast for a terminal."""
+        rows, last = [], ""
+        for one in self.ratios:
+            case = visible(one.case) if one.case != last else ""
+            rows.append((case, visible(one.metric), *map(visible, cells(one))))
+            last = one.case
+        right = [Column(name, right=True, whole=name == "B / A") for name in HEADINGS[:-1]]
+        table = Table(
+            columns=(Column("case"), Column("metric"), *right, Column("")),
+            groups=[Group(f"A: {visible(self.a)}; B: {visible(self.b)}", rows)],
+            styles={"better": "green", "worse": "bold red"},
+            wide=wide,
+        )
+        lines = [f"{c.name}: {c.a or '-'} -> {c.b or '-'}" for c in self.changes]
+        changed = (
+            ["What else differs:", *(f"  {line}" for line in lines)]
+            if lines
+            else ["What else differs: nothing that the records know"]
+        )
+        more = [f"only in {name}" for name in self.alone]
+        notes = [f"note: {note}" for note in (*more, *self.notes)]
+        if any(ratio.over == "samples" for ratio in self.ratios):
+            notes.insert(0, "*: interval over the samples of the runs")
+        text = "\n".join(visible(re.sub(r"\n", " ", line)) for line in [*changed, *notes])
+        return Lines(table, Text(text))
+
 
 def read(folder: Path, text: str, servers: float | None = None, tib: float | None = None) -> Side:
     """Return a side, from the history in ``folder``; raises :class:`CompareError` if it is empty.
@@ -148,6 +215,34 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
     client sees, and the capacity that the price is of.
     """
     choice = Choice.of(text)
+    try:
+        every = _of_file(Path(choice.file)) if choice.file else _of_history(folder, choice)
+    except OSError as error:
+        raise CompareError(f"{error.filename}: {error.strerror}") from error
+    every.sort(key=lambda record: record.time)
+    records = choice.of_records(every)
+    if not records:
+        there = "".join(f"\n  #{n}  {r.hash}  {r.short_name}" for n, r in enumerate(every, 1))
+        listed = f"; there are:{there}" if choice.case and every else ""
+        raise CompareError(
+            f"{text}: no record in {choice.file or folder} fits; 'iogauge history' lists what there is, and a side is a "
+            f"session, or key=value such as system=NAME or day=YYYY-MM-DD (docs/results.md){listed}"
+        )
+    last = records[-1]
+    seen = last.fingerprint.get("lustre.servers")
+    return Side(
+        name=text,
+        records=tuple(records),
+        servers=servers or (float(seen) if isinstance(seen, int) and seen else None),
+        tib=tib or (last.price.capacity / 2**40 if last.price else None),
+    )
+
+
+def _of_file(file: Path) -> list[Record]:
+    return [one for one in journal.read_records(file) if isinstance(one, Record)]
+
+
+def _of_history(folder: Path, choice: Choice) -> list[Record]:
     since, until = choice.span()
     columns = ("session", "system", "partition", "environment", "check", "tier", "nodes")
     frame = query.load(folder, columns=(*columns, "time", *query.PLACE))
@@ -158,28 +253,11 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
         frame = frame.filter(pl.col("time") >= since)
     if until:
         frame = frame.filter(pl.col("time") <= until)
-    found = query.records(folder, frame.unique(query.PLACE))
     records = []
-    for values in found.values():
-        try:
-            record = Record.from_json(values)
-        except (TypeError, ValueError):
-            continue
-        if choice.fits(record):
-            records.append(record)
-    if not records:
-        raise CompareError(
-            f"{text}: no record in {folder} fits; 'iogauge history' lists what there is"
-        )
-    records.sort(key=lambda record: record.time)
-    last = records[-1]
-    seen = last.fingerprint.get("lustre.servers")
-    return Side(
-        name=text,
-        records=tuple(records),
-        servers=servers or (float(seen) if isinstance(seen, int) and seen else None),
-        tib=tib or (last.price.capacity / 2**40 if last.price else None),
-    )
+    for values in query.records(folder, frame.unique(query.PLACE)).values():
+        with contextlib.suppress(TypeError, ValueError):  # iogauge history --damaged tells of it
+            records.append(Record.from_json(values))
+    return records
 
 
 _Key = tuple[str, str, str]
@@ -245,9 +323,10 @@ def contrast(a: Side, b: Side) -> Contrast:
             f"an interval over samples knows the noise within a run, not between runs: measure {_RUNS} runs of each side"
         ] += 1
     if not ratios:
+        refused = "".join(f"; {said}" for side in (a, b) for said in [*_refused(side)][:1])
         raise CompareError(
             f"{a.name} and {b.name} have no valid metric of the same case in common (A has {len(mine)}, B "
-            f"{len(other)}): compare the same checks and parameters"
+            f"{len(other)}{refused}): compare the same checks and parameters"
         )
     return Contrast(
         a=f"{a.name} ({count(len(a.records), 'record')} of {count(a.sessions, 'session')})",
@@ -257,6 +336,14 @@ def contrast(a: Side, b: Side) -> Contrast:
         alone=tuple(alone),
         notes=tuple(notes),
     )
+
+
+def _refused(side: Side) -> Iterable[str]:
+    """Yield the metrics of a side that prove nothing."""
+    for record in side.records:
+        for metric in record.metrics:
+            if not metric.verdict.is_valid:
+                yield f"{side.name}: {metric.name} is {metric.verdict.value}: {metric.reason}"
 
 
 def _ratio(
@@ -349,11 +436,6 @@ def _some(values: Sequence[str]) -> str:
     return ", ".join(values[:3]) + more
 
 
-def to_json(found: Contrast) -> str:
-    """Return the contrast as a JSON object."""
-    return json.dumps(asdict(found), indent=2, allow_nan=False)
-
-
 def cells(one: Ratio) -> tuple[str, ...]:
     """Return the cells of a row: values, runs, ratio, interval, shares and mark, as text."""
     interval_text = (
@@ -372,31 +454,3 @@ def cells(one: Ratio) -> tuple[str, ...]:
 
 
 HEADINGS: Final = ("A", "B", "runs", "B / A", "95 %", "per server", "per TiB", "")
-
-
-def render(found: Contrast, wide: bool = False) -> Lines:
-    """Return the contrast for a terminal."""
-    rows, last = [], ""
-    for one in found.ratios:
-        case = visible(one.case) if one.case != last else ""
-        rows.append((case, visible(one.metric), *map(visible, cells(one))))
-        last = one.case
-    right = [Column(name, right=True, whole=name == "B / A") for name in HEADINGS[:-1]]
-    table = Table(
-        columns=(Column("case"), Column("metric"), *right, Column("")),
-        groups=[Group(f"A: {visible(found.a)}; B: {visible(found.b)}", rows)],
-        styles={"better": "green", "worse": "bold red"},
-        wide=wide,
-    )
-    lines = [f"{c.name}: {c.a or '-'} -> {c.b or '-'}" for c in found.changes]
-    changed = (
-        ["What else differs:", *(f"  {line}" for line in lines)]
-        if lines
-        else ["What else differs: nothing that the records know"]
-    )
-    more = [f"only in {name}" for name in found.alone]
-    notes = [f"note: {note}" for note in (*more, *found.notes)]
-    if any(ratio.over == "samples" for ratio in found.ratios):
-        notes.insert(0, "*: interval over the samples of the runs")
-    text = "\n".join(visible(re.sub(r"\n", " ", line)) for line in [*changed, *notes])
-    return Lines(table, Text(text))

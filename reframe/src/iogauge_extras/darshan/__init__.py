@@ -1,7 +1,7 @@
 """Darshan's logs: what a program did to the file system.
 
 - commands: profile
-- log: Darshan's log as values
-- profile: logs as text and as a page, one or two side by side
-- subject: a log as a subject of a comparison
+- log: Darshan's log as values, by darshan-parser
+- profile: what stands out in a log
+- subject: the figures and facts of a log
 """

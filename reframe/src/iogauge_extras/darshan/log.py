@@ -1,34 +1,34 @@
 """Darshan's log as values.
 
 The module reads the text of ``darshan-parser`` (Darshan 3.5.0), which reads the logs of all earlier
-versions. Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
-
-``python -m iogauge_extras.darshan.log LOG`` prints such text with PyDarshan. It is a process of its own, as Darshan's C library
-crashes on many damaged logs.
+versions. One before 3.4.6 forgets the components of a Lustre layout, and is refused.
+Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import sys
-from collections.abc import Iterator, Mapping
+import shutil
+import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.paths import project_root
 from iogauge.tools.darshan import KEEP_RANKS
 from iogauge.tools.parsing import excerpt, moment
+from iogauge_extras.compare.sides import CompareError
 
 #: Rank of a record that sums up all ranks.
 ALL_RANKS: Final = -1
 
 
 #: Modules that are read; each has a section of its own in the text, if the log has it.
-_READ: Final = ("POSIX", "MPI-IO", "LUSTRE", "STDIO", "HEATMAP")
+_READ: Final = ("POSIX", "MPI-IO", "LUSTRE", "STDIO")
 
-#: Modules whose records differ in length.
-_UNEVEN: Final = ("LUSTRE", "HEATMAP")
 _TEXTS: Final = ("_STRIPE_PATTERN", "_FLAGS", "_POOL_NAME")
 
 
@@ -109,7 +109,7 @@ class _ParsedText:
 def parse(text: str) -> DarshanLog:
     """Parse the output of ``darshan-parser`` in one pass.
 
-    The records of POSIX, MPI-IO, LUSTRE, STDIO and HEATMAP are kept. Raises :class:`ToolOutputError` for
+    The records of POSIX, MPI-IO, LUSTRE and STDIO are kept. Raises :class:`ToolOutputError` for
     text that is damaged, cut off, or not the parser's. A cut exactly between two records of the
     last module is invisible in the text: check the parser's exit status, too.
     """
@@ -155,7 +155,7 @@ def _log(
     records = []
     for (module, rank, _), (file, mount, fs_type, counters) in parts.items():
         expected = lengths.setdefault(module, len(counters))
-        if len(counters) != expected and module not in _UNEVEN:
+        if len(counters) != expected and module != "LUSTRE":
             raise ToolOutputError(
                 f"darshan-parser: {len(counters)} {module} counters of rank {rank}, file {file!r}, where "
                 f"others have {expected}: the text is cut off or damaged"
@@ -169,6 +169,11 @@ def _log(
                 fs_type=fs_type,
                 counters=counters,
             )
+        )
+    if any(r.module == "LUSTRE" and "NUM_COMPONENTS" not in r.counters for r in records):
+        raise ToolOutputError(
+            "darshan-parser is older than 3.4.6, and forgets the layout of files on Lustre: install a newer "
+            "darshan-util (ci/build-stack, or spack install darshan-util), and put its darshan-parser on PATH first"
         )
     tasks, run_seconds = (_number(read.header[name], name) for name in ("nprocs", "run time"))
     if tasks < 1 or tasks != int(tasks) or run_seconds < 0:
@@ -233,40 +238,6 @@ def writers(log: DarshanLog, file: str) -> int:
     return len(wrote)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heat:
-    """Bytes that each rank moved through one module, by bins of ``bin_seconds`` since the start.
-
-    A rank that moved nothing may be missing.
-    """
-
-    bin_seconds: float
-    read: Mapping[int, tuple[float, ...]]
-    written: Mapping[int, tuple[float, ...]]
-
-
-def heat(log: DarshanLog, module: str) -> Heat | None:
-    """Return the heat map of ``POSIX``, ``MPIIO`` or ``STDIO``; None if the log has none."""
-    found = [r for r in log.of("HEATMAP") if r.file == f"heatmap:{module}"]
-    widths = {record.counters.get("F_BIN_WIDTH_SECONDS", 0.0) for record in found}
-    if len(widths) != 1 or not min(widths) > 0:
-        return None
-
-    def bins(record: FileRecord, way: str) -> tuple[float, ...]:
-        values = {
-            int(name.rpartition("_")[2]): value
-            for name, value in record.counters.items()
-            if name.startswith(f"{way}_BIN_") and name.rpartition("_")[2].isdecimal()
-        }
-        return tuple(values[n] for n in sorted(values))
-
-    return Heat(
-        bin_seconds=min(widths),
-        read={record.rank: bins(record, "READ") for record in found},
-        written={record.rank: bins(record, "WRITE") for record in found},
-    )
-
-
 def as_output(text: str, file: str) -> ToolOutput:
     """Return the number of ranks that wrote a file: phase ``writers`` with the rate ``writers``.
 
@@ -289,73 +260,42 @@ def as_output(text: str, file: str) -> ToolOutput:
     )
 
 
-def _printed(file: str) -> Iterator[str]:
-    """Yield a log as darshan-parser prints it (``--base --perf``), with PyDarshan."""
-    import darshan as pydarshan  # an extra; brings pandas
-    import pandas
-    from darshan.backend import cffi_backend as backend
-
-    report: Any = pydarshan.DarshanReport(file, read_all=False, dtype="dict")
-    report.read_name_records()
-    job = report.metadata["job"]
-    yield f"# darshan log version: {job['log_ver']}"
-    yield f"# exe: {report.metadata['exe']}"
-    for name in ("start_time", "end_time"):
-        yield f"# {name}: {job[name + '_sec']}"
-    yield f"# nprocs: {job['nprocs']}"
-    yield f"# run time: {job['run_time']:.4f}"
-    yield f"# metadata: lib_ver = {job['metadata'].get('lib_ver', '')}"
-    for module, known in report.modules.items():
-        yield f"# {module} module: {known['len']} bytes (compressed), ver={known['ver']}"
-        if known["partial_flag"]:
-            yield f"# *WARNING*: The {module} module contains incomplete data!"
-    mounts = sorted(report.mounts, key=lambda mount: -len(mount[0]))
-    for module in report.modules:
-        if module not in _READ:
-            continue
-        yield f"# {module} module data"
-        yield "#<module>"
-        records = []
-        while (record := backend.log_get_record(report.log, module, dtype="dict")) is not None:
-            records.append(record)
-            path = report.name_records[record["id"]]
-            place = next((m for m in mounts if path.startswith(m[0])), ("UNKNOWN", "UNKNOWN"))
-            for name, value in _counters(module, record):
-                words = (module, record["rank"], record["id"], name, value, path, *place)
-                yield "\t".join(map(str, words))
-        if module in ("POSIX", "MPI-IO", "STDIO"):
-            frames = {
-                kind: pandas.DataFrame(
-                    [{n: r[n] for n in ("id", "rank")} | r[kind] for r in records]
-                )
-                for kind in ("counters", "fcounters")
-            }
-            derived = backend.accumulate_records(frames, module, job["nprocs"]).derived_metrics
-            yield f"# agg_time_by_slowest: {derived.agg_time_by_slowest:.6f} # seconds"
+#: Seconds after which a reader of a log is stopped.
+_ANSWER_S: Final = 300
 
 
-def _counters(module: str, record: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield the counters of a record of PyDarshan under darshan-parser's names."""
-    if module == "HEATMAP":
-        yield "HEATMAP_F_BIN_WIDTH_SECONDS", f"{record['bin_width_seconds']:.6f}"
-        for way in ("READ", "WRITE"):
-            for number, value in enumerate(record[f"{way.lower()}_bins"]):
-                yield f"HEATMAP_{way}_BIN_{number}", value
-    elif module == "LUSTRE":
-        parts = record["components"]
-        yield "LUSTRE_NUM_COMPONENTS", len(parts)
-        yield "LUSTRE_NUM_STRIPES", sum(len(part["ost_ids"]) for part in parts)
-        for number, part in enumerate(parts, 1):
-            for name, value in part["counters"].items():
-                yield name.replace("LUSTRE_COMP_", f"LUSTRE_COMP{number}_"), value
-            for place, target in enumerate(part["ost_ids"]):
-                yield f"LUSTRE_COMP{number}_OST_ID_{place}", target
-    else:
-        yield from record["counters"].items()
-        for name, value in record["fcounters"].items():
-            yield name, f"{value:.6f}"
+def _reader() -> list[str]:
+    """Return the words that print a log: darshan-parser on PATH, or of the local stack."""
+    built = project_root() / "environments" / "local" / ".spack-env" / "view" / "bin"
+    path = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=str(built))
+    if path is None:
+        raise CompareError(
+            f"darshan-parser is neither on PATH nor in {built}. It comes with: ci/build-stack, or spack install darshan-util"
+        )
+    return [path, "--base", "--perf", "--show-incomplete"]
 
 
-if __name__ == "__main__":
-    for printed in _printed(sys.argv[1]):
-        print(printed)
+def read_log(file: Path) -> DarshanLog:
+    """Return what a Darshan log says; raises :class:`CompareError`."""
+    words = [*_reader(), str(file)]
+    try:
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=_ANSWER_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CompareError(
+            f"{file}: {' '.join(words[:-1])} has read it for {_ANSWER_S} s: is it damaged?"
+        ) from error
+    if done.returncode != 0:
+        complaint = done.stderr.strip() or "it says nothing"
+        raise CompareError(f"{file}: {Path(words[0]).name} cannot read it: {complaint[-500:]}")
+    try:
+        return parse(done.stdout)
+    except ToolOutputError as error:
+        raise CompareError(f"{file}: {error}") from error

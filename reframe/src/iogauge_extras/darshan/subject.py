@@ -1,23 +1,17 @@
-"""A Darshan log as a subject of a comparison."""
+"""The figures and facts of a Darshan log."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from iogauge.core.measurement import Quantity, ToolOutputError
-from iogauge.core.paths import project_root
+from iogauge.core.measurement import Quantity
 from iogauge.core.units import format_bytes
 from iogauge.tools.darshan import KEEP_RANKS
-from iogauge_extras.compare.compare import CompareError, Subject
-from iogauge_extras.darshan import log as darshan
-from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord
+from iogauge_extras.compare.logs import Figures
+from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord, read_log
 
 _SMALL_BINS: Final = tuple(
     f"SIZE_{way}_{size}"
@@ -29,7 +23,7 @@ _SMALL_BINS: Final = tuple(
 _TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
 
 
-def of_log(name: str, log: DarshanLog) -> Subject:
+def of_log(name: str, log: DarshanLog) -> Figures:
     """Return the figures of a Darshan log.
 
     The time of a module is that of its slowest rank, as Darshan derives it
@@ -75,7 +69,7 @@ def of_log(name: str, log: DarshanLog) -> Subject:
         "file system": _file_system(posix),
         "layout": _layouts(log.of("LUSTRE")),
     }
-    return Subject(kind="Darshan log", name=name, values=values, facts=facts, notes=tuple(notes))
+    return Figures(name=name, values=values, facts=facts, notes=tuple(notes))
 
 
 def _sum(records: Iterable[FileRecord], *counters: str) -> float:
@@ -181,51 +175,6 @@ def _layouts(lustre: Sequence[FileRecord]) -> str:
     return "; ".join(layout for layout, _ in layouts.most_common())
 
 
-#: Seconds after which a reader of a log is stopped: PyDarshan may read a damaged log without end.
-_ANSWER_S: Final = 300
-
-
-def _reader() -> list[str]:
-    """Return the words that print a log: darshan-parser on PATH or of the local stack, or PyDarshan."""
-    built = project_root() / "environments" / "local" / ".spack-env" / "view" / "bin"
-    path = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=str(built))
-    if path is not None:
-        return [path, "--base", "--perf", "--show-incomplete"]
-    if find_spec("darshan") is not None:
-        return [sys.executable, "-m", darshan.__name__]
-    raise CompareError(
-        f"darshan-parser is neither on PATH nor in {built}, and PyDarshan is not installed: "
-        f"{sys.executable} -m pip install darshan, or spack install darshan-util"
-    )
-
-
-def read_log(file: Path) -> DarshanLog:
-    """Return what a Darshan log says; raises :class:`CompareError`."""
-    words = [*_reader(), str(file)]
-    try:
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=_ANSWER_S,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CompareError(
-            f"{file}: {' '.join(words[:-1])} has read it for {_ANSWER_S} s: is it damaged?"
-        ) from error
-    # PyDarshan reports damage on standard error, and goes on.
-    if done.returncode != 0 or done.stderr.startswith("Error"):
-        complaint = done.stderr.strip() or "it says nothing"
-        raise CompareError(f"{file}: {Path(words[0]).name} cannot read it: {complaint[-500:]}")
-    try:
-        return darshan.parse(done.stdout)
-    except ToolOutputError as error:
-        raise CompareError(f"{file}: {error}") from error
-
-
-def read_subject(text: str) -> Subject:
-    """Return the subject of the log of a name; raises :class:`CompareError`."""
+def read_subject(text: str) -> Figures:
+    """Return what a log tells, by its path; raises ``CompareError``."""
     return of_log(text, read_log(Path(text)))

@@ -1,12 +1,14 @@
-"""The command over the history: calibrate."""
+"""Commands over the history: calibrate, and the trend of status."""
 
 from __future__ import annotations
 
+from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import typer
 
-from iogauge.cli.screen import new_console
+from iogauge.cli.screen import drawn, new_console
 from iogauge.core import paths
 from iogauge.core.text import visible_lines
 from iogauge.report.outcome import plain
@@ -58,3 +60,31 @@ def propose_references(
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     raise typer.Exit(0 if fine else 1)
+
+
+def show_trend(
+    system: str,
+    name: str,
+    since: datetime | None,
+    baseline: int,
+    false_alarms: float,
+    offline: bool,
+    as_json: bool,
+    wide: bool,
+) -> int:
+    """Print which metrics have become worse: ``iogauge status --trend``. Return the exit status, 1 for an alarm.
+
+    Raises ValueError for an option that makes no sense.
+    """
+    from iogauge_extras.history import states
+
+    question = states.Question(
+        system=system,
+        name=name,
+        since=since,
+        baseline=baseline,
+        false_alarms=false_alarms,
+        offline=offline,
+        as_json=as_json,
+    )
+    return states.show_trend(new_console(), paths.history_dir(), question, partial(drawn, wide))

@@ -13,8 +13,7 @@ from typing import Any, Final
 from iogauge.core.paths import expand
 from iogauge.core.units import format_bytes
 from iogauge.job.target import refuse
-from iogauge.node.layouts import LustreError
-from iogauge.node.lustre import run_lfs
+from iogauge.node.lustre.programs import LustreError, run_lfs
 from iogauge.node.mounts import find_mount, space_of
 
 #: Bytes of a file, at most: what is missing is asked before each.

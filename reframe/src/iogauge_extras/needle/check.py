@@ -18,8 +18,8 @@ from iogauge.cases.fio import DIRECTORY, LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
 from iogauge.core.words import FIO_METADATA
-from iogauge.node.layouts import Layout, Pins
-from iogauge.node.lustre import of_metadata_targets
+from iogauge.node.lustre.request import Layout, Pins
+from iogauge.node.lustre.targets import of_metadata_targets
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import ROUNDS, SERVERS
 from iogauge.tools.fio.options import ROUND, FioJob, layout_job, metadata_job

@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from iogauge.cli.reporting import Asked, sessions_of
-from iogauge.cli.screen import Wide, drawn, new_console, say
-from iogauge.core import paths
+from iogauge.cli.screen import Wide, new_console, say
+from iogauge.core import paths, registry
 from iogauge.core.text import visible, visible_lines
 from iogauge.report.outcome import Ending, SessionRecords, plain
 
@@ -101,6 +100,13 @@ def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
     return sent
 
 
+System = Annotated[str, typer.Option(help="System; all if omitted.")]
+Name = Annotated[str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")]
+Since = Annotated[
+    str, typer.Option(help="Only what was measured since this day or time (UTC), or 7d, 4w ago.")
+]
+Brief = Annotated[bool, typer.Option("--brief", help="Ten lines: green or red, what next.")]
+TrendAsJson = Annotated[bool, typer.Option("--json", help="With --trend: print JSON.")]
 Trend = Annotated[
     bool,
     typer.Option("--trend", help="Which metrics have become worse for good; status 1: some have."),
@@ -117,25 +123,18 @@ Offline = Annotated[
 
 
 def show_status(
-    system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
-    name: Annotated[
-        str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")
-    ] = "",
-    since: Annotated[
-        str,
-        typer.Option(help="Only what was measured since this day or time (UTC), or 7d, 4w ago."),
-    ] = "",
-    brief: Annotated[
-        bool, typer.Option("--brief", help="Ten lines: green or red, since when, what next.")
-    ] = False,
+    system: System = "",
+    name: Name = "",
+    since: Since = "",
+    brief: Brief = False,
     trend: Trend = False,
     baseline: Baseline = 30,
     false_alarms: FalseAlarms = 0.05,
     offline: Offline = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --trend: print JSON.")] = False,
+    as_json: TrendAsJson = False,
     wide: Wide = False,
 ) -> None:
-    """Show a line for each case, the worst first: its last runs, its verdict and why."""
+    """Show a line for each case, the worst first."""
     from iogauge.report.history_table import moment
     from iogauge_extras.page import marks
     from iogauge_extras.page.collect import collect  # with numpy and polars
@@ -144,19 +143,9 @@ def show_status(
     try:
         start = moment(since or ("" if trend else "30d")) if since or not trend else None
         if trend:
-            from iogauge_extras.history import states
-
-            question = states.Question(
-                system=system,
-                name=name,
-                since=start,
-                baseline=baseline,
-                false_alarms=false_alarms,
-                offline=offline,
-                as_json=as_json,
-            )
-            folder, draw = paths.history_dir(), partial(drawn, wide)
-            raise typer.Exit(states.show_trend(console, folder, question, draw))
+            show_trend = registry.load("iogauge_commands", "trend")
+            more = (baseline, false_alarms, offline, as_json, wide)
+            raise typer.Exit(show_trend(system, name, start, *more))
         cases = marks.read_marks(paths.history_dir(), system, start, name)
     except (ValueError, TypeError, OSError) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)

@@ -19,7 +19,8 @@ from iogauge.core import untrusted, words
 from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence.model import DIRECTORIES_READ as PASSED_ON
 from iogauge.evidence.model import Evidence, passed_on_in
-from iogauge.node.layouts import FileLayout, Layout
+from iogauge.node.lustre.layout import FileLayout
+from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
 from iogauge.site.extras import Io500Directory
 from iogauge_extras.suites import io500

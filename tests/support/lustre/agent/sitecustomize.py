@@ -12,11 +12,11 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import attributes
 import parameters
 
-from iogauge.node import lustre
-
 os.getxattr = attributes.getxattr
 if os.environ.get("LFS_STATE"):
-    lustre.TOPS = (parameters.sysfs(),)
+    from iogauge.node.lustre import client
+
+    client.TOPS = (parameters.sysfs(),)
 
 if os.environ.get("LFS_CLIENT"):
     # The directory at LFS_MOUNT, whatever the kernel calls it, is a client of Lustre, with the number of a real one.

@@ -5,8 +5,9 @@ import os
 import sys
 from dataclasses import replace
 
-from iogauge.node import below, files, lustre
-from iogauge.node.mounts import Below
+from iogauge.node import below, files
+from iogauge.node.kinds import Below
+from iogauge.node.lustre import client
 
 _held = files._held
 
@@ -40,12 +41,12 @@ def _servers(fsname: str) -> dict[str, str]:
     _of_this_case()
     import parameters
 
-    lustre.TOPS = (parameters.sysfs(),)
+    client.TOPS = (parameters.sysfs(),)
     return _connected(fsname)
 
 
-_connected = lustre.client_servers
-os.getxattr, lustre.client_servers = _getxattr, _servers
+_connected = client.client_servers
+os.getxattr, client.client_servers = _getxattr, _servers
 files._read, files._held = _read, _full
 files._kind = lambda path, offset: ""
 # The target of a replay is a tmpfs, which stands for the file system that the site declares.

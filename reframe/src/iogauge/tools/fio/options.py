@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from iogauge.core import units
 
-Pattern = Literal["read", "write", "randread", "randwrite"]
+Pattern = Literal["read", "write", "randread", "randwrite", "rw", "randrw"]
 Engine = Literal["psync", "libaio", "io_uring", "filecreate", "filestat", "filedelete"]
 
 #: Metadata engines, and their phases here (named like mdtest's phases).
@@ -56,7 +56,8 @@ class FioJob:
     those of the whole latency, from the submission of a request to its end. With ``shared`` all
     processes have one file, and each has ``file_bytes`` of it, one part after the other. With
     ``in_common`` a write makes a file in each process, and a random read reads all ``files`` of
-    them in each process, on every node. Raises :class:`ValueError` for combinations that fio
+    them in each process, on every node. With ``once`` each process goes through its files at most once, and stops after
+    ``runtime_s``. ``reads`` is the percentage of reads in a pattern that also writes. Raises :class:`ValueError` for combinations that fio
     caps or ignores.
     """
 
@@ -82,6 +83,8 @@ class FioJob:
     endless: bool = False
     delay_s: int = 0
     in_common: bool = False
+    once: bool = False
+    reads: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values that fio would silently cap, ignore or treat differently."""
@@ -95,8 +98,15 @@ class FioJob:
                 raise ValueError(
                     f"filename_format is {self.filename_format!r}: without {variable} several files are one"
                 )
-        writes, randomly = self.pattern.endswith("write"), self.pattern.startswith("rand")
-        for wrong, problem in (
+        for wrong, problem in self._mistakes():
+            if wrong:
+                raise ValueError(problem)
+
+    def _mistakes(self) -> tuple[tuple[bool, str], ...]:
+        """Return combinations of options that fio would cap or ignore, each with whether it is there."""
+        mixed, randomly = self.pattern.endswith("rw"), self.pattern.startswith("rand")
+        writes = mixed or self.pattern.endswith("write")
+        return (
             (
                 self.metadata and self.pattern != _METADATA_PATTERN.get(self.engine),
                 f"{self.engine} is reported under another direction than {self.pattern}",
@@ -130,6 +140,10 @@ class FioJob:
                 f"no_random_map acts on random patterns, not on {self.pattern}",
             ),
             (
+                mixed != (0 < self.reads < 100),
+                f"reads is {self.reads} % of {self.pattern}: 1 to 99 belong to rw and randrw alone",
+            ),
+            (
                 self.shared and (self.files > 1 or randomly),
                 "shared is for one file and sequential patterns",
             ),
@@ -138,9 +152,7 @@ class FioJob:
                 and (self.pattern, self.files > 1) not in (("write", False), ("randread", True)),
                 "in_common is for a write of a file by each process and for random reads of all files",
             ),
-        ):
-            if wrong:
-                raise ValueError(problem)
+        )
 
     @property
     def metadata(self) -> bool:
@@ -198,7 +210,11 @@ class FioJob:
             elif self.in_common:
                 lines.append("file_service_type=random")
         for given, line in (
-            (self.runtime_s and (self.endless or not self.metadata), "time_based=1"),
+            (self.reads, f"rwmixread={self.reads}"),
+            (
+                self.runtime_s and (self.endless or not self.metadata) and not self.once,
+                "time_based=1",
+            ),
             (self.runtime_s, f"runtime={_duration(self.runtime_s)}"),
             (self.delay_s, f"startdelay={self.delay_s}s"),
             (self.endless, "unlink_each_loop=1\nunlink=1"),

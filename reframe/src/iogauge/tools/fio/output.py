@@ -189,6 +189,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         warnings=warnings,
         parameters=parameters,
         moments=_moments(document, parts),
+        at_once=len(reported) == 1,
     )
 
 
@@ -200,21 +201,22 @@ def told_seconds(output: ToolOutput) -> float | None:
     return float(told[1]) / (1000 if told[2] else 1)
 
 
-def in_flight(output: ToolOutput, phase: Phase) -> tuple[float, int] | None:
+def in_flight(output: ToolOutput) -> tuple[float, int] | None:
     """Return the mean number of requests in flight, and how many a run of one node keeps there.
 
-    By Little's law the former is the rate times the mean latency. None if a latency is missing, or if
+    By Little's law the former is the rate times the mean latency, of reads and of writes. None if a latency is missing, or if
     the processes also do other things than direct requests for a given time.
     """
-    told, rates = output.parameters, phase.rates
+    told, each = output.parameters, [phase.rates for phase in output.phases]
     if told_seconds(output) is None or told.get("direct") != "1" or output.nodes != 1:
         return None
-    if not {"iops", "latency_mean"} <= set(rates):
+    if output.stretches != 1 or not all({"iops", "latency_mean"} <= set(rates) for rates in each):
         return None
     kept = [str(told.get(name, "1")) for name in ("iodepth", "numjobs")]
     if not all(re.fullmatch("[0-9]{1,6}", number) for number in kept):
         return None
-    return rates["iops"].value * rates["latency_mean"].value / 1e6, int(kept[0]) * int(kept[1])
+    mean = sum(rates["iops"].value * rates["latency_mean"].value / 1e6 for rates in each)
+    return mean, int(kept[0]) * int(kept[1])
 
 
 def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> ToolOutput:

@@ -1,0 +1,202 @@
+"""The name of a file system: its own, whatever device or server it comes from.
+
+It is a UUID, or a word and a number. A look needs neither root nor udev, and is "" if the file
+system has no name or none can be seen. docs/keys.md lists the names of each type.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from typing import Final
+
+from iogauge.node.kinds import ON_DEVICE, traits
+from iogauge.node.mounts import READ, Mount, find_mount, upper_directory
+
+
+def _request(kind: int, number: int, size: int) -> int:
+    """Return the number of a request that reads ``size`` bytes (``_IOR``, asm-generic/ioctl.h)."""
+    return READ | size << 16 | kind << 8 | number
+
+
+#: Requests by type: number, bytes in front, size, place of the UUID. From linux/fs.h
+#: (FS_IOC_GETFSUUID, Linux 6.9, any type; the first byte is the length), fs/ext4/ext4.h
+#: (EXT4_IOC_GETFSUUID, Linux 6.0; the caller gives the length), linux/btrfs.h (BTRFS_IOC_FS_INFO),
+#: xfs_fs.h (XFS_IOC_FSGEOMETRY_V1, the form that every kernel answers).
+_ANY: Final = (_request(0x15, 0, 17), b"", 17, 1)
+
+_OF_TYPE: Final = {
+    "ext4": (_request(ord("f"), 44, 8), b"\x10\0\0\0", 24, 8),
+    "btrfs": (_request(0x94, 31, 1024), b"", 1024, 16),
+    "xfs": (_request(ord("X"), 100, 112), b"", 112, 64),
+}
+
+#: Types whose statfs(2) number is made of an identity: ext4's UUID, the cluster of Ceph, the
+#: dataset of ZFS. XFS and F2FS make it of the device number, which names no file system.
+_NUMBERED: Final = ("ext2", "ext3", "ext4", "ceph", "zfs")
+_NUMBER: Final = "fsid-"
+_BY_UUID: Final = "/dev/disk/by-uuid"
+_NFS_VOLUMES: Final = "/proc/fs/nfsfs/volumes"
+
+
+def text_of(raw: bytes) -> str:
+    """Return the text of a UUID; other lengths are hexadecimal, and zeros are "" (no UUID)."""
+    digits = raw.hex()
+    if len(raw) == 16:
+        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+        digits = "-".join(parts)
+    return digits if any(raw) else ""
+
+
+def folded(name: str) -> str:
+    """Return a UUID as ext4's statfs(2) shows it: both halves, little-endian, exclusive or.
+
+    That is ``uuid_to_fsid`` of linux/statfs.h. Other names stay as they are.
+    """
+    if not re.fullmatch("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name):
+        return name
+    raw = bytes.fromhex(name.replace("-", ""))
+    first, second = (int.from_bytes(half, "little") for half in (raw[:8], raw[8:]))
+    return f"{_NUMBER}{first ^ second:016x}"
+
+
+def lustre_name(source: str) -> str:
+    """Return the name of a Lustre file system from a mount's source: fsname and MGS NIDs, sorted.
+
+    A source is ``nid[,nid...][:nid...]:/fsname[/directory]`` (mount.lustre(8)); commas join the
+    NIDs of a server, colons join servers. Returns "" for another text.
+    """
+    nids, slash, path = source.partition(":/")
+    found = re.findall(r"[:,]?([^@,\s]+@[a-z0-9]+)(?=[:,]|$)", nids)
+    if not slash or not found or not (fsname := path.partition("/")[0]):
+        return ""
+    return f"{fsname}@{','.join(sorted(set(found)))}"
+
+
+def nfs_name(volumes: str, device: int) -> str:
+    """Return the server's identifier of a mounted NFS volume, from ``/proc/fs/nfsfs/volumes``.
+
+    It is the same on every client, by whatever name or address it knows the server. Returns "" if
+    the volume is not listed, or the server gives none.
+    """
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in volumes.splitlines():
+        words = line.split()
+        if len(words) >= 5 and words[3] == wanted and re.fullmatch("[0-9a-f]+:[0-9a-f]+", words[4]):
+            return f"nfs-{words[4]}" if words[4].strip("0") != ":" else ""
+    return ""
+
+
+def _networks(nids: str) -> dict[str, set[str]]:
+    """Return the addresses of NIDs by LNet network."""
+    networks: dict[str, set[str]] = {}
+    for nid in nids.split(","):
+        address, _, network = nid.rpartition("@")
+        networks.setdefault("tcp" if network == "tcp0" else network, set()).add(address)
+    return networks
+
+
+def differ(one: str, other: str) -> bool:
+    """Return whether two names are of different file systems; an unknown one ("") never differs.
+
+    A node may know only some NIDs of an MGS, or those of another network. So Lustre file systems of
+    one name differ if they have a network in common, and no address on it.
+    """
+    if not one or not other or one == other:
+        return False
+    (fsname, at, nids), (fsname2, at2, nids2) = one.partition("@"), other.partition("@")
+    if at and at2 and fsname == fsname2:
+        networks, networks2 = _networks(nids), _networks(nids2)
+        common = networks.keys() & networks2.keys()
+        return bool(common) and not any(networks[n] & networks2[n] for n in common)
+    if _NUMBER in (one[: len(_NUMBER)], other[: len(_NUMBER)]):
+        return folded(one) != folded(other)
+    return True
+
+
+def _asked(path: str, kind: str) -> str:
+    """Return the UUID that the kernel gives for a file or directory; "" if it gives none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        for request, head, size, place in [_ANY, *filter(None, [_OF_TYPE.get(kind)])]:
+            answer = bytearray(head.ljust(size, b"\0"))
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(fd, request, answer)
+                length = answer[0] if place == 1 else 16
+                if text := text_of(bytes(answer[place : place + length])):
+                    return text
+    finally:
+        os.close(fd)
+    return ""
+
+
+def _linked(device: int) -> str:
+    """Return the UUID that udev knows for a device; "" if it knows none."""
+    with contextlib.suppress(OSError), os.scandir(_BY_UUID) as links:
+        for link in links:
+            with contextlib.suppress(OSError):
+                if link.stat().st_rdev == device:
+                    return link.name
+    return ""
+
+
+def is_upper(mount: Mount, upper: str, root: str = "/") -> bool:
+    """Return whether a path is an overlay's upper directory: what overlay shows of its root is there.
+
+    Paths are below ``root``.
+    """
+    if not os.path.isabs(upper):
+        return False
+
+    def seen(*parts: str) -> tuple[int, int, int]:
+        info = os.stat(os.path.join(root, *(part.lstrip("/") for part in parts)))
+        return info.st_mode, info.st_mtime_ns, info.st_ctime_ns
+
+    with contextlib.suppress(OSError):
+        for _ in range(3):  # somebody may write meanwhile
+            if seen(mount.point) == seen(upper, mount.root):
+                return True
+    return False
+
+
+def _of_overlay(path: str, mount: Mount) -> str:
+    """Return an overlay's own UUID (Linux 6.6), else ``upper-`` and that of its upper directory."""
+    if own := _asked(path, mount.type):
+        return own
+    upper = upper_directory(mount)
+    name = uuid_of(upper, find_mount(upper)) if upper and is_upper(mount, upper) else ""
+    return f"upper-{name}" if name else ""
+
+
+def uuid_of(path: str, mount: Mount | None) -> str:
+    """Return the name of the file system at an existing path, from its mount; "" if it has none.
+
+    Raises OSError if the path cannot be looked at.
+    """
+    if mount is None or traits(mount.type).cache == "memory":
+        return ""
+    match mount.type:
+        case "lustre":
+            return lustre_name(mount.source)
+        case "nfs" | "nfs4":
+            with contextlib.suppress(OSError), open(_NFS_VOLUMES, encoding="ascii") as file:
+                return nfs_name(file.read(), os.stat(path).st_dev)
+            return ""
+        case "fuse.glusterfs":
+            volume = mount.source.rpartition(":")[2].strip("/").partition("/")[0]
+            return f"glusterfs-{volume}" if volume else ""
+        case "gpfs":
+            return f"gpfs-{os.path.basename(mount.source)}"
+        case "overlay":
+            return _of_overlay(path, mount)
+    if name := _asked(path, mount.type):
+        return name
+    if mount.type in ON_DEVICE and (name := _linked(os.stat(path).st_dev)):
+        return name
+    number = os.statvfs(path).f_fsid if mount.type in _NUMBERED else 0
+    return f"{_NUMBER}{number:016x}" if number else ""

@@ -1,0 +1,166 @@
+"""Storage targets (OSTs) and metadata targets (MDTs), as ``lfs`` and the client show them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from iogauge.node.lustre.client import client_servers, client_targets
+from iogauge.node.lustre.programs import LustreError, excerpt, run_lfs
+from iogauge.node.mounts import find_mount, fsname_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageTarget:
+    """One storage target (OST) as a client sees it.
+
+    ``flags`` are those of ``lfs df`` (lfs-df(1)): D degraded, N no new files, R read-only, S out of
+    space, I out of inodes, f flash. ``bytes_total`` and ``bytes_free`` are for an ordinary user
+    (Used + Available, Available). ``server`` is the current server's address (NID), None if
+    unknown. A server with several addresses counts as several.
+    """
+
+    index: int
+    uuid: str
+    active: bool
+    flags: str = ""
+    bytes_total: int = 0
+    bytes_free: int = 0
+    server: str | None = None
+
+    @property
+    def fill(self) -> float:
+        """Return the used share of what an ordinary user may use."""
+        return 1 - self.bytes_free / self.bytes_total if self.bytes_total else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataTarget:
+    """One metadata target (MDT): its index, all its inodes, and the free ones."""
+
+    index: int
+    inodes_total: int
+    inodes_free: int
+
+
+def storage_targets(path: str) -> tuple[StorageTarget, ...]:
+    """Return the storage targets of a path on Lustre; raises :class:`LustreError` if unknown."""
+    shown = parse_df(run_lfs("df", path))
+    mount = find_mount(path)
+    fsname = fsname_of(mount.source if mount else "")
+    # A container may hide the kernel's files.
+    osts = client_targets(fsname) or parse_osts(run_lfs("osts", path))
+    return join_targets(osts=osts, shown=shown, servers=client_servers(fsname))
+
+
+_DF_LINE: Final = re.compile(
+    r"(?P<uuid>\S+)[ ]+(?P<blocks>[0-9]{1,18})[ ]+(?P<used>[0-9]{1,18})[ ]+(?P<available>[0-9]{1,18})[ ]+\S+[ ]+"
+    r"\S.*\[(?P<kind>OST|MDT):(?P<index>[0-9]{1,9})\](?:[ ]+(?P<flags>[A-Za-z]+))?\s*"
+)
+_OSTS_LINE: Final = re.compile(r"([0-9]{1,9}): (\S+) (ACTIVE|INACTIVE)\s*")
+
+
+def parse_df(text: str, kind: Literal["OST", "MDT"] = "OST") -> dict[str, StorageTarget]:
+    """Return targets by UUID from ``lfs df PATH`` (1K blocks), which omits inactive targets."""
+    targets = {}
+    for line in text.splitlines():
+        match = _DF_LINE.fullmatch(line)
+        if match and match["kind"] == kind:
+            used, free = int(match["used"]) * 1024, int(match["available"]) * 1024
+            targets[match["uuid"]] = StorageTarget(
+                index=int(match["index"]),
+                uuid=match["uuid"],
+                active=True,
+                flags=match["flags"] or "",
+                bytes_total=used + free,
+                bytes_free=free,
+            )
+    return targets
+
+
+def parse_osts(text: str) -> dict[str, tuple[int, bool]]:
+    """Return index and activity of every target, by UUID, from ``lfs osts PATH``.
+
+    Raises :class:`LustreError` if no target or a repeated one is listed. Without a mounted Lustre
+    ``lfs osts`` succeeds and prints nothing.
+    """
+    targets: dict[str, tuple[int, bool]] = {}
+    for line in text.splitlines():
+        match = _OSTS_LINE.fullmatch(line)
+        if match and match[2] in targets:
+            raise LustreError(f"lfs osts: {match[2]} stands there twice")
+        if match:
+            targets[match[2]] = int(match[1]), match[3] == "ACTIVE"
+    if not targets:
+        raise LustreError(f"lfs osts: no storage target in {excerpt(text)}")
+    return targets
+
+
+def join_targets(
+    *,
+    osts: Mapping[str, tuple[int, bool]],
+    shown: Mapping[str, StorageTarget],
+    servers: Mapping[str, str],
+) -> tuple[StorageTarget, ...]:
+    """Join what was found out to all targets, in order of index.
+
+    A target is active if the client calls it active and ``lfs df``, which asks its server, shows it.
+    Raises :class:`LustreError` if ``lfs df`` shows a target that the client does not have.
+    """
+    joined = []
+    for uuid, target in shown.items():
+        if uuid not in osts or osts[uuid][0] != target.index:
+            raise LustreError(
+                f"lfs df shows {uuid} as OST {target.index}, the client does not have it"
+            )
+    for uuid, (index, active) in osts.items():
+        target = shown.get(uuid) or StorageTarget(index=index, uuid=uuid, active=False)
+        joined.append(replace(target, active=active and target.active, server=servers.get(uuid)))
+    return tuple(sorted(joined, key=lambda target: target.index))
+
+
+_INODES_LINE: Final = re.compile(
+    r"\S+[ ]+([0-9]{1,18})[ ]+[0-9]{1,18}[ ]+([0-9]{1,18})[ ]+\S+[ ]+\S.*\[MDT:([0-9]{1,9})\].*"
+)
+
+
+def parse_df_inodes(text: str) -> tuple[MetadataTarget, ...]:
+    """Return the metadata targets from ``lfs df -i PATH``; raises LustreError if there are none."""
+    matches = map(_INODES_LINE.fullmatch, text.splitlines())
+    found = tuple(
+        MetadataTarget(index=int(m[3]), inodes_total=int(m[1]), inodes_free=int(m[2]))
+        for m in matches
+        if m
+    )
+    if not found:
+        raise LustreError(f"lfs df -i: no metadata target in {excerpt(text)}")
+    return found
+
+
+def file_system(targets: Sequence[StorageTarget]) -> str:
+    """Return the name of the file system of storage targets; raises :class:`LustreError`."""
+    names = {target.uuid.rpartition("-OST")[0] for target in targets}
+    if len(names) != 1 or "" in names:
+        raise LustreError(f"no file system has the storage targets {sorted(names)}")
+    return names.pop()
+
+
+def parse_pool(text: str, targets: Sequence[StorageTarget]) -> tuple[int, ...]:
+    """Return the indices of a pool's storage targets from ``lfs pool_list FSNAME.POOL``.
+
+    Raises :class:`LustreError` for a name that is none of ``targets``.
+    """
+    known = {target.uuid: target.index for target in targets}
+    names = [line.strip() for line in text.splitlines() if line.strip()]
+    if names[:1] and not names[0].startswith("Pool:"):
+        raise LustreError(f"lfs pool_list: no pool in {excerpt(text)}")
+    if unknown := [name for name in names[1:] if name not in known]:
+        raise LustreError(f"lfs pool_list: {unknown[0]} is no storage target of the file system")
+    return tuple(known[name] for name in names[1:])
+
+
+def of_metadata_targets(count: int) -> tuple[str, ...]:
+    """Return the name of a directory for each metadata target, with the index in hexadecimal."""
+    return tuple(f"mdt{index:04x}" for index in range(count))

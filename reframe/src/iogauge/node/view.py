@@ -1,0 +1,115 @@
+"""One host's view of a path: its mount, its room, what lies below, and what Lustre adds."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from iogauge.core.untrusted import build
+from iogauge.node import below
+from iogauge.node.identity import uuid_of
+from iogauge.node.kinds import Below
+from iogauge.node.lustre.quotas import Quota, quotas_of
+from iogauge.node.lustre.targets import StorageTarget, storage_targets
+from iogauge.node.mounts import (
+    Mount,
+    Space,
+    cache_id,
+    existing_parent,
+    find_mount,
+    fsname_of,
+    space_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """One host's view of a path: its mount and its room.
+
+    ``cache_id`` names the page cache of the path: kernel and mounted file system. Two hosts that
+    are containers of one kernel may share it. ``below`` is the stack below the mount. ``targets``
+    are the storage targets, if files are striped over them. ``uuid`` names the file system itself
+    (:mod:`iogauge.node.identity`), "" if unknown. ``unanswered`` names the owners whose quota was
+    asked for in vain.
+    """
+
+    host: str
+    path: str
+    mount: Mount | None
+    space: Space
+    quotas: tuple[Quota, ...] = ()
+    cache_id: str = ""
+    below: Below = field(default_factory=lambda: Below())
+    targets: tuple[StorageTarget, ...] = ()
+    uuid: str = ""
+    unanswered: tuple[str, ...] = ()
+
+    @property
+    def on_lustre(self) -> bool:
+        """Return whether the mount is a client of Lustre."""
+        return self.mount is not None and self.mount.type == "lustre"
+
+    @property
+    def whole_space(self) -> Space | None:
+        """Return the room of the whole file system; None if it may be that of a project, whose quota limits it."""
+        of_project = any(quota.owner.startswith("project") for quota in self.quotas)
+        return None if of_project or self.unanswered else self.space
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """Return the names of the kernel's counters directly under the mount; empty without any.
+
+        They are block devices, the mount itself on NFS, the file system's name on Lustre
+        (job/witness.sh).
+        """
+        if self.mount is not None and self.mount.type in ("nfs", "nfs4"):
+            return (self.mount.point,)
+        if self.mount is not None and self.on_lustre:
+            return (fsname_of(self.mount.source),)
+        return self.below.devices
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> View:
+        """Return the view that :meth:`to_json` made plain; raises TypeError on other data."""
+        # Old views have no keys for targets, UUID, unanswered questions, soft limits, ways and devices that may not count.
+        whole = {"targets": (), "uuid": "", "unanswered": (), "quotas": (), **data}
+        if isinstance(whole.get("below"), dict):
+            whole["below"] = {"unsure": (), "ways": (), **whole["below"]}
+        whole["quotas"] = [{"over": "", **quota} for quota in whole["quotas"]]
+        view: View = build(View, whole)
+        space = view.space
+        if min(space.bytes_total, space.bytes_free, space.inodes_total, space.inodes_free) < 0:
+            raise TypeError(f"{space}: room is not negative")
+        return view
+
+
+def look(path: str) -> View:
+    """Return this host's view of a path, as its kernel sees it; raises OSError if it cannot be looked at."""
+    mount = find_mount(path)
+    return View(
+        host=os.uname().nodename,
+        path=path,
+        mount=mount,
+        space=space_of(path),
+        cache_id=cache_id(path),
+        below=below.resolve(path, mount) if mount else Below(),
+        uuid=uuid_of(existing_parent(path), mount),
+    )
+
+
+def with_lustre(view: View, striped: bool, pool: str | None = None) -> View:
+    """Return a view with what Lustre's programs say: the quotas, and the storage targets if striped.
+
+    ``striped`` means that Lustre lays out the files, whatever the mount's type. Elsewhere nothing is
+    asked. Raises :class:`LustreError` if the storage targets cannot be found out.
+    """
+    if not striped and (view.mount is None or view.mount.type != "lustre"):
+        return view
+    targets = storage_targets(view.path) if striped else ()
+    quotas, unanswered = quotas_of(view.path, pool)
+    return replace(view, quotas=quotas, targets=targets, unanswered=unanswered)

@@ -1,0 +1,121 @@
+"""Two Darshan logs side by side: what was done, the ratio of the values, and what else differed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from rich.console import Group as Lines
+from rich.text import Text
+
+from iogauge.core.measurement import Quantity
+from iogauge.core.text import visible
+from iogauge.core.units import format_bytes, format_value
+from iogauge.report.layout import Column, Group, Table
+from iogauge_extras.compare.sides import Difference
+
+#: Values whose ratio differs from 1 by no more than this count as alike.
+TOLERANCE: Final = 0.10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a log tells: its values by name, and the facts under which they were measured."""
+
+    name: str
+    values: Mapping[str, Quantity]
+    facts: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRow:
+    """A value of both logs; None if a log lacks it, or if there is no ratio. ``mark`` is ``differs``, or empty if they are alike."""
+
+    name: str
+    unit: str
+    a: float | None
+    b: float | None
+    ratio: float | None
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogComparison:
+    """Everything that was compared; ``b`` is put in relation to ``a``."""
+
+    a: str
+    b: str
+    changes: tuple[Difference, ...]
+    rows: tuple[FigureRow, ...]
+    notes: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """Return a JSON object; values are numbers in the unit of their row."""
+        return json.dumps(asdict(self), indent=2, allow_nan=False)
+
+    def render(self, wide: bool = False) -> Lines:
+        """Return text for a terminal: the logs, what changed, and the values with their ratio."""
+        changed = [(c.name, c.a or "-", c.b or "-") for c in self.changes]
+        values = [
+            (
+                row.name,
+                amount(row.a, row.unit),
+                amount(row.b, row.unit),
+                "-" if row.ratio is None else f"{row.ratio:.3f}",
+                row.mark,
+            )
+            for row in self.rows
+        ]
+        right = [Column(name, right=True, whole=True) for name in ("A", "B", "B / A")]
+        what_changed = Table(
+            [Column("what"), Column("A"), Column("B")], [Group("What changed", changed)], wide=wide
+        )
+        return Lines(
+            Text(f"A: {visible(self.a)}\nB: {visible(self.b)}\n", overflow="fold"),
+            what_changed if changed else Text("What changed: nothing that was recorded"),
+            Text(),
+            Table(
+                [Column("value"), *right, Column("", whole=True)],
+                [Group("What was measured", values)],
+                wide=wide,
+            ),
+            *(Text(visible(f"note: {note}"), style="yellow") for note in self.notes),
+        )
+
+
+def compare(a: Figures, b: Figures) -> LogComparison:
+    """Return rows for the values of either log, and the facts that differ."""
+    return LogComparison(
+        a.name,
+        b.name,
+        changes=tuple(
+            Difference(name, a.facts.get(name, ""), b.facts.get(name, ""))
+            for name in {**a.facts, **b.facts}
+            if a.facts.get(name, "") != b.facts.get(name, "")
+        ),
+        rows=tuple(
+            _row(name, a.values.get(name), b.values.get(name)) for name in {**a.values, **b.values}
+        ),
+        notes=tuple(f"{side}: {note}" for side, one in (("A", a), ("B", b)) for note in one.notes),
+    )
+
+
+def _row(name: str, a: Quantity | None, b: Quantity | None) -> FigureRow:
+    first, second = a.value if a else None, b.value if b else None
+    ratio = second / first if first and second is not None else None
+    alike = round(abs(ratio - 1), 9) <= TOLERANCE if ratio is not None else first == second
+    unit = (a or b or Quantity(0, "")).unit
+    return FigureRow(name, unit, first, second, ratio, "" if alike else "differs")
+
+
+def amount(value: float | None, unit: str) -> str:
+    """Return a value with its unit as text; ``-`` for none."""
+    if value is None:
+        return "-"
+    show: Callable[[float], str] = format_bytes if unit == "B" else format_value
+    if value == int(value) and unit == "1":
+        return str(int(value))
+    return show(value) + ("" if unit in ("B", "1", "") else f" {unit}")
