@@ -11,34 +11,24 @@ from __future__ import annotations
 
 import configparser
 import importlib
-import inspect
 import pkgutil
 import re
 from pathlib import Path
 
 import iogauge_extras
-from iogauge.guards import catalogue
+from iogauge.guards import rules
 from iogauge.judge.verdict import Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def guards() -> str:
-    """The table of all guards in order of their numbers, a line each: the first sentence of the rule's docstring."""
-    rows = ["| guard | what must hold | otherwise | limit | seen on |", "|---|---|---|---|---|"]
-    for entry in sorted(catalogue.ALL, key=lambda entry: int(entry.number[1:])):
-        paragraph = " ".join((inspect.getdoc(entry.rule) or "").split("\n\n")[0].split())
-        sentence = re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
-        demands = sentence.removeprefix(f"{entry.number}: ").removesuffix(".").replace("``", "`")
-        cells = (
-            f"{entry.number} {entry.name}",
-            demands,
-            entry.otherwise,
-            entry.limits,
-            entry.seen_on,
-        )
-        rows.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
-    return "\n".join(rows)
+    """The table of all guards, a line each."""
+    lines = ["| guard | what must hold | otherwise | limit | seen on |", "|---|---|---|---|---|"]
+    for row in rules.rows().values():
+        cells = (row.name, row["must"], row["otherwise"], row["limit"], row["seen on"])
+        lines.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
+    return "\n".join(lines)
 
 
 def rooms() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import shlex
 import shutil
@@ -262,40 +261,6 @@ def test_mistakes_that_only_the_cases_show_are_named_with_their_lines(rig: Rig) 
 
 
 # --- forks of a process that has imported ReFrame (e2e/warm.py) -------------------------------------
-
-
-def test_a_fork_sees_what_a_cold_start_sees(make_rig: Callable[..., Rig]) -> None:
-    seen = []
-    for cold in (True, False):
-        rig = make_rig(cold=cold)
-        settings = rig.sites / "settings.py"
-        settings.write_text(PROBE + settings.read_text())
-        file = rig.base / "probe.json"
-        done = rig.reframe("-c", "checks/", "-l", "-n", "FioMetadata", IOGAUGE_PROBE=str(file))
-        assert done.rc == 0 and "FioMetadata" in done.out, done.out
-        seen.append(json.loads(file.read_text().replace(str(rig.base), "BASE")))
-    assert seen[0] == seen[1]
-
-
-#: Site settings that write what the process sees of itself.
-PROBE = """
-import json, os, pathlib, sys
-if "IOGAUGE_PROBE" in os.environ:
-    me = pathlib.Path("/proc/self")
-    seen = {
-        "environment": dict(os.environ),
-        "argv": sys.argv,
-        "path": sys.path,
-        "cwd": os.getcwd(),
-        "session": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
-        "comm": (me / "comm").read_text(),
-        "cmdline": (me / "cmdline").read_bytes().rstrip(b"\\0").decode(),
-        "streams": [os.readlink(f"/proc/self/fd/{n}").split(":")[0] for n in range(3)],
-        "open": len(os.listdir("/proc/self/fd")),
-        "flags": repr(sys.flags),
-    }
-    pathlib.Path(os.environ["IOGAUGE_PROBE"]).write_text(json.dumps(seen))
-"""
 
 
 def test_a_check_is_the_same_without_the_others(make_rig: Callable[..., Rig]) -> None:

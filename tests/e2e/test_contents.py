@@ -77,7 +77,8 @@ def test_zeros_between_write_and_read(rig: Callable[..., Rig]) -> None:
     )
     run = damaged.run(*IOR)
     run.never_passed(
-        "G8: contents changed between write and read, repetition 1: data", "block is another"
+        "G8 contents: contents changed between write and read, repetition 1: data",
+        "block is another",
     )
     assert run.record["verdict"] == "INVALID"
 
@@ -95,7 +96,7 @@ def test_files_without_data(rig: Callable[..., Rig], kind: str, damage: str) -> 
     damaged = rig(kind)
     damaged.damage("ior", "*write.1.json", f"{_FILES}    {damage}\ndone")
     run = damaged.run(*IOR)
-    run.never_passed("G8: .*hole")
+    run.never_passed("G8 holes: .*hole")
     assert run.record["verdict"] == "INVALID"
 
 
@@ -104,10 +105,10 @@ def test_a_mount_that_compresses_is_declared_so_or_refused(rig: Callable[..., Ri
     compressed = rig("btrfs", "ior", declared={"compresses": False})
     system("mount", "-o", "remount,compress=zstd", compressed.target.parent)
     compressed.run(*IOR).never_passed(
-        "G18: data timestamp on .*, though the site declares target.compresses: false"
+        "G18 data: data timestamp on .*, though the site declares target.compresses: false"
     )
     doctor = compressed.iogauge("check")
-    assert "G18: data may be compressed" in " ".join(doctor.out.split()), doctor.out
+    assert "G18 data: data may be compressed" in " ".join(doctor.out.split()), doctor.out
 
 
 @pytest.mark.needs_fio
@@ -120,7 +121,7 @@ def test_wrong_data_in_the_warm_up(rig: Callable[..., Rig]) -> None:
     )
     run = damaged.run(*FIO)
     run.never_passed(
-        r"G8: fio checked its data in the warm-up: randread: verify: .* at file .* offset [0-9]+"
+        r"G8 verification: fio checked its data in the warm-up: randread: verify: .* at file .* offset [0-9]+"
     )
     assert run.record["verdict"] == "INVALID"
     damaged.assert_clean()

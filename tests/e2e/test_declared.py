@@ -55,7 +55,9 @@ def test_memory_that_is_declared_too_small_proves_nothing(
     declares(rig, node={"memory": "12 MiB"})
     rig.write_references(OF_BURST)
     run = rig.run(*BURST)
-    run.never_passed(r"G1: .* against M = \d+ GiB, as a node says \(node.memory: 12 MiB\)")
+    run.never_passed(
+        r"G1 client cache: .* against M = \d+ GiB, as a node says \(node.memory: 12 MiB\)"
+    )
     (node,) = [found for found in findings(run, "G15") if "node.memory" in found["demands"]]
     assert node["outcome"] == "warn" and "node.memory is 12 MiB" in node["saw"]
     assert "node: {memory: " in node["remedy"]
@@ -74,13 +76,13 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(
     saw = f"{cores + 1} task(s) on {cores} physical core(s), node.cores is {2 * cores}"
     run = rig.run(*DIRECT)
     assert run.record["verdict"] == "INVALID", run.out
-    assert f"refused before a byte was written: G15: {saw}" in run.record["reason"]
+    assert f"refused before a byte was written: G15 cores: {saw}" in run.record["reason"]
     assert f"node: {{cores: {cores}}}" in run.record["reason"]
     rig.assert_clean()
     doctor = rig.iogauge("check", IOGAUGE_TARGET=str(rig.target))
     text = " ".join(doctor.out.split())
     assert doctor.rc == 1, doctor.out
-    assert re.search(rf"to do \d site rig, partition default: G15: {re.escape(saw)}", text)
+    assert re.search(rf"to do \d site rig, partition default: G15 cores: {re.escape(saw)}", text)
     assert f"-> Write into the partition's extras: node: {{cores: {cores}}}" in text
 
 
@@ -119,13 +121,13 @@ def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written
     assert expecting(kernel=kernel, cpu__cores=">= 1").record["metrics"]
     run = expecting(kernel=kernel, cpu__cores=">= 4096", mount__options="flock")
     run.never_passed(
-        r"INVALID: refused before a byte was written: G25: .*cpu\.cores is \d+",
+        r"INVALID: refused before a byte was written: G25 settings: .*cpu\.cores is \d+",
         r"mount -o remount,flock",
     )
     assert run.record["metrics"] == []
     assert "kernel is" not in run.record["reason"]
     run = expecting(lustre__servers=8)
-    run.never_passed(r"G25: .*lustre\.servers is not known")
+    run.never_passed(r"G25 settings: .*lustre\.servers is not known")
 
 
 # --- what ReFrame or a launcher would pass over ---------------------------------------------------

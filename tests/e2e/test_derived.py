@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import time
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from e2e.rig import Rig, Run
 from iogauge.records import journal
@@ -29,7 +27,6 @@ CURVE = {
     "write_hold": [0.95, 0, None, "1"],
     "read_hold": [0.95, 0, None, "1"],
 }
-DAY = 86400
 
 
 def stamp(age_s: float) -> str:
@@ -179,66 +176,3 @@ def access(pattern: str, write: float, read: float, **change: Any) -> dict[str, 
     return record(
         "AccessMatrix", {"pattern": pattern}, {"write_bw": write, "read_bw": read}, **change
     )
-
-
-def test_one_case_over_another(rig: Rig) -> None:
-    """Ratios of patterns; the newest valid record of each counts."""
-    keep(
-        rig,
-        access("sequential-buffered-4m", 3000, 2000),
-        access("random-buffered-4m", 1500, 1000, age_s=7200),
-        access("random-buffered-4m", 2000, 1600),
-        access("random-direct-4m", 1000, 800),
-    )
-    done = derive(rig, "-n", "^AccessRatios")
-    assert metrics(done.record) == {
-        "write_sequential_over_random": pytest.approx(1.5),
-        "read_sequential_over_random": pytest.approx(1.25),
-        "write_direct_over_buffered": pytest.approx(0.5),
-        "read_direct_over_buffered": pytest.approx(0.5),
-    }
-
-
-def test_a_partition_against_its_baseline(make_rig: Callable[..., Rig]) -> None:
-    """The published figures of a site as its records; the best of each side counts."""
-    rig = make_rig(tools=("ior",), launcher="local")
-    settings = rig.settings()
-    (four,) = settings["systems"][0]["partitions"]
-    four["extras"]["topology"] = {"source": "a test", "servers": {"count": 4, "nic": "30 Gbit/s"}}
-    eight = copy.deepcopy(four)
-    eight["name"] = "eight"
-    eight["extras"]["topology"]["servers"]["count"] = 8
-    eight["extras"]["baseline"] = {"partition": "default", "checks": ["IorPosix"]}
-    settings["systems"][0]["partitions"].append(eight)
-    rig.write_settings(settings)
-    bounds = {"write_bw_ratio": [1, 0, 0.35, "1"], "write_bw_scale_out": [0.9, 0, None, "1"]}
-    references = {
-        "$sources": {"AgainstBaseline": "a test"},
-        "AgainstBaseline": {"rig:eight": bounds},
-    }
-    (rig.site / "references.yaml").write_text(yaml.safe_dump(references))
-
-    def posix(order: str, write: float, read: float, **change: str) -> dict[str, Any]:
-        values = {"write_bw": write, "read_bw": read}
-        return record("IorPosix", {"order": order}, values) | change
-
-    keep(
-        rig,
-        posix("sequential", 1000, 1000),
-        posix("random", 900, 900),
-        posix("sequential", 1070, 1230, partition="eight"),
-        posix("random", 800, 800, partition="eight"),
-    )
-    run = derive(rig)
-    assert metrics(run.record) == pytest.approx(
-        {
-            "write_bw_ratio": 1.07,
-            "write_bw_time_ratio": 1 / 1.07,
-            "write_bw_scale_out": 0.535,
-            "read_bw_ratio": 1.23,
-            "read_bw_time_ratio": 1 / 1.23,
-            "read_bw_scale_out": 0.615,
-        }
-    )
-    failed = {m["name"]: m["verdict"] for m in run.record["metrics"] if m["reference"]}
-    assert failed == {"write_bw_ratio": "PASS", "write_bw_scale_out": "FAIL"}

@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 
 from e2e.rig import Rig, Run
-from e2e.test_hosts import open_mpi
 from e2e.test_several_hosts import run_on
 from e2e.test_witness import REFERENCES
 from support import gluster
 from support import hosts as support
 from support.hosts import Hosts
 
-pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
+pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow, pytest.mark.nightly]
 
 CHECKS = "^(IorPosix%files=per-process%order=sequential|MdLatency|Checkpoint%.*files=shared)"
 
@@ -28,8 +27,6 @@ def site(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[tuple[H
     for reason in (support.why_not(), gluster.why_not()):
         if reason is not None:
             pytest.skip(reason)
-    if not open_mpi():
-        pytest.skip("no mpirun of Open MPI on PATH")
     with Hosts(2, storage) as hosts, gluster.volume(hosts, storage / "gluster") as point:
         assert hosts.run("n1", ["mkdir", str(point / "t")]).returncode == 0
         rig = make_module_rig(
@@ -82,7 +79,6 @@ def test_a_healthy_volume_is_not_refused(run: Run) -> None:
     ], run.out
 
 
-@pytest.mark.nightly
 def test_no_check_at_all_is_refused(site: tuple[Hosts, Rig]) -> None:
     found = run_on(*site, timeout=3000)
     wrong = [

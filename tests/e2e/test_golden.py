@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.dry_runs import DRY_RUNS, MADE_UP, TOOLS, cases_of, schedule
-from e2e.rig import ROOT, Rig
+from e2e.dry_runs import DRY_RUNS, MADE_UP
+from e2e.rig import ROOT
 from support import golden
 from support.golden import Case
 
@@ -134,14 +134,6 @@ def test_reads_meet_no_cache(cases: list[Case], site: str) -> None:
     assert reads >= 8
 
 
-def test_an_option_of_the_site_is_not_given_a_second_time(make_rig: Callable[..., Rig]) -> None:
-    rig = make_rig(tools=TOOLS)
-    access = ["--partition=x", "--signal=B:TERM@300"]
-    for case in cases_of(rig, schedule(rig, "slurm", "srun", 4, access=access)):
-        lines = [line for line in case.script.splitlines() if "--signal" in line]
-        assert lines == ["#SBATCH --signal=B:TERM@300"]
-
-
 # --- the commands that the documents of published systems print -----------------------------------
 
 _IOR = "/home/azureuser/ior"
@@ -186,55 +178,3 @@ def test_the_published_variant_has_the_documents_words(dry_run: DryRun, printed:
         if case.check == printed.split()[0]
     ]
     assert words_of(PRINTED[printed]) in ours, "\n".join(map(str, ours))
-
-
-#: What the sound form has more or less than the published one, each for a reason in docs/scenarios.md.
-_LESS_ALWAYS = {"-r", "-m", "-m=1", "-d=1", "-d=5", "-i=2", "-i=3", "-v", "-D=0", "--map-by=node"}
-_MORE_WRITE = {"-a=POSIX", "-g", "-k", "-e", "-s=1", "-O=saveRankPerformanceDetailsCSV=FILE"}
-
-
-@pytest.mark.parametrize("printed", ["Burst", "Steady"])
-def test_the_sound_variant_differs_where_it_is_said(dry_run: DryRun, printed: str) -> None:
-    (case,) = (case for case in dry_run("site-azure-managed-lustre") if case.check == printed)
-    sound, wanted = words_of(command_of(case, "write")), words_of(PRINTED[printed])
-    assert set(wanted - sound) <= _LESS_ALWAYS
-    more = {word for word in sound - wanted if not word.startswith(("--map-by=", "--bind-to="))}
-    assert more <= _MORE_WRITE
-    if printed == "Burst":
-        assert {"-C", "-Q=1", "-r"} <= set(words_of(command_of(case, "read")))
-
-
-def test_redline_shifts_its_readers_by_one_node_more_than_it_has_tasks(dry_run: DryRun) -> None:
-    """The document: 16 GB file for each task, 1 MB transfers, -Q T+1, files on OSTs round robin."""
-    published = dry_run("site-azure-cyclecloud-published")
-    for oss in (4, 8, 12):
-        for tasks in (1, 16, 24, 32):
-            wanted = f"ior -a POSIX -F -E -w -r -C -Q {tasks + 1} -e -t 1m -b 16g "
-            (found,) = (
-                case
-                for case in published
-                if wanted in case.script and f"={oss * tasks}\n" in case.script
-            )
-            assert "iogauge.job.agent pin pins.json" in found.script
-
-
-def test_kaust_stripes_as_the_document_means(dry_run: DryRun) -> None:
-    """``lfs setstripe -c 144`` (printed: seststripe), 1216 processes, one file of 361 GB; DataWarp's space."""
-    cases = dry_run("site-kaust-shaheen2")
-    (case,) = (
-        case
-        for case in cases
-        if case.check == "StripeCount"
-        and 'iog_phase setstripe lfs setstripe -c 144 "$IOG_DIR"' in case.script
-        and " -a MPIIO " in case.script
-    )
-    assert "#SBATCH --ntasks=1216\n" in case.script
-    words = words_of(command_of(case, "write"))
-    (segments,) = (int(word[3:]) for word in words if word.startswith("-s="))
-    assert {"-c", "-b=1m"} <= set(words)
-    assert segments * 2**20 * 1216 == pytest.approx(361e9, rel=0.002)
-    on_buffer = [c for c in cases if c.partition == "datawarp" and "iog_open" in c.script]
-    assert on_buffer
-    for one in on_buffer:
-        assert "\n#DW jobdw type=scratch access_mode=striped capacity=2TiB\n" in one.script
-        assert 'export IOG_DIR="${DW_JOB_STRIPED:?is not set in this job}"/' in one.script

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from typing import Any
 import pytest
 
 from e2e.rig import MIB, Rig, Run, wait_for
-from e2e.test_derived import derive, keep
-from e2e.test_derived import record as a_record
 from e2e.test_scenarios import of
 from iogauge.core.units import parse_bytes
 from support.devices import THROTTLE, Devices, capped
@@ -413,32 +410,6 @@ def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured
         assert f"iodepth={depth}\n" in job.read_text()
 
 
-@pytest.mark.needs_fio
-def test_the_curve_names_the_plateau_and_the_knee(make_rig: Callable[..., Rig]) -> None:
-    """A queue of 0.2 ms a request that carries 40,000 requests in a second is full with eight in flight."""
-    deep = make_rig(tools=("fio",), tasks=1)
-    deepen(deep, [1, 4, 16, 64])
-    deep.write_references(
-        {
-            "QueueDepthCurve": {
-                "read_plateau": [40_000, -0.1, None, "ops/s"],
-                "read_knee": [8, -0.1, 0.1, "1"],
-            }
-        }
-    )
-    points = {1: 5_000, 4: 20_000, 16: 40_000, 64: 39_000}
-    keep(
-        deep,
-        *(
-            a_record("QueueDepth", {"access": "read", "depth": depth}, {"read_iops": iops})
-            for depth, iops in points.items()
-        ),
-    )
-    found = derive(deep, "-n", "^QueueDepthCurve%access=read$").record
-    assert medians(found) == {"read_plateau": 40_000, "read_knee": 8}
-    assert found["verdict"] == "PASS", found["reason"]
-
-
 # --- bandwidth without MPI ------------------------------------------------------------------------
 
 
@@ -471,35 +442,3 @@ def test_a_shared_file_through_the_page_cache(make_rig: Callable[..., Rig]) -> N
             text.split()
         ), text
         assert ("end_fsync=1" in text) == (way == "write")
-
-
-@pytest.mark.skipif(not shutil.which("elbencho"), reason="no elbencho on PATH")
-def test_elbencho_beside_fio(make_rig: Callable[..., Rig]) -> None:
-    """Both tools move the same bytes in the same way, each in a series of its own."""
-    rig = make_rig(tools=("elbencho", "fio"), tasks=2, limits={"case_bytes": "64 MiB"})
-    names = "^(Elbencho|FioSequential%files=per-process%cache=direct)%block=1MiB$"
-    run = rig.run("-n", names, "--exec-policy=serial", "--keep-stage-files")
-    one, other = sorted(run.records, key=lambda record: str(record["check"]))
-    assert (one["check"], other["check"]) == ("Elbencho", "FioSequential"), run.out
-    assert one["series"] != other["series"]
-    assert [m["name"] for m in one["metrics"]] == [m["name"] for m in other["metrics"]]
-    assert one["verdict"] == "UNREFERENCED", one["reason"]
-    said = "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in one["findings"])
-    assert "G8 ok elbencho checked its data in the warm-up" in said
-    # A busy machine reads fewer than 32 in the time that it has.
-    assert re.search(r"G8 ok [1-9]\d* block\(s\) of 1 repetition\(s\) read again", said)
-    assert said.count("64 MiB or more in each execution") == 2
-    rig.assert_clean()
-    # Bytes that another process changes between write and read.
-    rig.program(
-        "elbencho",
-        'case " $* " in *" -r "*) printf XXXX | dd of="$IOG_DIR/r1-f0" bs=1 seek=5000000 conv=notrunc;; esac\n'
-        'exec "$real" "$@"',
-    )
-    rig.run("-n", "^Elbencho%block=1MiB$").never_passed("Data verification failed")
-    # A write through the page cache.
-    rig.program(
-        "elbencho",
-        'for word in "$@"; do [ "$word" = --direct ] || words+=("$word"); done\nexec "$real" "${words[@]}"',
-    )
-    rig.run("-n", "^Elbencho%block=1MiB$").never_passed("'--nolive' instead of '--direct'")

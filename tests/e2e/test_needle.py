@@ -162,10 +162,10 @@ def test_a_target_that_fails(rig: Rig) -> None:
     [
         (
             {"LCTL_USER": "1"},
-            "G10: .*metadata target 0: lfs mkdir.*exit status 1.*Operation not permitted.*"
+            "G10 metadata placement: .*metadata target 0: lfs mkdir.*exit status 1.*Operation not permitted.*"
             r"lctl set_param mdt\.\*\.enable_remote_dir_gid=-1",
         ),
-        ({"LFS_MDT_FULL": "3"}, "G14: .*MDT 3: 64 of"),
+        ({"LFS_MDT_FULL": "3"}, "G14 metadata targets: .*MDT 3: 64 of"),
     ],
 )
 def test_a_metadata_target_without_its_files_is_refused(

@@ -161,7 +161,7 @@ def test_page_cache_that_is_filled_again(ior_rig: Rig) -> None:
 def test_ior_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
     """Words that are changed, added and gone meet the judge in tests/unit/test_judge.py."""
     ior_rig.program("ior", '"$real" "${@/--posix.odirect/-g}"')
-    ior_rig.run(*IOR).never_passed("G22: ior", "'-g' instead of '--posix.odirect'")
+    ior_rig.run(*IOR).never_passed("G22 tool: ior", "'-g' instead of '--posix.odirect'")
 
 
 @pytest.mark.needs_fio
@@ -169,7 +169,7 @@ def test_fio_whose_job_is_changed_on_the_way(fio_rig: Rig) -> None:
     """Other options meet the judge in tests/unit/test_judge.py."""
     fio_rig.program("fio", 'sed -i "s/^direct=1$/direct=0/" randread.fio; "$real" "$@"')
     cause = "randread, repetition 1: it says direct=0 instead of direct=1"
-    fio_rig.run(*RANDOM_READ).never_passed("G22: fio", cause)
+    fio_rig.run(*RANDOM_READ).never_passed("G22 tool: fio", cause)
 
 
 def test_time_limit(make_rig: Callable[..., Rig]) -> None:
@@ -292,7 +292,7 @@ def test_output_of_an_earlier_run(ior_rig: Rig) -> None:
     ior_rig.run(*IOR)
     ior_rig.damage("ior", "*.json", f'cp {kept}/$(basename "$out") "$out"')
     ior_rig.run(*IOR).never_passed(
-        r"G22: ior 4.0.0, write, repetition 1: it says '\S+/data' instead of '\S+/data'"
+        r"G22 tool: ior 4.0.0, write, repetition 1: it says '\S+/data' instead of '\S+/data'"
     )
 
 
@@ -301,7 +301,7 @@ def test_date_of_another_year(ior_rig: Rig) -> None:
     edit = 's/("Finished": "[^"]*) 20[0-9]+"/\\1 2019"/'
     ior_rig.damage("ior", "ior-read.1.json", f"sed -i -E '{edit}' \"$out\"")
     ior_rig.run(*IOR).never_passed(
-        "G22: ior 4.0.0, read, repetition 1: 'Finished' is 2019-.* and the execution lasted from 20[2-9]"
+        "G22 tool: ior 4.0.0, read, repetition 1: 'Finished' is 2019-.* and the execution lasted from 20[2-9]"
     )
 
 
@@ -319,7 +319,9 @@ def test_a_library_that_lies(fio_rig: Rig) -> None:
     if library is None:
         pytest.skip("no libeatmydata")
     run = fio_rig.run(*RANDOM_READ, LD_PRELOAD=str(library))
-    run.never_passed("G22: libeatmydata.so .LD_PRELOAD., which makes fsync, sync and O_SYNC do")
+    run.never_passed(
+        "G22 environment: libeatmydata.so .LD_PRELOAD., which makes fsync, sync and O_SYNC do"
+    )
 
 
 def test_a_tool_that_is_too_old_is_named(ior_rig: Rig) -> None:

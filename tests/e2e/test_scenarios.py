@@ -153,12 +153,16 @@ def test_checksums_are_compared_in_turns_and_put_back(everything: Run) -> None:
 @pytest.mark.parametrize(
     ("check", "knobs", "cause"),
     [
-        ("StripeCount.*stripe_count=4", {"LFS_LIE_COUNT": "2"}, r"G10: .* has 2 stripe\(s\)"),
-        ("StripeSize", {"LFS_INACTIVE": "2"}, r"G12: inactive: \S+OST0002_UUID"),
+        (
+            "StripeCount.*stripe_count=4",
+            {"LFS_LIE_COUNT": "2"},
+            r"G10 layout: .* has 2 stripe\(s\)",
+        ),
+        ("StripeSize", {"LFS_INACTIVE": "2"}, r"G12 health: inactive: \S+OST0002_UUID"),
         (
             "^MdtestOnMdts.*mdts=all$",
             {"LFS_LIE_MDTS": "1", "LCTL_USER": "0"},
-            r"G10: .*mdtest_tree\.0 lies on metadata target\(s\) 0; .*over 2 metadata target",
+            r"G10 metadata targets: .*mdtest_tree\.0 lies on metadata target\(s\) 0; .*over 2 metadata target",
         ),
     ],
 )
@@ -203,7 +207,7 @@ def test_a_tool_that_makes_pinned_files_anew_is_found_out(make_rig: Callable[...
         'words=(); for w in "$@"; do [ "$w" = -E ] || words+=("$w"); done\n"$real" "${words[@]}"',
     )
     done = run(rig, "-n", "TaskScaling.*tasks=2", LFS_FIRST="1")
-    done.never_passed(r"G10: data\.0000000\d is on target \d")
+    done.never_passed(r"G10 layout: data\.0000000\d is on target \d")
     assert done.record["verdict"] == "INVALID"
 
 
@@ -214,7 +218,7 @@ def test_the_published_burst_is_refused_for_reading_its_own_cache(
     make_rig: Callable[..., Rig],
 ) -> None:
     done = run(striped(make_rig), "-n", "Burst", "-S", "Burst.variant=published")
-    done.never_passed(r"G1: buffered read", r"published form: readers are not shifted")
+    done.never_passed(r"G1 client cache: buffered read", r"published form: readers are not shifted")
     assert done.record["verdict"] == "INVALID"
     assert [len(metric["samples"]) for metric in done.record["metrics"]] == [2, 2]
 
@@ -274,7 +278,7 @@ def test_a_pool_of_the_site_is_asked_for_and_kept(make_rig: Callable[..., Rig]) 
     assert record["layout"]["kinds"][0]["pool"] == "flash"
     refused = measured(rig, "per-process", LFS_POOLS="slow:1,3")
     assert refused["verdict"] == "INVALID"
-    assert "G12: lfs pool_list lustre.flash: exit status 2" in refused["reason"]
+    assert "G12 pool: lfs pool_list lustre.flash: exit status 2" in refused["reason"]
 
 
 def test_stripes_that_are_too_large_are_refused_before_the_first_byte(
@@ -282,5 +286,7 @@ def test_stripes_that_are_too_large_are_refused_before_the_first_byte(
 ) -> None:
     rig = striped(make_rig)
     done = run(rig, "-n", "^StripeCount.*stripe_count=4", "-S", "total_bytes=33554432")
-    done.never_passed(r"G23: 32 MiB in stripes of 4 MiB over 4 storage target\(s\)", "128 MiB")
+    done.never_passed(
+        r"G23 stripes: 32 MiB in stripes of 4 MiB over 4 storage target\(s\)", "128 MiB"
+    )
     assert not list(done.stage.rglob("write.*.out"))

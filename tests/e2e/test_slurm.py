@@ -171,7 +171,7 @@ def test_what_meets_its_reference_passes(measured: tuple[Run, Rig]) -> None:
     assert run.rc == 1
     assert "read_bw" in found["IorPosix"]["reason"]
     mdtest = found["MdtestEasy"]
-    assert mdtest["reason"].startswith("stat_rate: G1: 4 nodes share 1 page cache(s)")
+    assert mdtest["reason"].startswith("stat_rate: G1 client cache: 4 nodes share 1 page cache(s)")
     rates = {metric["name"]: metric["verdict"] for metric in mdtest["metrics"]}
     assert rates == {"create_rate": "PASS", "stat_rate": "INVALID", "remove_rate": "PASS"}
     (script,) = run.stage.rglob("MdtestEasy*/rfm_job.sh")

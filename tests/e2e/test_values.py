@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -202,44 +201,6 @@ def test_mdtest_values(mpi_run: Run) -> None:
         assert len(list(csv.reader(file))) >= 3, "a row for each of two tasks"
 
 
-@pytest.mark.needs_ior
-@pytest.mark.slow
-def test_without_references_nothing_is_ok(mpi_run: Run) -> None:
-    seen = {r["verdict"] for r in mpi_run.records}
-    assert seen <= {"UNREFERENCED", "UNSTABLE"} and "UNREFERENCED" in seen, mpi_run.out
-    assert mpi_run.rc == 0
-    mpi_run.shows_no_pass()
-
-
 METADATA = ("-n", "^FioMetadata$")
 #: For tests to which one case is as good as another: it makes a file for each task, not ten thousand.
 RANDOM_READ = ("-n", "FioRandomRead%block=128")
-
-
-@pytest.mark.needs_fio
-class TestReference:
-    """FioRandomRead, against references of all kinds."""
-
-    @pytest.fixture
-    def rig(self, make_rig: Callable[..., Rig]) -> Rig:
-        return make_rig()
-
-    def test_met_by_every_metric_passes(self, rig: Rig) -> None:
-        rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
-        run = rig.run(*RANDOM_READ, gate=True)
-        assert run.rc == 0, run.out
-        assert run.record["verdict"] == "PASS"
-        assert [m["verdict"] for m in run.record["metrics"]] == ["PASS"] * 2
-        assert len(re.findall(r"\[ +OK *\]", run.out)) == 1
-        assert [case["result"] for case in run.cases] == ["pass"]
-
-    def test_above_the_measurement_fails(self, rig: Rig) -> None:
-        tight = {**GENEROUS["FioRandomRead"], "read_iops": [1e9, -0.1, None, "ops/s"]}
-        rig.write_references({"FioRandomRead": tight})
-        run = rig.run(*RANDOM_READ)
-        metric = run.record["metrics"][0]
-        shown = float(f"{metric['median']:.6g}")
-        run.never_passed("read_iops", re.escape(f"{shown}"), "1000000000")
-        assert run.record["verdict"] == metric["verdict"] == "FAIL"
-        assert [m["verdict"] for m in run.record["metrics"]] == ["FAIL", "PASS"]
-        rig.assert_clean()

@@ -98,7 +98,9 @@ def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, devices: Devic
             )
     except hanging.Unavailable as error:
         pytest.skip(str(error))
-    run.never_passed("G8: the tool read .*, as it says; the networks and disks of the nodes moved")
+    run.never_passed(
+        "G8 witness: the tool read .*, as it says; the networks and disks of the nodes moved"
+    )
     assert run.record["verdict"] == "INVALID"
 
 
@@ -122,7 +124,7 @@ def test_a_directory_that_a_program_shows_elsewhere(
     finally:
         shell("umount", "--lazy", str(point))
     if memory:
-        run.never_passed(r"G9: the target is memory, not storage \(fuse on tmpfs")
+        run.never_passed(r"G9 storage: the target is memory, not storage \(fuse on tmpfs")
     else:
         assert run.record["verdict"] == "PASS", run.out
 
@@ -156,7 +158,7 @@ def test_a_library_that_only_the_tasks_know_of(make_rig: Make, devices: Devices)
     source = devices.folder / "wrapper.c"
     source.write_text(WRAPPER % {"library": library, "real": shutil.which("ior")})
     shell("gcc", "-o", str(rig.bin / "ior"), str(source))
-    rig.run(*IOR_DIRECT).never_passed(r"G22: libeatmydata.so\S* \(loaded by a task\)")
+    rig.run(*IOR_DIRECT).never_passed(r"G22 environment: libeatmydata.so\S* \(loaded by a task\)")
 
 
 @pytest.mark.needs_ior
@@ -168,7 +170,7 @@ def test_half_of_the_ranks_write_nothing(make_rig: Make, devices: Devices) -> No
     link = f'rm -f {memory}; ln -s {memory} "$IOG_DIR/data.00000001"'
     rig.program("ior", f'case "$rank $* " in 1*" -w "*) {link} ;; esac\nexec "$real" "$@"')
     try:
-        rig.run(*IOR).never_passed("G8: the tool wrote 128 MiB, as it says")
+        rig.run(*IOR).never_passed("G8 witness: the tool wrote 128 MiB, as it says")
         assert memory.exists()
     finally:
         memory.unlink(missing_ok=True)
@@ -196,7 +198,7 @@ def test_small_files_that_come_from_a_cache(
         before = f"setsid --fork sh -c '{other}'; until [ -e {done} ]; do sleep 0.05; done"
         rig.program("mdtest", f'case " $* " in *" -E "*) {before} ;; esac\nexec "$real" "$@"')
     run = rig.run("-n", "MdtestHard")
-    run.never_passed("G8: the tool read .*, as it says; the kernel moved for its tasks")
+    run.never_passed("G8 witness: the tool read .*, as it says; the kernel moved for its tasks")
 
 
 # Not of the module: a module that shares a fixture runs in one worker, and this one waits for slow disks for ten minutes.
@@ -219,7 +221,7 @@ def test_a_slow_clock_and_files_that_nobody_counts(
     rig.program("mdtest", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
     with capped(devices.last, written=4 * MIB):
         run = rig.run("-n", "MdtestEasy")
-    run.never_passed("G4: the tool reports .*; it worked for")
+    run.never_passed("G4 clock: the tool reports .*; it worked for")
 
 
 @pytest.mark.needs_ior
@@ -238,7 +240,7 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(
     with uncounted(devices.last), capped(devices.last, read=20 * MIB, written=20 * MIB):
         run = rig.run(*IOR_DIRECT)
     run.never_passed(
-        "G4: the tool reports .*; its bytes moved for .* .asked for by its first task."
+        "G4 clock: the tool reports .*; its bytes moved for .* .asked for by its first task."
     )
     assert {metric["verdict"] for metric in run.record["metrics"]} == {"INVALID"}
 
@@ -255,7 +257,7 @@ def test_files_that_are_hidden_from_the_target(make_rig: Make, devices: Devices)
     own.write_text(f'mount --bind {memory} "$IOG_DIR" && exec "$@"\n')
     rig.program("fio", f'unshare --mount sh {own} "$real" "$@"; rc=$?\n{few}\nexit $rc')
     rig.run("-n", "FioMetadata").never_passed(
-        "G9: while the tool ran, the case's directory lay on tmpfs from iogauge-test"
+        "G9 identity: while the tool ran, the case's directory lay on tmpfs from iogauge-test"
     )
 
 
@@ -281,7 +283,7 @@ def test_a_writer_beside_a_case(make_rig: Make, devices: Devices) -> None:
     with capped(devices.last, written=40 * MIB), writer(target):
         run = judged(make_rig, target, *IOR_DIRECT, limits=limits)
     assert run.record["verdict"] == "CONTAMINATED", run.out
-    assert "G19: others on 1 node(s) moved" in run.out, run.out
+    assert "G19 foreign load: others on 1 node(s) moved" in run.out, run.out
 
 
 @pytest.mark.needs_fio
@@ -311,7 +313,7 @@ def test_files_of_which_a_few_are_on_the_target(make_rig: Make, devices: Devices
         f'mount --bind {memory} "$IOG_DIR"\n"$real" "$@"; rc=$?\numount "$IOG_DIR"\n{few}\nexit $rc',
     )
     rig.run("-n", "FioMetadata").never_passed(
-        r"G19: 4000 file\(s\) were made, as the tool says; the inodes in use changed by \d{1,3} meanwhile"
+        r"G19 files of others: 4000 file\(s\) were made, as the tool says; the inodes in use changed by \d{1,3} meanwhile"
     )
 
 
@@ -346,4 +348,4 @@ def test_a_disk_that_others_share_request_by_request(make_rig: Make, devices: De
         reading.terminate()
         reading.wait()
     assert run.record["verdict"] == "CONTAMINATED", run.out
-    assert re.search(r"G19: others on .* of \d+ requests", run.out), run.out
+    assert re.search(r"G19 foreign load: others on .* of \d+ requests", run.out), run.out

@@ -1,4 +1,4 @@
-"""What the judge and the guards said of evidence, and what they say of it now.
+"""Verdicts and outcomes that the judge and the guards gave to evidence, and those that they give now.
 
 The cases lie in ``tests/data/oracle.jsonl.xz`` as JSON that names classes and fields, but no module. ``TEST_ORACLE=DIR``
 lets the tests write each call into DIR; ``python tests/support/oracle.py DIR`` chooses among these calls.
@@ -105,11 +105,17 @@ def decode(value: Any) -> Any:
 
 
 def said(name: str, call: Mapping[str, Any]) -> Any:
-    """What the judge or the guards say of a case, as JSON; of an error its words."""
+    """Verdicts of the case and of its metrics and the outcomes of all guards, as JSON; of an error its words."""
     try:
-        return json.loads(json.dumps(encode(getattr(case, name)(**decode(call)))))
+        answer = getattr(case, name)(**decode(call))
     except ValueError as error:
         return {"": type(error).__name__, "text": str(error)}
+    findings = answer if isinstance(answer, list) else answer.findings
+    outcomes = [[one.guard, one.outcome.name, one.metric] for one in findings]
+    if isinstance(answer, list):
+        return outcomes
+    metrics = [[one.metric.name, one.verdict.name] for one in answer.metrics]
+    return {"verdict": answer.verdict.name, "metrics": metrics, "findings": outcomes}
 
 
 def cases() -> list[dict[str, Any]]:
@@ -173,7 +179,7 @@ def chosen(folder: Path) -> Iterator[dict[str, Any]]:
 def _outcome(one: Mapping[str, Any]) -> str:
     answer = one["said"]
     findings = answer if isinstance(answer, list) else answer.get("findings", ())
-    told = sorted({f"{f['guard']} {f['outcome']['name']}" for f in findings})
+    told = sorted({f"{guard} {outcome}" for guard, outcome, _ in findings})
     verdict = "" if isinstance(answer, list) else answer.get("verdict") or answer["text"][:30]
     return f"{one['ask']} {verdict} {told}"
 

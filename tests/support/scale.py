@@ -30,23 +30,6 @@ def mdtest_ranks(ranks: int) -> str:
     return "".join([f"{header}\n{overall}\n", *rows])
 
 
-def fio_clients(number: int) -> str:
-    """Output of a client of so many servers."""
-    text = (SAMPLES / "fio_two_servers.json").read_text()
-    document = json.loads(text[text.index("{") :])
-    one, _, every = document["client_stats"]
-    for way in ("read", "write", "trim"):
-        every[way] = one[way] | {
-            key: number * one[way][key]
-            for key in ("io_bytes", "total_ios", "bw_bytes", "bw", "iops")
-        }
-    document["client_stats"] = [
-        *(one | {"hostname": f"10.0.{n // 250}.{n % 250}"} for n in range(number)),
-        every,
-    ]
-    return json.dumps(document)
-
-
 def witnesses(tasks: int) -> str:
     """What is noted of the tasks of an execution; the first of each node speaks for its client of Lustre.
 

@@ -72,14 +72,14 @@ def test_a_target_as_declared_is_opened(target: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"type": "lustre"}, "G9: "),
-        ({"source": "elsewhere"}, "G9: "),
-        ({"uuid": "12345678-1234-1234-1234-123456789abc"}, "G9: "),
-        ({"held_bytes": 1 << 60}, "G13: "),
-        ({"keep_free": 1.0}, "G13: "),
-        ({"max_fill": 0.0}, "G13: "),
+        ({"type": "lustre"}, "G9 identity: "),
+        ({"source": "elsewhere"}, "G9 identity: "),
+        ({"uuid": "12345678-1234-1234-1234-123456789abc"}, "G9 identity: "),
+        ({"held_bytes": 1 << 60}, "G13 room: "),
+        ({"keep_free": 1.0}, "G13 room: "),
+        ({"max_fill": 0.0}, "G13 room: "),
         ({"max_of_free": 0.0}, "limits.max_of_free"),
-        ({"files": 1 << 50}, "G14: "),
+        ({"files": 1 << 50}, "G14 inodes: "),
         ({"target": "/no/such/place"}, "/no/such/place"),
         ({"session": "../x"}, "is not a name"),
     ],
@@ -179,7 +179,7 @@ def test_a_node_that_sees_another_file_system_refuses_the_case(
     opened_elsewhere(target, uuid="another")
     assert agent.main(["view", str(target / "case"), "view"]) == 3
     said = capfd.readouterr().err
-    assert said.startswith("iogauge: refused: G9: ")
+    assert said.startswith("iogauge: refused: G9 identity: ")
     for word in (
         "n1 sees UUID another",
         os.uname().nodename,
@@ -301,8 +301,8 @@ def test_a_striped_target_is_opened_with_its_storage_targets(lustre: Path) -> No
     ("out", "status", "why"),
     [
         ([2], 0, ""),
-        ([], REFUSED, "G12: inactive: lustre-OST0002_UUID"),
-        ([1, 2], REFUSED, "G12: not out: OST0001"),
+        ([], REFUSED, "G12 health: inactive: lustre-OST0002_UUID"),
+        ([1, 2], REFUSED, "G12 health: not out: OST0001"),
     ],
 )
 def test_storage_targets_that_are_declared_out_are_out(
@@ -317,11 +317,11 @@ def test_storage_targets_that_are_declared_out_are_out(
 @pytest.mark.parametrize(
     ("variable", "value", "why"),
     [
-        ("LFS_INACTIVE", "2", "G12: inactive: lustre-OST0002_UUID"),
-        ("LFS_NO_CREATE", "1", "G12: new files land elsewhere than on lustre-OST0001_UUID"),
-        ("LFS_FULL", "3", "G13: lustre-OST0003_UUID: 1008 KiB free"),
-        ("LFS_QUOTA", "1000 1024 0 0", "G14: quota of user"),
-        ("LFS_QUOTA", "2000 0 0 0 1024 expired", "G14: quota of user"),
+        ("LFS_INACTIVE", "2", "G12 health: inactive: lustre-OST0002_UUID"),
+        ("LFS_NO_CREATE", "1", "G12 health: new files land elsewhere than on lustre-OST0001_UUID"),
+        ("LFS_FULL", "3", "G13 storage targets: lustre-OST0003_UUID: 1008 KiB free"),
+        ("LFS_QUOTA", "1000 1024 0 0", "G14 quota: quota of user"),
+        ("LFS_QUOTA", "2000 0 0 0 1024 expired", "G14 quota: quota of user"),
         ("LFS_MOUNT", "", "lfs df {}: exit status 95: df:{} Not a Lustre filesystem"),
         ("PATH", "/nowhere", "lfs cannot be run on"),
     ],
@@ -381,7 +381,10 @@ def test_a_directory_is_made_on_each_metadata_target(
         shown = programs.run_lfs("getdirstripe", "-y", str(lustre / name))
         assert parse_getdirstripe(shown) == ((mdt,), "")
     assert agent.main(["spread", "2", str(lustre)]) == REFUSED
-    assert "iogauge: refused: G10: metadata target 0: lfs mkdir -i 0" in capsys.readouterr().err
+    assert (
+        "iogauge: refused: G10 metadata placement: metadata target 0: lfs mkdir -i 0"
+        in capsys.readouterr().err
+    )
     monkeypatch.setenv("LCTL_USER", "1")
     (lustre / "other").mkdir()
     assert agent.main(["spread", "2", str(lustre / "other")]) == REFUSED
@@ -403,7 +406,7 @@ def test_directories_with_files_are_found_where_they_lie(
     monkeypatch.setenv("LCTL_USER", "1")
     assert agent.main(["stripe-directory", "-D", "-c", "-1", str(lustre / "o"), "keep"]) == REFUSED
     said = capsys.readouterr().err
-    assert "iogauge: refused: G10: lfs setdirstripe" in said
+    assert "iogauge: refused: G10 metadata default: lfs setdirstripe" in said
     assert "Operation not permitted" in said
 
 
@@ -469,8 +472,8 @@ def test_what_a_target_passes_on_is_seen_before_the_first_byte(
 @pytest.mark.parametrize(
     ("pools", "why"),
     [
-        ("", "G12: lfs pool_list lustre.flash: exit status 2: "),
-        ("flash:1", "G12: the pool flash has 1 storage targets, 0 active"),
+        ("", "G12 pool: lfs pool_list lustre.flash: exit status 2: "),
+        ("flash:1", "G12 pool: the pool flash has 1 storage targets, 0 active"),
     ],
 )
 def test_a_pool_that_will_not_do_is_refused(
@@ -509,7 +512,10 @@ def test_a_metadata_target_without_inodes_is_refused_if_the_directory_lies_on_it
 ) -> None:
     monkeypatch.setenv("LFS_MDT_FULL", full)
     assert agent.main(["open", case(lustre, striping="lustre")]) == status
-    assert status == 0 or "G14: MDT 0: 64 of 838864 inodes free" in opened()["refused"][0]
+    assert (
+        status == 0
+        or "G14 metadata targets: MDT 0: 64 of 838864 inodes free" in opened()["refused"][0]
+    )
 
 
 @pytest.mark.slow
@@ -529,7 +535,10 @@ def test_the_metadata_target_that_gets_the_files_must_have_room(
     layout = dataclasses.asdict(where)
     wish = case(lustre, striping="lustre", directory_layout=layout)
     assert agent.main(["open", wish]) == (REFUSED if refused else 0)
-    assert not refused or f"G14: MDT {full}: 64 of 838864 inodes" in opened()["refused"][0]
+    assert (
+        not refused
+        or f"G14 metadata targets: MDT {full}: 64 of 838864 inodes" in opened()["refused"][0]
+    )
 
 
 @pytest.mark.slow
@@ -546,7 +555,10 @@ def test_data_that_lie_with_their_metadata_need_room_there(
     wish = case(lustre, striping="lustre", layout=layout, held_bytes=64 << 20)
     assert agent.main(["open", wish]) == (REFUSED if refused else 0)
     assert not refused or any(
-        re.match(r"G13: lustre-MDT0000_UUID: 64 KiB free of .*on each metadata target", reason)
+        re.match(
+            r"G13 storage targets: lustre-MDT0000_UUID: 64 KiB free of .*on each metadata target",
+            reason,
+        )
         for reason in opened()["refused"]
     ), opened()["refused"]
 

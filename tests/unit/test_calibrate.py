@@ -165,20 +165,6 @@ def test_what_is_smaller_than_the_floor_is_no_step() -> None:
 # --- a baseline -----------------------------------------------------------------------------------
 
 
-def test_a_baseline_is_median_and_bound() -> None:
-    values = noisy(30)
-    found = judged(values)
-    median, spread = location_and_spread(values)
-    assert (found.runs, found.median, found.spread) == (30, median, spread)
-    assert found.bound == pytest.approx(median * math.exp(-robust_factor(30, 0.99, 0.95) * spread))
-
-
-def test_less_is_better_has_its_bound_above() -> None:
-    more, less = judged(noisy(30)), judged(noisy(30), better="less")
-    assert less.bound > less.median
-    assert less.bound / less.median == pytest.approx(more.median / more.bound)
-
-
 @pytest.mark.parametrize(
     ("values", "words"),
     [

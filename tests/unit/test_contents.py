@@ -17,11 +17,12 @@ import pytest
 
 from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence import collect
-from iogauge.guards import cache as guards
+from iogauge.guards import contents as guards
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.job import opening
 from iogauge.node import files, mounts
 from iogauge.node.files import Block, Held, Sample
+from iogauge.node.kinds import kind_of
 from support import stage as healthy
 
 MIB = 1 << 20
@@ -190,31 +191,35 @@ class TestStored:
         ],
     )
     def test_blocks_of_files(self, type: str, size: int, stored: int, holds: bool) -> None:
-        found = guards.stored(type=type, blocks=SAMPLE.blocks, files=[Held("x", size, stored)])
+        found = guards.stored(
+            counted=kind_of(type).counts_blocks,
+            blocks=SAMPLE.blocks,
+            files=[Held("x", size, stored)],
+        )
         decided(found, Outcome.OK if holds else Outcome.INVALID, "" if holds else "on storage")
 
     @pytest.mark.parametrize("kind", ["hole", "unwritten"])
     def test_a_hole(self, kind: Any) -> None:
         hole = Block("x", 8192, "1", kind)
-        found = guards.stored(type="ext4", blocks=[*SAMPLE.blocks, hole], files=[])
+        found = guards.stored(counted=True, blocks=[*SAMPLE.blocks, hole], files=[])
         decided(found, Outcome.INVALID, f"x at 8192: {kind}")
 
     def test_zeros(self) -> None:
         others = [Block("y", n, str(n)) for n in range(9)]
-        decided(guards.stored(type="ext4", blocks=[*others, ZERO], files=[]), Outcome.OK)
-        found = guards.stored(type="ext4", blocks=[*others, ZERO, ZERO], files=[])
+        decided(guards.stored(counted=True, blocks=[*others, ZERO], files=[]), Outcome.OK)
+        found = guards.stored(counted=True, blocks=[*others, ZERO, ZERO], files=[])
         decided(found, Outcome.INVALID, "2 of 11 block(s)", "zeros: x at 0")
 
     def test_blocks_that_are_equal_are_named(self) -> None:
         """IOR's default data with transfers of one block: not wrong."""
         found = guards.stored(
-            type="ext4", blocks=[Block("x", 0, "1"), Block("x", 1, "1")], files=[]
+            counted=True, blocks=[Block("x", 0, "1"), Block("x", 1, "1")], files=[]
         )
         decided(found, Outcome.OK, "all of them equal")
 
     def test_nothing_written(self) -> None:
-        decided(guards.stored(type="ext4", blocks=[], files=[]), Outcome.INVALID, "0 block")
-        found = guards.stored(type="ext4", blocks=[], files=[], problem="does not answer")
+        decided(guards.stored(counted=True, blocks=[], files=[]), Outcome.INVALID, "0 block")
+        found = guards.stored(counted=True, blocks=[], files=[], problem="does not answer")
         decided(found, Outcome.WARN, "does not answer")
 
 

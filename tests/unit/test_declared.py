@@ -225,7 +225,8 @@ def test_servers_against_addresses(
     finding = preflight.servers(declared=declared, addresses=seen, clients=clients)
     assert (finding.guard, finding.outcome) == ("G12", outcome)
     assert f"{addresses} address(es)" in finding.saw
-    assert f"topology: {{servers: {{count: {addresses}}}}}" in finding.remedy
+    right = f"topology: {{servers: {{count: {addresses}}}}}"
+    assert outcome is OK or right in finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -407,11 +408,11 @@ def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.Mo
 
     big = {"cores": 4, "memory": "24 GiB"}
     assert said(node=big) == []
-    assert said(node={**big, "memory": "12 MiB"}) == [("note", "G15: a node has 24 GiB o")]
-    assert said(node={**big, "cores": 8}) == [("note", "G15: a node has 4 physic")]
+    assert said(node={**big, "memory": "12 MiB"}) == [("note", "G15 nodes: a node has 24")]
+    assert said(node={**big, "cores": 8}) == [("note", "G15 nodes: a node has 4 ")]
     assert said(node={**big, "cores": 8}, scale={"tasks_per_node": 8}) == [
-        ("problem", "G15: 8 task(s) on 4 phys"),
-        ("note", "G15: a node has 4 physic"),
+        ("problem", "G15 cores: 8 task(s) on "),
+        ("note", "G15 nodes: a node has 4 "),
     ]
     # With hosts of its own the partition does not run here.
     assert said(node={**big, "cores": 8}, hosts=["n1"]) == []

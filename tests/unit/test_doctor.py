@@ -76,7 +76,7 @@ def test_root_is_told_all(examined: Callable[..., list[Check]]) -> None:
     for words in (
         "Lustre client 2.17.0, servers 2.15.5.0",
         "4 storage target(s) (OST), 2 metadata target(s) (MDT), storage served from 10.0.0.11@tcp, 10.0.0.12@tcp",
-        "G12: 4 storage targets, all active",
+        "G12 health: 4 storage targets, all active",
         "fullest storage target: rig-OST0000_UUID, 0% full",
         "no limit",
         "new files get: stripe_count: 1 stripe_size: 4194304 pattern: 0 stripe_offset: -1",
@@ -102,9 +102,9 @@ def test_a_user_is_told_what_is_hidden_and_who_sees_it(
 @pytest.mark.parametrize(
     ("knobs", "state", "words"),
     [
-        ({"LFS_INACTIVE": "1"}, "problem", "G12: inactive: rig-OST0001_UUID"),
-        ({"LFS_DEGRADED": "2"}, "note", "G12: rig-OST0002_UUID (degraded)"),
-        ({"LFS_OSTS": "3"}, "problem", "G12: 3 storage targets"),
+        ({"LFS_INACTIVE": "1"}, "problem", "G12 health: inactive: rig-OST0001_UUID"),
+        ({"LFS_DEGRADED": "2"}, "note", "G12 health: rig-OST0002_UUID (degraded)"),
+        ({"LFS_OSTS": "3"}, "problem", "G12 health: 3 storage targets"),
         (
             {"LFS_QUOTA": "24 1024 3 10"},
             "ok",
@@ -158,16 +158,21 @@ def test_a_lock_is_broken_only_if_its_holder_is_not_known_to_live(
 @pytest.mark.parametrize(
     ("target", "topology", "seen", "said_of_it"),
     [
-        ({"type": "xfs"}, None, {}, [("problem", "G9: ")]),
-        ({"source": "/dev/another"}, None, {}, [("problem", "G9: ")]),
+        ({"type": "xfs"}, None, {}, [("problem", "G9 identity: ")]),
+        ({"source": "/dev/another"}, None, {}, [("problem", "G9 identity: ")]),
         ({"uuid": "3f6d1c88-0000-4000-8000-000000000000"}, None, {}, [("problem", "sees UUID")]),
         (
             {"compresses": False},
             None,
             {"below": Below(compresses="dm-vdo")},
-            [("problem", "G18: data may be compressed, or stored once (dm-vdo)")],
+            [("problem", "G18 data: data may be compressed, or stored once (dm-vdo)")],
         ),
-        ({}, 2, {"targets": ("a", "a")}, [("note", "G12: the target is served from 1 address")]),
+        (
+            {},
+            2,
+            {"targets": ("a", "a")},
+            [("note", "G12 servers: the target is served from 1 address")],
+        ),
         ({}, 2, {"targets": ("a", None)}, []),
         (
             {"type": "nfs4", "source": "server:/x"},

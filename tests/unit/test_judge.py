@@ -140,7 +140,7 @@ def test_a_site_that_contradicts_the_measurement_makes_it_invalid(
 ) -> None:
     decided = decide(found, extras(**parts))
     assert decided.verdict is Verdict.INVALID
-    assert f"{guard}: " in decided.reason
+    assert f"{guard} " in decided.reason
 
 
 EMPTY = Eviction("n1", 1, healthy.WRITTEN, 8192, 0)
@@ -154,7 +154,7 @@ def test_a_read_from_a_cache_that_may_hold_data_is_invalid(
 ) -> None:
     decided = decide(dataclasses.replace(found, evictions={"read": evictions}))
     assert [m.verdict for m in decided.metrics] == [Verdict.PASS, Verdict.INVALID]
-    assert "G1: " in decided.reason
+    assert "G1 client cache: " in decided.reason
 
 
 def test_one_bad_repetition_is_enough(found: Evidence) -> None:
@@ -174,7 +174,7 @@ def test_one_bad_repetition_is_enough(found: Evidence) -> None:
     ):
         decided = decide(outputs(found, "write", **change))
         assert decided.metrics[0].verdict is Verdict.INVALID, change
-        assert f"{guard}: " in decided.reason
+        assert f"{guard} " in decided.reason
         assert decided.metrics[1].verdict is Verdict.PASS
 
 
@@ -186,7 +186,7 @@ def test_one_bad_repetition_is_enough(found: Evidence) -> None:
         ("[rr]\ndirectory=${IOG_DIR}/x\n", "directory=/tmp/tb/fio instead of directory=/tmp/tb/x"),
         (
             "[rr]\ndescription=${IOG_TOKEN}\n",
-            "G22: fio 3.33, read, repetition 1: it says description=nothing instead of description=t",
+            "G22 tool: fio 3.33, read, repetition 1: it says description=nothing instead of description=t",
         ),
         ("[other]\nbs=4k\n", "it says bs=nothing instead of bs=4k"),
     ],
@@ -245,7 +245,7 @@ def test_samples_that_spread_are_unstable(found: Evidence) -> None:
     altered = outputs(found, "write", **rate(found.outputs["write"][-1], 2.0))
     decided = decide(altered)
     assert decided.metrics[0].verdict is Verdict.UNSTABLE
-    assert "G17: coefficient of variation 47.1% over 2 repetitions" in decided.reason
+    assert "G17 spread: coefficient of variation 47.1% over 2 repetitions" in decided.reason
 
 
 def test_the_fastest_sample_must_stay_below_the_ceiling(found: Evidence) -> None:
@@ -281,7 +281,7 @@ def test_a_target_that_others_had_all_the_time_is_contaminated(found: Evidence) 
     decided = decide(dataclasses.replace(found, occupied="after 10 min bob has it"))
     assert decided.verdict is Verdict.CONTAMINATED
     assert decided.metrics == ()
-    assert decided.headline == "nothing was measured: G19: after 10 min bob has it"
+    assert decided.headline == "nothing was measured: G19 lock: after 10 min bob has it"
     assert [finding.guard for finding in decided.findings] == ["G19"]
 
 
@@ -381,7 +381,7 @@ def test_a_shift_that_did_not_happen_clears_nothing(
 ) -> None:
     decided = shifted(tmp_path, said, caches)
     assert decided.metrics[1].verdict is Verdict.INVALID
-    assert "G1: " in decided.reason
+    assert "G1 client cache: " in decided.reason
 
 
 # --- layouts, parts of an execution, what is computed ---------------------------------------------
@@ -425,7 +425,7 @@ def test_a_layout_that_was_obtained_is_believed(found: Evidence) -> None:
 
 
 @pytest.mark.parametrize(
-    ("osts", "cause"), [((0, 1), r"G10: data has 2 stripe\(s\)"), ((0, 1, 2, 3), None)]
+    ("osts", "cause"), [((0, 1), r"G10 layout: data has 2 stripe\(s\)"), ((0, 1, 2, 3), None)]
 )
 def test_a_layout_that_was_not_obtained_is_not(
     found: Evidence, osts: tuple[int, ...], cause: str | None
@@ -435,7 +435,7 @@ def test_a_layout_that_was_not_obtained_is_not(
     assert decided.verdict is (Verdict.INVALID if cause else Verdict.PASS)
     assert cause is None or re.search(cause, decided.reason)
     # Both repetitions say the same: it is said once.
-    assert decided.reason.count("G10: data") <= len(decided.metrics)
+    assert decided.reason.count("G10 layout: data") <= len(decided.metrics)
 
 
 def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found: Evidence) -> None:
@@ -564,7 +564,7 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path: Path
     decided = case.judge(plan, found, metrics, {}, extras(limits={"max_spread": "99 %"}), "quick")
     assert [len(m.samples) for m in decided.metrics] == [4, 4]
     assert "G1:" not in decided.metrics[0].reason
-    assert "G1: buffered read on the node that wrote" in decided.metrics[1].reason
+    assert "G1 client cache: buffered read on the node that wrote" in decided.metrics[1].reason
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Of some 300 recorded cases the judge and the guards say today what they said before."""
+"""To some 300 recorded cases the judge and the guards give the verdicts and outcomes that they gave before. Words may change."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iogauge.evidence.fingerprint import series_subset
-from iogauge.guards import figures
+from iogauge.guards import origin
 from iogauge.guards.finding import Outcome
 from iogauge.node import probes
 from iogauge.site import machine
@@ -66,7 +66,7 @@ def test_the_environment_of_a_process_is_read() -> None:
 )
 def test_libraries_that_lie_are_known(library: str, lies: bool) -> None:
     assert bool(probes.lie_of(library)) is lies
-    finding = figures.environment(libraries=[(library, "LD_PRELOAD")])
+    finding = origin.environment(libraries=[(library, "LD_PRELOAD")])
     harmless = Outcome.OK if library.startswith("libdarshan") else Outcome.WARN
     assert finding.outcome is (Outcome.INVALID if lies else harmless)
     assert lies is (f"{library} (LD_PRELOAD), which {probes.lie_of(library)}" in finding.saw)

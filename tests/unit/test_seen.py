@@ -12,7 +12,7 @@ from iogauge.core.measurement import Disturber, Quantity
 from iogauge.evidence import collect, model, witness
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Moved, Witness
-from iogauge.guards import cache, figures, nodes, origin, others, preflight
+from iogauge.guards import cache, contents, figures, origin, others, preflight
 from iogauge.guards import witness as guards_witness
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
@@ -65,7 +65,7 @@ def test_an_ior_that_does_not_count_matters_to_mpi_io(
     plan = stage.plan()
     repeat = [dataclasses.replace(one, command=["ior", "-a", api]) for one in plan.repeat]
     seen = case(dataclasses.replace(left, nodes=(facts,)), dataclasses.replace(plan, repeat=repeat))
-    found = list(cache.counted_of(seen))
+    found = list(contents.counted_of(seen))
     assert [finding.outcome for finding in found] == [Outcome.WARN] * len(words)
     assert all(word in str(finding) for word, finding in zip(words, found, strict=True))
 
@@ -171,7 +171,12 @@ DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offs
             "fsync in the timed region, buffered, V = 788 MiB per node, but fsync proves nothing "
             "here (volatile)",
         ),
-        ({"fsync": "fuse"}, {"direction": "metadata"}, preflight.storage_of, "nothing here (fuse)"),
+        (
+            {"fsync": "fuse"},
+            {"direction": "metadata"},
+            guards_witness.storage_of,
+            "nothing here (fuse)",
+        ),
     ],
 )
 def test_a_guard_names_what_lies_below(
@@ -203,7 +208,7 @@ def test_compression_that_a_node_sees_outweighs_the_site(
 ) -> None:
     site = extras(target={} if declared is None else {"compresses": declared})
     seen_case = case(over(left, compresses=seen), site=site)
-    (finding,) = cache.data_entropy_of(seen_case.phases[0])
+    (finding,) = contents.data_entropy_of(seen_case.phases[0])
     assert finding.saw.endswith(saw) or finding.saw.startswith(saw)
 
 
@@ -790,19 +795,19 @@ def test_g22_counts_the_jobs_of_fio(
         outputs={**left.outputs, "write": [made]},
         processes=((1.1, 1), (1.2, processes), (1.8, processes), (1.9, 1)),
     )
-    monkeypatch.setattr(figures.Execution, "objection", "")
-    (finding,) = figures.tool_integrity_of(phase(looks, 0))
+    monkeypatch.setattr(origin.Execution, "objection", "")
+    (finding,) = origin.tool_integrity_of(phase(looks, 0))
     assert (f"had {processes - 1} processes for its 2 job(s)" in finding.saw) is refused, finding
     assert not refused or finding.outcome is Outcome.INVALID
     script = dataclasses.replace(looks, nodes=({"script.fio": "#!/bin/sh"},))
-    (finding,) = figures.tool_integrity_of(phase(script, 0))
+    (finding,) = origin.tool_integrity_of(phase(script, 0))
     assert "processes for its" not in finding.saw
 
 
 def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:
     versions = {"n1": {"ior": "4.0.0"}, "n2": {"ior": "4.1.0", "mdtest": "4.0.0"}, "n3": {}}
     assert phase(left, 0).tool == "ior"
-    (finding,) = figures.tool_integrity_of(phase(dataclasses.replace(left, versions=versions), 0))
+    (finding,) = origin.tool_integrity_of(phase(dataclasses.replace(left, versions=versions), 0))
     assert "4.0.0 on n1; 4.1.0 on n2" in finding.saw
 
 
@@ -898,7 +903,7 @@ def test_files_of_each_execution_are_held_against_its_devices(
     made = dataclasses.replace(told(left, *written), outputs={**left.outputs, "write": outputs})
     seen = phase(made, 0, direction="metadata")
     synced = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, syncs=syncs))
-    (finding,) = preflight.storage_of(synced)
+    (finding,) = guards_witness.storage_of(synced)
     assert finding.outcome is outcome, finding
 
 
@@ -917,7 +922,7 @@ def test_files_that_nothing_counts_have_no_second_witness(
     limits = {"witness": "required"} if required else {}
     seen = phase(looks, 0, direction="metadata")
     case_of = dataclasses.replace(seen.case, extras=extras(limits=limits))
-    (finding,) = preflight.storage_of(dataclasses.replace(seen, case=case_of))
+    (finding,) = guards_witness.storage_of(dataclasses.replace(seen, case=case_of))
     assert finding.outcome is outcome, finding
     assert finding.saw.startswith("no second witness: 10000 file(s)")
 
@@ -1084,9 +1089,9 @@ def test_a_disturber_is_followed_from_its_own_begin(
             )
         )
     seen = phase(dataclasses.replace(left, outputs={**left.outputs, "write": outputs}), 0)
-    assert not list(nodes.on_purpose_of(seen))
+    assert not list(others.on_purpose_of(seen))
     loaded = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, beside="metadata"))
-    (finding,) = nodes.on_purpose_of(loaded)
+    (finding,) = others.on_purpose_of(loaded)
     assert finding.outcome is outcome, finding
 
 

@@ -312,30 +312,3 @@ def test_a_lease_that_is_not_renewed_ends_the_server(servers: Servers) -> None:
     printed, _ = servers.serve(seconds=1).communicate(timeout=600)
     assert "did not renew" in printed
     wait_for(servers.all_gone, 20, "the end of all processes")
-
-
-@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
-def test_a_server_of_elbencho_works_for_those_who_know_its_secret(servers: Servers) -> None:
-    servers.directory.mkdir(parents=True)
-    (servers.stage / "lease.secret").write_text("the word\n")
-    (servers.stage / "guess").write_text("another\n")
-    process = servers.serve(program=shutil.which("elbencho"))
-    (found,) = wait_for(servers.found, 30, "the server's address")
-    address = found.read_text().split()[1].replace(",", ":")
-
-    def write(*secret: str) -> tuple[int, list[str]]:
-        words = ["elbencho", "--hosts", address, *secret, "--nolive", "-w", "-t", "2"]
-        client = servers.start(
-            [*words, "-n", "0", "-N", "1", "-s", "1m", "-b", "1m", str(servers.directory)]
-        )
-        client.communicate(timeout=600)
-        return client.returncode, sorted(file.name for file in servers.directory.iterdir())
-
-    for wrong in ((), ("--svcpwfile", "guess")):
-        status, files = write(*wrong)
-        assert status != 0
-        assert files == []
-    assert write("--svcpwfile", "lease.secret") == (0, ["r0-f0", "r1-f0"])
-    stop(servers, process)
-    assert process.wait(60) == 0
-    wait_for(servers.all_gone, 20, "the end of all processes")

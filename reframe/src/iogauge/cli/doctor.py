@@ -113,7 +113,7 @@ def lustre_checks(subject: str, seen: LustreSeen, declared: int | None) -> Itera
     yield Check("ok", subject, _parts(seen.view.targets, seen.facts))
     found = health(targets=seen.view.targets, declared=declared)
     if found.outcome is Outcome.OK:
-        yield Check("ok", subject, f"{found.guard}: {found.saw}")
+        yield Check("ok", subject, f"{found.name}: {found.saw}")
     yield from _objections(subject, [found])
     yield Check("ok", subject, _fill(seen.view.targets))
     yield Check("ok", subject, _quotas(seen.view.quotas))
@@ -377,7 +377,7 @@ def _target_otherwise(subject: str, extras: PartitionExtras, view: View) -> Iter
         yield from _servers(subject, extras, {mount.server}, clients=1)
     yield from _servers(subject, extras, {one.server or "" for one in view.targets})
     if view.below.compresses and target.compresses is False:
-        text = f"G18: data may be compressed, or stored once ({view.below.compresses})"
+        text = f"G18 data: data may be compressed, or stored once ({view.below.compresses})"
         what = "Correct target.compresses: the site declares false"
         yield Check("problem", subject, text, what)
 
@@ -397,7 +397,7 @@ def _objections(subject: str, findings: Iterable[Finding]) -> Iterator[Check]:
     for finding in findings:
         if finding.outcome is not Outcome.OK:
             state: Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-            yield Check(state, subject, f"{finding.guard}: {finding.saw}", finding.remedy)
+            yield Check(state, subject, f"{finding.name}: {finding.saw}", finding.remedy)
 
 
 def _target_mount(path: str, view: View, compression_declared: bool) -> list[Check]:

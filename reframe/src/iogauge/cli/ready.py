@@ -204,5 +204,5 @@ def _room(cases: Sequence[PlannedCase]) -> Iterator[Check]:
             state: doctor.Answer = "note" if finding.outcome is Outcome.WARN else "problem"
             of = f" ({plan_table.first_and_more(concerned)})" if concerned else ""
             yield Check(
-                state, f"target {target}", f"{finding.guard}: {finding.saw}{of}", finding.remedy
+                state, f"target {target}", f"{finding.name}: {finding.saw}{of}", finding.remedy
             )

@@ -14,11 +14,10 @@ import importlib
 import inspect
 import json
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.padding import Padding
@@ -27,7 +26,7 @@ from iogauge.cli.screen import Wide, new_console
 from iogauge.core import paths
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible, visible_lines
-from iogauge.guards import catalogue
+from iogauge.guards import rules
 from iogauge.judge.verdict import Verdict
 from iogauge.report.outcome import plain
 from iogauge.site.references import known_checks
@@ -40,11 +39,15 @@ def explain_word(
     words: Annotated[
         list[str], typer.Argument(help="Guard, verdict, check, or word of docs/keys.md.")
     ],
+    whole: Annotated[
+        bool,
+        typer.Option("--all", help="All of a guard: exceptions, where it was seen, what to do."),
+    ] = False,
 ) -> None:
     """Say what G12, UNSTABLE or FioRandomRead means, and what to do."""
     console = new_console()
     try:
-        for line in explain(" ".join(words)):
+        for line in explain(" ".join(words), whole):
             view = Padding(plain(line.lstrip()), (0, 0, 0, 2 * line.startswith("  ")), expand=False)
             console.print(view)
     except LookupError as error:
@@ -155,8 +158,8 @@ def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) ->
     typer.echo(visible(f"{frame.height} row(s) in {file}"))
 
 
-def explain(word: str) -> list[str]:
-    """Return the paragraphs about guards (``G12``), verdicts, cases by their names, or another word.
+def explain(word: str, whole: bool = False) -> list[str]:
+    """Return the paragraphs about guards (``G12``, ``G8 contents``), verdicts, cases by their names, or another word.
 
     The words after a check are the parameters of a case. Raises LookupError with what was meant
     perhaps.
@@ -165,39 +168,46 @@ def explain(word: str) -> list[str]:
     words = _glossary()
     checks = known_checks(project_root() / "checks")
 
+    rows = rules.rows()
+    numbers = sorted({row.number for row in rows.values()}, key=lambda number: int(number[1:]))
+
     def about(name: str) -> list[str]:
-        if numbers := [entry for entry in catalogue.ALL if entry.number == name.upper()]:
-            return [paragraph for entry in numbers for paragraph in _guard(entry)]
+        if of_number := [row for row in rows.values() if row.number == name.upper()]:
+            return [paragraph for row in of_number for paragraph in _guard(row, whole)]
         if name.upper() in Verdict.__members__:
             return _verdict(Verdict[name.upper()])
         return _check(name) if name in checks else []
 
+    subject = f"{names[0].upper()} {' '.join(names[1:])}"
+    if subject in rows:
+        return [*_guard(rows[subject], whole)]
     if first := about(names[0]):
         return [*first, *(paragraph for name in names[1:] for paragraph in about(name))]
     if known := {term.lower(): term for term in words}.get(word.strip().lower()):
         return [known, f"  {words[known]}", "See docs/keys.md."]
-    every = [*{entry.number for entry in catalogue.ALL}, *Verdict.__members__, *checks, *words]
+    every = [*numbers, *Verdict.__members__, *checks, *words]
     lower = {one.lower(): one for one in every}
     near = difflib.get_close_matches(names[0].lower(), lower, 3)
     meant = f" Did you mean {', '.join(lower[one] for one in near)}?" if near else ""
-    last = max((entry.number for entry in catalogue.ALL), key=lambda name: int(name[1:]))
     raise LookupError(
-        f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {last}), a verdict (UNSTABLE), "
+        f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {numbers[-1]}), a verdict (UNSTABLE), "
         "a check (FioRandomRead) or a word of docs/keys.md"
     )
 
 
-def _guard(entry: catalogue.Entry) -> Iterator[str]:
-    first, *more = _paragraphs(entry.rule)
-    yield f"{entry.number} {entry.name}"
-    yield f"  {first.removeprefix(f'{entry.number}: ')}"
-    for paragraph in more:
-        yield f"  {paragraph}"
-    yield f"  If it does not hold: {entry.otherwise}."
-    if entry.limits:
-        limits = re.sub(r"\]\((.*?)\)", r": docs/\1]", entry.limits)
+def _guard(row: rules.RuleText, whole: bool) -> Iterator[str]:
+    """Yield what a rule demands, what follows, and what to do; the ``whole`` of it or 60 words at most."""
+    yield row.name
+    yield f"  {row['must'][:1].upper()}{row['must'][1:]}."
+    if whole and row["more"]:
+        yield f"  {row['more']}"
+    yield f"  If it does not hold: {row['otherwise']}."
+    if row["limit"]:
+        limits = re.sub(r"\]\((.*?)\)", r": docs/\1]", row["limit"])
         yield f"  The site sets it by {limits}."
-    for remedy in _remedies(entry.rule):
+    if whole:
+        yield f"  Seen on: {row['seen on']}."
+    for remedy in row.remedies if whole else row.remedies[:1]:
         yield f"  What to do: {remedy}."
 
 
@@ -206,59 +216,10 @@ def _paragraphs(thing: object) -> list[str]:
     return [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph]
 
 
-def _remedies(rule: Callable[..., Any]) -> list[str]:
-    """Return what a rule's findings say is to be done, as its source has it; ``…`` is a figure."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(rule)))
-    assigned: dict[str, list[ast.AST]] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign):
-            assigned.setdefault(ast.unparse(node.targets[0]), []).append(node.value)
-    found: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "Rule" and len(node.args) > 2:
-            remedy = node.args[2]
-            if isinstance(remedy, ast.Call) and (chosen := _function(rule, remedy)):
-                found += _choices(chosen)
-            else:
-                found += map(_text, assigned.get(ast.unparse(remedy), [remedy]))
-    return [text for text in dict.fromkeys(found) if text.strip("…")]
-
-
-def _function(rule: Callable[..., Any], call: ast.Call) -> Callable[..., Any] | None:
-    """Return the function that a rule calls, if it stands beside the rule."""
-    found: Callable[..., Any] | None = inspect.unwrap(rule).__globals__.get(ast.unparse(call.func))
-    return found
-
-
-def _choices(chosen: Callable[..., Any]) -> Iterator[str]:
-    """Yield the texts among which a function chooses: sentences or parts of one."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(chosen)))
-    (function,) = tree.body
-    assert isinstance(function, ast.FunctionDef)
-    for statement in function.body[1:]:  # without the docstring
-        for node in ast.walk(statement):
-            whole = isinstance(node, ast.JoinedStr | ast.Constant)
-            if whole and (text := _text(node)).strip() == text and len(text.split()) > 1:
-                yield text[0].upper() + text[1:]
-
-
-def _text(node: ast.AST) -> str:
-    """Return the text that an expression makes; computed parts become ``…``."""
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    if isinstance(node, ast.JoinedStr):
-        return "".join(map(_text, node.values))
-    if isinstance(node, ast.BinOp):
-        return _text(node.left) + _text(node.right)
-    if isinstance(node, ast.IfExp):
-        return _text(node.body) or _text(node.orelse)
-    return "…"
-
-
 def _verdict(verdict: Verdict) -> list[str]:
     fails = "in every run" if verdict.fails_run else "in a gate" if verdict.is_trouble(True) else ""
     guards = sorted(
-        {entry.number for entry in catalogue.ALL if entry.otherwise.startswith(verdict.value)},
+        {row.number for row in rules.rows().values() if verdict.value in row["otherwise"]},
         key=lambda number: int(number[1:]),
     )
     return [
@@ -299,7 +260,7 @@ def _class(node: ast.ClassDef, base: object, file: Path) -> Iterator[str]:
         ast.unparse(one.targets[0]): one.value for one in node.body if isinstance(one, ast.Assign)
     }
     if "descr" in values:
-        yield f"  {_text(values['descr'])}."
+        yield f"  {ast.literal_eval(values['descr'])}."
     own = ast.get_docstring(node)
     for paragraph in [" ".join(own.split())] if own else _paragraphs(base):
         yield f"  {paragraph}"

@@ -591,7 +591,8 @@ class NodeActivity:
     ``troubles`` describes troubles of connections to servers. ``watched`` names the places that
     show such troubles. ``jobs_own`` and ``jobs_foreign`` are the bytes that the servers on this
     node moved for this job and for others. They are None if the servers keep no such account or do
-    not list this job. ``uuid`` names the target's file system at the last look, "" if unknown.
+    not list this job. ``uuid`` names the target's file system at the last look, "" if unknown. ``load1`` is the load of
+    the last minute then.
     """
 
     host: str
@@ -602,6 +603,7 @@ class NodeActivity:
     jobs_own: int | None = None
     jobs_foreign: int | None = None
     uuid: str = ""
+    load1: float = 0.0
 
 
 def change(before: Load, after: Load) -> NodeActivity:
@@ -637,6 +639,7 @@ def change(before: Load, after: Load) -> NodeActivity:
         jobs_own=jobs[OWN] if accounted else None,
         jobs_foreign=sum(n for job, n in jobs.items() if job != OWN) if accounted else None,
         uuid=after.uuid,
+        load1=after.load1,
     )
 
 

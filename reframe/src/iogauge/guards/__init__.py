@@ -1,14 +1,17 @@
 """Whether a measurement may be believed: one function a rule, and when it speaks.
 
-- cache: client and server caches, write-back, compression; what was written is there, and stays
-- catalogue: every guard, a line each
+- cache: client and server caches, write-back
+- catalogue: which guards the judge asks, and when
+- contents: what was written is there, and stays, and nothing shrinks it
 - figures: duration, tail, ceiling, units, bytes, order, spread
 - finding: what a guard answers
+- ledger: claims of tools, words of witnesses, and the function that settles them
 - nodes: placement, connections, modes of the client, streams between nodes
-- origin: whether an output is of its own execution, and bytes and seconds of a phase within one
-- others: load of others: bytes, requests, files
+- origin: whether an output is of its own execution and of the planned tool
+- others: load of others: other cases, bytes, requests, files
 - preflight: the target before the first byte: identity, room, inodes, health, metadata targets, settings
+- rules: the rules as data, from rules.ini
 - seen: what guards read: a case, its phases, its metrics
 - striping: layouts of files
-- witness: the tool's word against the kernel's: bytes, seconds
+- witness: the tool's word against the kernel's: bytes, seconds, files
 """

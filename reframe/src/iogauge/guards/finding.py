@@ -1,9 +1,6 @@
-"""Guards: may a measurement be believed?
+"""What a guard answers: :class:`Finding`, with what was seen, the demand and the remedy.
 
-A rule takes plain values and returns a :class:`Finding`: what was seen, the demand (with its
-formula), and the remedy. A second function below each rule reads the case and decides whether the
-rule applies. :mod:`iogauge.guards.catalogue` lists all rules. No guard reads a file, knows ReFrame,
-or compares with a reference.
+No guard reads a file, knows ReFrame, or compares with a reference.
 
 Notation: N nodes, T tasks per node, b x s bytes per task, V bytes per node and phase, M memory per
 node, Q task offset.
@@ -13,8 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-
-from iogauge.core.words import NO_WITNESS
 
 
 class Outcome(Enum):
@@ -29,7 +24,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A guard's answer about one metric, or about the whole case if ``metric`` is None."""
+    """A guard's answer about one metric, or about the whole case if ``metric`` is None.
+
+    ``guard`` is the guard's number (``G8``), ``subject`` its name among the guards of this number (``contents``).
+    """
 
     guard: str
     outcome: Outcome
@@ -37,38 +35,13 @@ class Finding:
     demands: str
     remedy: str = ""
     metric: str | None = None
+    subject: str = ""
+
+    @property
+    def name(self) -> str:
+        """Return number and subject."""
+        return f"{self.guard} {self.subject}".rstrip()
 
     def __str__(self) -> str:
-        text = f"{self.guard}: {self.saw}; demanded: {self.demands}"
+        text = f"{self.name}: {self.saw}; demanded: {self.demands}"
         return f"{text}. {self.remedy}" if self.remedy and self.outcome is not Outcome.OK else text
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """The demand of a guard in one case, and the remedy if it does not hold."""
-
-    guard: str
-    demands: str
-    remedy: str = ""
-
-    def ok(self, saw: str) -> Finding:
-        """Return a finding that believes what was seen."""
-        return Finding(self.guard, Outcome.OK, saw, self.demands)
-
-    def warn(self, saw: str) -> Finding:
-        """Return a finding that believes, with a remark on what was seen."""
-        return Finding(self.guard, Outcome.WARN, saw, self.demands, self.remedy)
-
-    def invalid(self, saw: str) -> Finding:
-        """Return a finding that does not believe."""
-        return Finding(self.guard, Outcome.INVALID, saw, self.demands, self.remedy)
-
-    def unwitnessed(self, missing: str, required: bool) -> Finding:
-        """Return the remark that a witness is missing, or an objection if the site requires one (``limits.witness``)."""
-        saw = f"{NO_WITNESS}: {missing}"
-        return self.invalid(saw) if required else self.warn(saw)
-
-    def decide(self, holds: bool, saw: str, otherwise: Outcome = Outcome.INVALID) -> Finding:
-        """Return OK if the demand holds, else ``otherwise``. Keep the remedy in both findings."""
-        outcome = Outcome.OK if holds else otherwise
-        return Finding(self.guard, outcome, saw, self.demands, self.remedy)

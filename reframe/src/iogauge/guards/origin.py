@@ -1,12 +1,5 @@
-"""Whether an output is of the execution that it is judged for: its words, its token, its dates. Guards of a phase within an
-execution that runs several: its bytes (G8) and its seconds (G4).
-
-IO500 runs twelve phases in one execution, and writes down when each began and ended. The agent on the first node writes
-down the counters under the target's mount five times a second (job/opening.py). Together they say what the kernel moved
-while a phase ran.
-
-IO500 cuts its dates to whole seconds, but tells the length of a phase in full. So begin and end are known within a
-second. Bytes of a neighbour may lie in that second: they can hide that bytes are missing, and they can make none missing.
+"""Guards of the origin (G22): whether an output is of the execution that it is judged for (its words, its token, its dates),
+and of the tool that was planned; what stands between the tool and the kernel.
 """
 
 from __future__ import annotations
@@ -19,21 +12,20 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import zip_longest
 from pathlib import PurePath
+from types import MappingProxyType
 from typing import Any, Final
 
-from iogauge.core.measurement import Moment, Phase, ToolOutput
-from iogauge.core.units import format_bytes, format_seconds
+from iogauge.core.measurement import Moment, ToolOutput
+from iogauge.evidence.fingerprint import fold
 from iogauge.evidence.model import ClockSeen
-from iogauge.evidence.witness import counted_between, seconds_of_activity
-from iogauge.guards.finding import Finding, Rule
-from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.guards.witness import SLACK_BYTES, TOLERANCE
+from iogauge.evidence.witness import jobs_at_once
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.rules import rule
+from iogauge.guards.seen import SLACK_S, CaseSeen, PhaseSeen
+from iogauge.node import probes
+from iogauge.node.probes import is_known, lie_of
 from iogauge.plan.case import DIR, REP, TOKEN, PhasePlan
 from iogauge.plan.stage import PhaseRun
-
-#: Seconds by which a tool's date may lie outside its execution. Tools cut theirs to whole seconds.
-#: Between two looks at a clock, time servers slow it down or speed it up by 0.5 ms a second at most.
-SLACK_S: Final = 2.0
 
 #: Zones lie whole quarters of an hour from UTC, 14 hours at most (tzdata).
 _ZONES_S: Final = 900
@@ -195,161 +187,118 @@ def _date(seconds: float, utc_offset: int) -> str:
         return f"{seconds:.0f} s since the epoch"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhasePart:
-    """A phase of one execution, on the first node: claims of its tool, and what was counted meanwhile.
-
-    ``claimed_bytes`` are those of the node's tasks. ``counted_bytes`` is None if nobody counted while the phase ran.
-    ``moving_s`` lies between the first and the last of the bytes, at least; None if unknown.
-    """
-
-    claimed_bytes: int
-    claimed_s: float
-    counted_bytes: int | None
-    moving_s: float | None = None
-
-
-def phase_witnessed(
-    *, direction: str, parts: Sequence[PhasePart | None], copies: float = 1.0
+def tool_integrity(
+    *,
+    tool: str,
+    versions: Mapping[str, Sequence[str]],
+    tasks: Sequence[int | None],
+    nodes: Sequence[int | None],
+    want_tasks: int | None,
+    want_nodes: int | None,
+    on_hosts: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    foreign: str = "",
 ) -> Finding:
-    """G8: while a phase of IO500's IOR ran, the first node counted 95 % of the bytes that its tasks
-    report. If nothing was counted meanwhile, you get a remark. The dates that IO500 prints give the
-    time of the phase, to a second.
+    """G22: ``versions`` maps each version to the phases that it ran, ``on_hosts`` to the nodes where PATH leads to it.
 
-    ``parts`` holds None for an execution that does not say when its phase ran. A file system writes ``copies`` bytes for
-    each byte, at least.
+    ``tasks`` and ``nodes`` hold the numbers in each output, None if the tool does not report them. ``foreign`` says why an
+    output is not of its execution, empty if all are.
     """
-    rule = Rule(
-        "G8",
-        f"the first node counts what the phase reports, within {TOLERANCE:.0%}, while it ran",
-        "The data did not travel between the tool and the storage. Look for a cache, or another program of the "
-        "tool's name",
+    several = {version: ", ".join(dict.fromkeys(phases)) for version, phases in versions.items()}
+    named = [f"{v} in {several[v]}" if len(several) > 1 else v for v in sorted(several)]
+    ran = f"{tool} {'; '.join(named) or 'of unknown version'}"
+    wrong_tasks = sorted({t for t in tasks if t is not None and want_tasks not in (None, t)})
+    wrong_nodes = sorted({n for n in nodes if n is not None and want_nodes not in (None, n)})
+    if wrong_tasks:
+        ran += f" with {wrong_tasks[0]} task(s)"
+    if wrong_nodes:
+        ran += f" on {wrong_nodes[0]} node(s)"
+    if foreign:
+        return rule("G22 tool", "foreign", tool=tool).invalid(f"{ran}, {foreign}")
+    if len(on_hosts) > 1:
+        found = "; ".join(f"{v} on {fold(on_hosts[v])}" for v in sorted(on_hosts))
+        return rule("G22 tool", "versions", tool=tool).invalid(f"{tool} {found}")
+    return rule(
+        "G22 tool",
+        tasks=f", {want_tasks} task(s)" if want_tasks is not None else "",
+        nodes=f" on {want_nodes} node(s)" if want_nodes is not None else "",
+    ).decide(len(versions) == 1 and all(versions) and not wrong_tasks and not wrong_nodes, ran)
+
+
+def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G22. Phases without a metric (preparation, a run that is watched) count in each."""
+    plan, versions, foreign = seen.case.plan, dict[str, list[str]](), ""
+    alone = None if seen.phase.beside else seen.phase.on_nodes
+    want_nodes = alone or plan.nodes
+    own = []
+    for execution in Execution.all_of(seen.case):
+        phase, output = execution.phase, execution.output
+        if output.tool == seen.tool:
+            versions.setdefault(output.version, []).append(phase.name)
+        if phase.name == seen.phase.name:
+            own.append(output)
+        if phase.name == seen.phase.name or not phase.rates:
+            foreign = foreign or execution.objection
+    for testimony in seen.testimonies:
+        told, expected = len(testimony.witnesses), testimony.expected
+        # A launcher may cut the lines of several tasks into each other, and makes none of its own.
+        if told > expected:
+            foreign = foreign or f"which left {told} count(s) of the kernel for {expected} task(s)"
+    # A script may start other programs too.
+    compiled = not any(f"{probes.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes)
+    for output, testimony in zip(own, seen.testimonies, strict=False):
+        known = compiled and seen.tool == "fio" and testimony.of_tasks
+        span = seen.case.span(testimony) if known else None
+        jobs = jobs_at_once(seen.case.evidence.processes, span) if span else 0
+        if output.tasks and jobs > output.tasks:
+            foreign = foreign or f"which had {jobs} processes for its {output.tasks} job(s)"
+    on_hosts: dict[str, list[str]] = {}
+    for host, told_versions in seen.case.evidence.versions.items():
+        if seen.tool in told_versions:
+            on_hosts.setdefault(told_versions[seen.tool], []).append(host)
+    yield tool_integrity(
+        tool=seen.tool,
+        versions=versions,
+        on_hosts=on_hosts,
+        tasks=[output.tasks for output in own],
+        nodes=[output.nodes for output in own],
+        want_tasks=plan.tasks // plan.nodes * want_nodes,
+        want_nodes=want_nodes,
+        foreign=foreign,
     )
-    counts = [
-        (part.counted_bytes, part.claimed_bytes)
-        for part in parts
-        if part is not None and part.counted_bytes is not None
+
+
+def environment(
+    *, libraries: Sequence[tuple[str, str]], scripts: Mapping[str, str] = MappingProxyType({})
+) -> Finding:
+    """G22: ``libraries`` holds (name, source) of the preloaded libraries of all nodes and tools, ``scripts`` the first lines
+    of tools that are scripts, by tool.
+    """
+    lies = [
+        f"{name} ({source}), which {lie_of(name)}" for name, source in libraries if lie_of(name)
     ]
-    least = copies if direction == "write" else 1.0
-    for counted, claimed in counts:
-        if counted < (1 - TOLERANCE) * least * claimed:
-            done = "read" if direction == "read" else "wrote"
-            return rule.invalid(
-                f"the tasks of the first node {done} {format_bytes(claimed)}, as the tool says; while the phase ran "
-                f"its counters moved {format_bytes(counted)}"
-            )
-    if len(counts) < len(parts):
-        return Rule(
-            "G8",
-            "counters of the first node for each phase",
-            "The bytes are proven for the whole run only. Block devices, NFS and, for root, a Lustre client "
-            "count them over time",
-        ).warn(f"nobody counted {len(parts) - len(counts)} of {len(parts)} execution(s) by phase")
-    return rule.ok(f"{format_bytes(min(counted for counted, _ in counts))} or more while it ran")
-
-
-def phase_seconds_witnessed(*, parts: Sequence[PhasePart]) -> Finding | None:
-    """G4: no phase of IO500's IOR reports fewer seconds than its bytes took on the devices of the first node.
-
-    Returns None if that is unknown.
-    """
-    known = [(part.claimed_s, part.moving_s) for part in parts if part.moving_s is not None]
-    rule = Rule(
-        "G4",
-        "seconds of the phase that the counters of the first node confirm",
-        "The tool's clock is wrong. Look for a preloaded library, or another tool of this name",
+    unknown = [f"{name} ({source})" for name, source in libraries if not is_known(name)]
+    remarks = [f"preloaded, and unknown here: {', '.join(unknown)}"] if unknown else []
+    remarks += [f"{tool} is a script: {line}" for tool, line in scripts.items()]
+    outcome = None if lies else Outcome.WARN
+    return rule("G22 environment").unless(
+        "; ".join(lies or remarks), "nothing is preloaded", outcome
     )
-    for claimed, moving in known:
-        if claimed < (1 - TOLERANCE) * moving:
-            return rule.invalid(
-                f"the tool reports {format_seconds(claimed)}; its bytes moved for {format_seconds(moving)}"
-            )
-    return rule.ok(f"{len(known)} of {len(parts)} execution(s) confirmed") if known else None
 
 
-def _span_of(
-    output: ToolOutput, phase: Phase, clock: tuple[float, float], utc_offset: int
-) -> tuple[float, float] | None:
-    """Return the earliest begin and the latest end of a phase, in seconds since the first node's boot; None if the
-    output does not say when it ran.
-
-    ``clock`` holds the least and the most of the seconds since the epoch at boot.
-    """
-    dates = {moment.name: moment.seconds - utc_offset for moment in output.moments if moment.local}
-    begun, ended = dates.get(f"{phase.name} t_start"), dates.get(f"{phase.name} t_end")
-    lengths = output.parameters.get("lengths")
-    length = lengths.get(phase.name) if isinstance(lengths, dict) else None
-    if begun is None or ended is None or length is None:
-        return None
-    least, most = clock
-    return max(begun, ended - length) - most, min(ended + 1, begun + 1 + length) - least
-
-
-def _parts(seen: PhaseSeen) -> list[PhasePart | None]:
-    """Return the phase in each execution, or None if the execution does not say when it ran."""
-    case, way = seen.case, seen.access.direction
-    first, name = case.evidence.first, seen.phase.within or seen.phase.name
-    if first is None:
-        return [None] * len(seen.reported)
-    hosts = {view.host for view in case.evidence.views if view.cache_id == first.cache_id}
-    counts = not case.silent(first).intersection(first.counters)
-    share, instants = len(hosts) / case.plan.nodes, case.evidence.activity if counts else ()
-    runs = [run for run in case.evidence.runs if run.name == name and run.repetition > 0]
-    found: list[PhasePart | None] = []
-    for (output, phase), run in zip(seen.reported, runs, strict=False):
-        span = _span_in(output, phase, run, case.evidence.clocks)
-        if span is None or phase.bytes_moved is None:
-            found.append(None)
-            continue
-        own = round(share * phase.bytes_moved)
-        counted = counted_between(instants, span, way)
-        # Clients of a network count what programs ask for, or in the background.
-        least = max(round((1 - TOLERANCE) * own), SLACK_BYTES)
-        timed = not case.on_network and counted is not None and counted >= least
-        copied = round(own * case.copies[1]) if way == "write" else own
-        found.append(
-            PhasePart(
-                claimed_bytes=own,
-                claimed_s=phase.seconds,
-                counted_bytes=counted,
-                moving_s=seconds_of_activity(instants, span, copied) if timed else None,
-            )
-        )
-    return found + [None] * (len(seen.reported) - len(found))
-
-
-def _span_in(
-    output: ToolOutput, phase: Phase, run: PhaseRun, clocks: Sequence[ClockSeen]
-) -> tuple[float, float] | None:
-    """Return the span of a phase that lies within an execution by a look at a clock; None if none does.
-
-    The tool's local time may be another than the node's.
-    """
-    for clock in clocks:
-        span = _span_of(output, phase, (clock.least, clock.most), clock.utc_offset)
-        if span and run.started - SLACK_S <= span[0] and span[1] <= run.ended + SLACK_S:
-            return span
-    return None
-
-
-def phase_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G8 for phases of IOR within an execution of several phases."""
-    if seen.moves_data and _of_several(seen):
-        yield phase_witnessed(
-            direction=seen.access.direction, parts=_parts(seen), copies=seen.case.copies[0]
-        )
-
-
-def phase_seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G4 for phases of IOR within an execution of several phases, if their bytes were counted."""
-    if seen.moves_data and _of_several(seen):
-        parts = [part for part in _parts(seen) if part is not None]
-        finding = phase_seconds_witnessed(parts=parts)
-        if finding is not None:
-            yield finding
-
-
-def _of_several(seen: PhaseSeen) -> bool:
-    """Return whether the phase is one of several, and of IOR, whose writes end with fsync."""
-    several = any("lengths" in output.parameters for output in seen.outputs)
-    return several and all("bw" in phase.rates for phase in seen.tool_phases)
+def environment_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G22 if any node has something between the tools and the kernel."""
+    nodes, start = seen.evidence.nodes, probes.SCRIPT
+    libraries = probes.libraries(nodes)
+    # A launcher or a program on the way may have preloaded what the job's environment does not name.
+    told = {name for name, _ in libraries}
+    libraries += [
+        (n, "loaded by a task") for n in seen.evidence.loaded if lie_of(n) and n not in told
+    ]
+    scripts = {
+        key.removeprefix(start): str(line)
+        for facts in nodes
+        for key, line in facts.items()
+        if key.startswith(start)
+    }
+    if libraries or scripts:
+        yield environment(libraries=libraries, scripts=scripts)

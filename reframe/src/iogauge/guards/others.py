@@ -1,67 +1,53 @@
-"""Guards that find the load of others (G19): bytes, requests and files that are not the tasks' own."""
+"""Guards that find the load of others (G19): other cases, and bytes, requests and files that are not the tasks' own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.units import format_bytes
 from iogauge.evidence.witness import Moved, Testimony, files_changed
-from iogauge.guards.finding import Finding, Outcome, Rule
-from iogauge.guards.preflight import LEAST_FILES
-from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.guards.witness import METADATA_OF_TREES, PAGE, READ_AHEAD
+from iogauge.guards.figures import within
+from iogauge.guards.finding import Finding
+from iogauge.guards.ledger import Claim, Tolerance, settle
+from iogauge.guards.rules import rule
+from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, CaseSeen, PhaseSeen
+from iogauge.node.kinds import SYNCHRONOUS
 from iogauge.node.mounts import option
-from iogauge.site.extras import DOUBTFUL_LIMIT, generous
 
 #: Bytes on a node that count as no load: journals, logs, occasional writes of the system itself.
 FOREIGN_BYTES: Final = 16 << 20
 #: The same in requests, for phases whose requests are so small that they, not the bytes, load a device.
 FOREIGN_REQUESTS: Final = 256
 SMALL_REQUEST: Final = 128 << 10
-
-#: What else may write to a file system that nobody uses.
-_NEW_EXT4: Final = (
-    ". A new ext4 goes on writing its inode tables for minutes, as the kernel's thread ext4lazyinit: wait until it has "
-    "ended, or make the file system with -E lazy_itable_init=0"
-)
-
-#: Bytes written beside the data for an operation that makes, removes or writes, in a journal or in trees. Seen with
-#: mdtest, -Y, and fio: ext4 0.6 KiB, XFS 0.3 KiB, both also below an overlay.
-#: Operations that read or stat write nothing. If each operation is synchronous by a mount option: ext4 137 KiB, XFS 27 KiB.
-_METADATA: Final = 1024
-_METADATA_IF_SYNCHRONOUS: Final = 160 << 10
-_TREES: Final = ("btrfs", "f2fs")
-#: The same for data that are synced at the end, as a share of them. Seen with fio: ext4 and XFS 0.5 %, btrfs 42 % for 4 KiB.
-_BESIDE_DATA: Final = 0.05
-_BESIDE_DATA_OF_TREES: Final = 0.5
+#: Phases that write nothing, in no journal either.
 _WRITES_NOTHING: Final = {"read", "stat"}
+#: Share of its half-seconds in which a disturber finishes an operation. It removes its files between.
+_ACTIVE: Final = 0.5
+#: Files that come and go on the target at least, of all that a disturber makes and removes.
+_FEWEST_FILES: Final = 10
 
 
 def foreign_files(
     *, executions: Sequence[tuple[int, int]], max_share: float = 0.1
 ) -> Finding | None:
-    """G19: while a tool makes files, the inodes in use change by as many files, within 10 %. If they
-    change by less, the case is INVALID: the files may lie elsewhere. ext2 to ext4, XFS and an overlay
-    on them tell this number. A difference of less than 1,000 files is ignored.
+    """G19: ``executions`` holds the files that the tool made, and those that came or went on the file system meanwhile.
 
-    ``executions`` holds the files that the tool made, and those that came or went on the file system meanwhile. Returns
-    None if nobody counted any.
+    Returns None if nobody counted any.
     """
-    rule = Rule(
-        "G19",
-        f"the inodes in use change by the files of the tool, within {max_share:.0%}",
-        "Run when others neither make nor remove files on the target. If nobody does, the tool's files lay elsewhere",
-    )
+    claims = []
     for own, changed in executions:
-        saw = f"{own} file(s) were made, as the tool says; the inodes in use changed by {changed} meanwhile"
-        if own - changed >= LEAST_FILES and changed < (1 - max_share) * own:
-            return rule.invalid(saw)
-        if changed - own >= LEAST_FILES and own < (1 - max_share) * changed:
-            return rule.decide(False, saw, Outcome.CONTAMINATED)
-    return rule.ok("the inodes in use agree with the tool") if executions else None
+        saw = f"the inodes in use changed by {changed} meanwhile"
+        share = Tolerance(max_share)
+        words = (share.most(saw, changed), share.least(saw, changed, shared=True))
+        few = abs(own - changed) < LEAST_FILES
+        says = f"{own} file(s) were made, as the tool says"
+        claims.append(Claim(says, own, () if few else words))
+    fine = "the inodes in use agree with the tool"
+    return settle("G19 files of others", [claims], fine=fine, limit=max_share) if claims else None
 
 
 def foreign_files_of(seen: PhaseSeen) -> Iterator[Finding]:
@@ -75,8 +61,8 @@ def foreign_files_of(seen: PhaseSeen) -> Iterator[Finding]:
         if made and changed is not None and made[1] >= LEAST_FILES:
             executions.append((made[1], changed))
     if len({view.cache_id for view in case.evidence.views}) == 1:
-        finding = foreign_files(executions=executions, max_share=case.extras.limits.max_foreign)
-        if finding:
+        limit = case.extras.limits.max_foreign
+        if finding := foreign_files(executions=executions, max_share=limit):
             yield finding
 
 
@@ -90,16 +76,11 @@ def foreign_load(
     max_share: float = 0.1,
     kind: str = "",
 ) -> Finding:
-    """G19: at most 10 % of the bytes that the nodes counted during the judged phases are those of
-    others. If servers' job accounts are readable, at most 10 % of the bytes that they counted
-    belong to other jobs. Less than 16 MiB are ignored, unless all transfers of the case are direct and
-    below 128 KiB. Then at most 10 % of the bytes and of the requests on the devices are those of
-    others, and less than 256 requests are ignored. A limit above 50 % gives a remark.
+    """G19: ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own`` what the tasks
+    moved; None if nothing was counted. Fewer bytes than the tasks moved are no load: there was a cache.
 
-    ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own``
-    what the tasks moved; None if nothing was counted. Fewer bytes than the tasks moved are no load:
-    there was a cache. ``jobs`` holds the bytes of this job and of others, for each server.
-    ``requests`` are those of the tasks and of all programs, None unless they are small. ``kind`` is the file system's type.
+    ``jobs`` holds the bytes of this job and of others, for each server. ``requests`` are those of the tasks and of all
+    programs, None unless they are small. ``kind`` is the file system's type.
     """
     parts = []
     worst = 0.0
@@ -123,16 +104,9 @@ def foreign_load(
     if jobs:
         theirs = sum(foreign for _, foreign in jobs)
         weigh(theirs, theirs + sum(mine for mine, _ in jobs), "other jobs, as the servers say,")
-    rule = Rule(
-        "G19",
-        f"at most {max_share:.0%} of the bytes moved by others",
-        "Run while nobody else uses the target, or request exclusive nodes"
-        + (_NEW_EXT4 if kind in ("ext4", "overlay") else ""),
-    )
+    new = "ext4" if kind in ("ext4", "overlay") else ""
     saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
-    if worst <= max_share and max_share > DOUBTFUL_LIMIT:
-        return Rule("G19", rule.demands).warn(f"{saw}. {generous('max_foreign', max_share)}")
-    return rule.decide(worst <= max_share, saw, Outcome.CONTAMINATED)
+    return within("G19 foreign load", worst, max_share, saw, key="max_foreign", case=new)
 
 
 def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
@@ -205,27 +179,113 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     """Return the bytes that an execution may move beside its data."""
     beside = [output.disturber.phase] if output.disturber else []
     phases = [phase for phase in (*output.phases, *beside) if phase.operations]
-    operations = sum(phase.operations or 0 for phase in phases)
     if seen.case.traits.accounts:
+        kind = seen.case.kind
+        each, share = kind.journal, kind.beside
         mounts = [view.mount for view in seen.case.evidence.views if view.mount]
-        kind = seen.case.extras.target.type
-        # The upper directory of an overlay may lie on trees.
-        share_of_data = _BESIDE_DATA_OF_TREES if kind in (*_TREES, "overlay") else _BESIDE_DATA
-        each, share = (
-            (_METADATA_IF_SYNCHRONOUS, math.inf)
-            if any(option(mount, "sync|dirsync|wsync") for mount in mounts)
-            else (METADATA_OF_TREES if kind in _TREES else _METADATA, share_of_data)
+        if any(option(mount, "sync|dirsync|wsync") for mount in mounts):
+            each, share = SYNCHRONOUS, math.inf
+        written = (
+            round(min(each * (p.operations or 0), share * (p.bytes_moved or math.inf)))
+            for p in phases
+            if p.name not in _WRITES_NOTHING
         )
-        return Moved(
-            0,
-            sum(
-                round(min(each * (p.operations or 0), share * (p.bytes_moved or math.inf)))
-                for p in phases
-                if p.name not in _WRITES_NOTHING
-            ),
-        )
+        return Moved(0, sum(written))
     more = Moved(output.beside.get("read", 0), output.beside.get("write", 0))
     # A client of a network moves whole pages, and reads ahead, on nobody's account.
     small = all((phase.transfer_bytes or 0) < READ_AHEAD for phase in phases)
+    operations = sum(phase.operations or 0 for phase in phases)
     ends = 0 if seen.access.o_direct or not small else 2 * operations
     return Moved(ends * READ_AHEAD, ends * PAGE) + more
+
+
+def neighbours(*, others: Sequence[str]) -> Finding:
+    """G19: ``others`` holds the directories of other cases that were seen during this case."""
+    problem = f"{others[0]} was there too" if others else ""
+    return rule("G19 neighbours").unless(problem, "no other case on the target")
+
+
+def neighbours_of(seen: CaseSeen) -> Iterator[Finding]:
+    yield neighbours(others=seen.evidence.neighbours)
+
+
+def exclusive(*, objection: str) -> Finding:
+    """G19: ``objection`` says why the case did not hold the lock, or why that is not known; empty if it did."""
+    return rule("G19 lock").unless(objection, "the lock of the target was held throughout")
+
+
+def exclusive_of(seen: CaseSeen) -> Iterator[Finding]:
+    yield exclusive(objection=seen.evidence.lost)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnPurpose:
+    """A disturber in one execution: seconds from its begin to that of what is measured, and from the end of that to its
+    own end; the share of its half-seconds in which it finished an operation. It may have begun ``late_s`` later than it
+    was asked to: other nodes have no common clock. ``changed`` are the files that came and went on the target meanwhile if
+    it makes files; None if nobody counted them.
+    """
+
+    lead_s: float
+    after_s: float
+    active: float
+    late_s: float = 0.0
+    changed: int | None = None
+
+
+def on_purpose(*, executions: Sequence[OnPurpose | None]) -> Finding:
+    """G19: ``executions`` holds None for an execution without a disturber."""
+    demanded = rule("G19 load on purpose", active=_ACTIVE)
+    ran = [execution for execution in executions if execution is not None]
+    if missing := len(executions) - len(ran):
+        return demanded.invalid(f"{missing} of {len(executions)} execution(s) without a disturber")
+    lead = min(execution.lead_s for execution in ran)
+    after = min(execution.after_s for execution in ran)
+    active = min(execution.active for execution in ran)
+    saw = (
+        f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
+        "of its half-seconds"
+    )
+    changed = min((one.changed for one in ran if one.changed is not None), default=_FEWEST_FILES)
+    if changed < _FEWEST_FILES:
+        return demanded.invalid(
+            f"{saw}; meanwhile {changed} file(s) came or went on the target, so its own lay elsewhere"
+        )
+    in_time = lead > 0 and after >= 0 and active >= _ACTIVE
+    late = max((one.late_s for one in ran if one.late_s >= one.lead_s), default=0.0)
+    if in_time and late:
+        return demanded.warn(f"{saw}; on its nodes it may have begun up to {late:.2f} s later")
+    return demanded.decide(in_time, saw)
+
+
+def on_purpose_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G19 for phases beside which the target is loaded on purpose."""
+    if seen.phase.beside is None:
+        return
+    found: list[OnPurpose | None] = []
+    runs = [run for run in seen.case.evidence.runs if run.name == seen.phase.name]
+    ran = {run.repetition: run.ended - run.started for run in runs}
+    changed = [_files_of_disturber(seen, testimony) for testimony in seen.testimonies]
+    changed += [None] * (len(seen.outputs) - len(changed))
+    for repetition, output in enumerate(seen.outputs, 1):
+        if (disturber := output.disturber) is None:
+            found.append(None)
+            continue
+        own, whole = sum(phase.seconds for phase in output.phases), disturber.phase.seconds
+        found.append(
+            OnPurpose(
+                lead_s=disturber.lead_s,
+                after_s=whole - disturber.lead_s - own,
+                active=disturber.active,
+                # All that the phase took beside the disturber's own seconds may lie before its begin.
+                late_s=ran.get(repetition, whole) - whole if seen.case.plan.nodes > 1 else 0.0,
+                changed=changed[repetition - 1],
+            )
+        )
+    yield on_purpose(executions=found)
+
+
+def _files_of_disturber(seen: PhaseSeen, testimony: Testimony) -> int | None:
+    """Return how many files came and went on the target beside a phase; None if its disturber makes none, or if nobody counts them."""
+    span = seen.case.span(testimony) if seen.phase.beside == "metadata" else None
+    return files_changed(seen.case.evidence.activity, span) if span else None

@@ -8,16 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.witness import Moved, Testimony
-from iogauge.node.kinds import Traits, traits
+from iogauge.node.kinds import Kind, Traits, kind_of, traits
 from iogauge.node.lustre.layout import Layouts
 from iogauge.node.view import View
 from iogauge.plan.case import NOTHING_MEASURED, Access, CasePlan, MeasuredCeilings, PhasePlan
 from iogauge.site.extras import PartitionExtras
+
+#: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
+PAGE: Final = 4096
+READ_AHEAD: Final = 128 << 10
+#: The fewest files that are compared.
+LEAST_FILES: Final = 1000
+#: Seconds by which a tool's date may lie outside its execution. Tools cut theirs to whole seconds.
+#: Between two looks at a clock, time servers slow it down or speed it up by 0.5 ms a second at most.
+SLACK_S: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,24 @@ class CaseSeen:
         for view in self.evidence.views:
             known = known.over(view.below)
         return known
+
+    @property
+    def kind(self) -> Kind:
+        """Return what is known of the target's type."""
+        return kind_of(self.extras.target.type)
+
+    @property
+    def busy(self) -> str:
+        """Return which node had more work of others than cores, before the run or at its end; empty if none had."""
+        cores = min(self.cores, default=self.extras.node.cores)
+        looks = [(load.host, load.load1) for load in self.evidence.idle]
+        looks += [(c.host, c.load1 - self.tasks_per_node) for c in self.evidence.changes]
+        host, load = max(looks, key=lambda look: look[1], default=("", 0.0))
+        return (
+            f"{host} had a load of {load:.1f} beside the tasks on {cores} core(s)"
+            if load > cores
+            else ""
+        )
 
     @cached_property
     def counters(self) -> Mapping[str, Sequence[str]]:

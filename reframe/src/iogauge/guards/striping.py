@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from iogauge.core.units import format_bytes
 from iogauge.evidence.model import DIRECTORIES_READ, on_metadata_targets_in, passed_on_in
-from iogauge.guards.finding import Finding, Outcome, Rule
+from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, LayoutSeen
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import DirectoryLayout, Layout
@@ -63,43 +64,29 @@ def layout(
     noted: Layouts,
     usable: Collection[int],
 ) -> Finding:
-    """G10: every file has the requested stripe count, size, pool and start, and every pinned file
-    lies on its storage target. If a pool is requested, all targets of the file belong to it. Each
-    file's layout is read after the last write, because ``lfs setstripe -c 99`` on four targets
-    exits with 0 and gives four. If the case asks for no layout, the finding reports the layouts;
-    several different layouts give a remark.
-
-    ``placed`` maps a file, or a directory with all files in it, to the target that it was pinned
-    to. Every such name must have a file. A file that is not pinned must be as ``request`` says.
-    ``usable`` are the active targets, of the pool if one is declared; a count of -1 stands for all.
+    """G10: ``placed`` maps a file, or a directory with all files in it, to the target that it was pinned to. Every such name
+    must have a file. A file that is not pinned must be as ``request`` says. ``usable`` are the active targets, of the pool
+    if one is declared; a count of -1 stands for all.
     """
     demands = " ".join(["lfs setstripe", *request.arguments()]) if request else ""
     if placed:
         also = f"{len(placed)} file(s) pinned to a storage target"
         demands = f"{demands}, {also}" if demands else also
-    rule = Rule(
-        "G10",
-        demands or "the layout of every file",
-        "Compare the layout with the active targets and the pool (lfs df, lfs getstripe). A tool that "
-        "recreates a file loses its layout",
-    )
-    otherwise = Outcome.INVALID if demands else Outcome.WARN
-    if noted.problem:
-        return rule.decide(False, f"not answered: {noted.problem}", otherwise)
-    if not noted.files:
-        return rule.decide(False, "no file was found", otherwise)
+    demanded = rule("G10 layout", wanted=demands or "the layout of every file")
+    otherwise = None if demands else Outcome.WARN
+    if noted.problem or not noted.files:
+        why = f"not answered: {noted.problem}" if noted.problem else "no file was found"
+        return demanded.decide(False, why, otherwise)
     if not demands:
         kinds = Counter(map(str, noted.files)).most_common()
         texts = [f"{count} with {kind}" for kind, count in kinds[:3]]
         more = [f"{len(kinds) - 3} other layouts"] if len(kinds) > 3 else []
-        return rule.decide(
-            len(kinds) == 1, f"{_files(noted)}: {', '.join([*texts, *more])}", otherwise
-        )
+        saw = f"{_files(noted)}: {', '.join([*texts, *more])}"
+        return demanded.decide(len(kinds) == 1, saw, otherwise)
     wrong = _not_as_asked(request, placed, noted, usable)
-    if wrong:
-        count = max(len(noted.files), len(wrong))
-        return rule.invalid(f"{wrong[0]}; {len(wrong)} of {count} are not as asked")
-    return rule.ok(f"{_files(noted)} as asked")
+    count = max(len(noted.files), len(wrong))
+    problem = f"{wrong[0]}; {len(wrong)} of {count} are not as asked" if wrong else ""
+    return demanded.unless(problem, f"{_files(noted)} as asked")
 
 
 def _files(noted: Layouts) -> str:
@@ -150,14 +137,8 @@ def layout_of(seen: LayoutSeen) -> Iterator[Finding]:
 
 
 def passed_on(*, unanswered: Sequence[str]) -> Finding:
-    """G10: the default layout that the target passes on to new files is known, and so are its
-    metadata targets. A change of either starts a new series.
-    """
-    return Rule(
-        "G10",
-        "the default layout and the metadata targets of the target's directory",
-        "Ask on this node: getfattr -n lustre.lov, lfs getdirstripe",
-    ).decide(not unanswered, "; ".join(unanswered) or "both were answered", Outcome.WARN)
+    """G10: ``unanswered`` says what nobody answered, each in words."""
+    return rule("G10 passed on").unless("; ".join(unanswered), "both were answered")
 
 
 def passed_on_of(seen: CaseSeen) -> Iterator[Finding]:
@@ -172,25 +153,18 @@ def directories(
     unanswered: Mapping[str, str],
     active: int,
 ) -> Finding:
-    """G10: IO500's directories have the layouts that the site asks for. The job reads them before
-    IO500 starts. It cannot read the layouts of the files, because IO500 removes them itself. For a
-    directory without a requested layout, the finding reports the layout that it has.
-    """
-    wanted = {name: request for name, request in asked.items() if request is not None}
-    rule = Rule(
-        "G10",
-        "; ".join(f"{name}: {' '.join(request.arguments())}" for name, request in wanted.items())
-        or "the layouts of IO500's directories",
-        "Compare the layouts with the active targets and the pool: lfs df, lfs getstripe -d",
+    """G10: ``asked`` and ``found`` map directories to their layouts, ``unanswered`` to why nothing was found."""
+    wanted = [f"{name}: {' '.join(layout.arguments())}" for name, layout in asked.items() if layout]
+    demanded = rule(
+        "G10 directories", wanted="; ".join(wanted) or "the layouts of IO500's directories"
     )
     for name, request in asked.items():
-        otherwise = Outcome.WARN if request is None else Outcome.INVALID
         if name in unanswered or name not in found:
             saw = f"{name}: {unanswered.get(name, 'nobody read its layout')}"
-            return rule.decide(False, saw, otherwise)
+            return demanded.decide(False, saw, Outcome.WARN if request is None else None)
         if request is not None and not _passes_on(request, found[name], active):
-            return rule.invalid(f"{name} has {found[name] or 'no layout of its own'}")
-    return rule.ok("; ".join(f"{name}: {found[name] or 'none'}" for name in asked))
+            return demanded.invalid(f"{name} has {found[name] or 'no layout of its own'}")
+    return demanded.ok("; ".join(f"{name}: {found[name] or 'none'}" for name in asked))
 
 
 def _passes_on(request: Layout, layout: FileLayout | None, active: int) -> bool:
@@ -224,12 +198,7 @@ def directories_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def components(*, files: Sequence[FileLayout], on_metadata: bool = False) -> Finding | None:
-    """G10: in a progressive layout, the finding names the component that holds the measured bytes.
-    If bytes lie in several components, or on metadata targets, you get a remark, because the figure
-    does not belong to a single layout. If the case asks for data with the metadata, all bytes must lie there.
-
-    ``on_metadata`` tells that it does.
-    """
+    """G10: ``on_metadata`` tells that the case asks for data with the metadata. Returns None if no bytes are known."""
     held: Counter[Part] = Counter()
     for file in files:
         for part, size in file.held:
@@ -245,18 +214,9 @@ def components(*, files: Sequence[FileLayout], on_metadata: bool = False) -> Fin
         for part, size in ordered
     ]
     if on_metadata:
-        return Rule(
-            "G10",
-            "all bytes with the metadata",
-            "The servers may allow less there: lctl get_param lod.*.dom_stripesize (as root, on the "
-            "metadata servers)",
-        ).decide(there == {True}, "; ".join(texts))
-    return Rule(
-        "G10",
-        "all bytes in one component, on storage targets",
-        "To measure one layout, set a plain layout on the target (lfs setstripe -c N DIR), or use larger "
-        "files",
-    ).decide(len(held) == 1 and there == {False}, "; ".join(texts), Outcome.WARN)
+        demanded = rule("G10 components", "metadata")
+        return demanded.decide(there == {True}, "; ".join(texts), Outcome.INVALID)
+    return rule("G10 components").decide(len(held) == 1 and there == {False}, "; ".join(texts))
 
 
 def components_of(seen: LayoutSeen) -> Iterator[Finding]:
@@ -269,11 +229,7 @@ def components_of(seen: LayoutSeen) -> Iterator[Finding]:
 def on_metadata_targets(
     *, request: DirectoryLayout, found: Sequence[Mapping[str, Collection[int]]], every: int | None
 ) -> Finding:
-    """G10: the directories in which the tool made its files lie on the metadata targets that the case asks for. The job
-    asks for their layout after the files were made. ``lfs setdirstripe -D`` promises nothing: it holds for new
-    directories alone, and the servers may give fewer stripes.
-
-    ``found`` maps each directory with files to its metadata targets, in each repetition. ``every`` is the declared
+    """G10: ``found`` maps each directory with files to its metadata targets, in each repetition. ``every`` is the declared
     number of metadata targets, for which -1 stripes stand.
     """
     count = every if request.stripes == -1 else request.stripes
@@ -282,21 +238,18 @@ def on_metadata_targets(
         if request.target is not None
         else f"over {count} metadata target(s)"
     )
-    rule = Rule(
-        "G10",
-        f"each directory with files {where}",
-        "Compare topology.metadata_targets with lfs df -i, and the directories with lfs getdirstripe; the metadata "
-        "servers must allow it: lctl get_param mdt.*.enable_striped_dir mdt.*.enable_remote_dir",
-    )
+    demanded = rule("G10 metadata targets", where=where)
     for of_repetition in found:
         for path, targets in of_repetition.items():
             on = sorted(set(targets))
             right = on == [request.target] if request.target is not None else len(on) == count
             if not right:
-                return rule.invalid(f"{path} lies on metadata target(s) {', '.join(map(str, on))}")
+                return demanded.invalid(
+                    f"{path} lies on metadata target(s) {', '.join(map(str, on))}"
+                )
     if not found or not all(found):
-        return rule.invalid("no directory with files was found")
-    return rule.ok(f"{sum(map(len, found))} director(ies), each as asked")
+        return demanded.invalid("no directory with files was found")
+    return demanded.ok(f"{sum(map(len, found))} director(ies), each as asked")
 
 
 def on_metadata_targets_of(seen: CaseSeen) -> Iterator[Finding]:
@@ -317,19 +270,10 @@ def coverage(
     asked: bool,
     saturates: bool,
 ) -> Finding:
-    """G11: if each process has a file, at least 0.9 x min(targets, files) of the targets are hit.
-    At most 1.5 x the mean number of files, or the mean rounded up, lie on one target. Otherwise,
-    you get only a remark if the case neither asks for a layout nor drives the target to its limit.
-    A shared file that asks for no layout should lie on all targets; otherwise you get a remark.
-
-    No placement can be better than the mean rounded up. A shared file hits as many targets as it
-    has stripes, which G10 demands if the case asks for a layout.
+    """G11: no placement can be better than the mean rounded up. A shared file hits as many targets as it
+    has stripes, which G10 demands if the case asks for a layout (``asked``).
     """
-    rule = Rule(
-        "G11",
-        "k >= 0.9 x min(targets, files), most files on a target <= 1.5 x mean",
-        "The file system chose the targets. Pin the files to targets, or use more files",
-    )
+    demanded = rule("G11 coverage")
     otherwise = Outcome.INVALID if asked or (saturates and not shared) else Outcome.WARN
     wanted = set(targets)
     on = Counter(ost for file in noted.files for ost in file.osts)
@@ -337,35 +281,23 @@ def coverage(
     saw = f"{_files(noted)} on {hit} of {len(wanted)} storage targets"
     if noted.problem or not noted.files or not wanted:
         # A tool may remove its files itself: then nothing shows where they were.
-        return rule.decide(False, saw, Outcome.INVALID if asked else Outcome.WARN)
+        return demanded.decide(False, saw, Outcome.INVALID if asked else Outcome.WARN)
     if shared:
-        return _coverage_of_one(saw, everywhere=asked or hit == len(wanted), saturates=saturates)
+        everywhere = asked or hit == len(wanted)
+        claims = "; the case claims what the whole target carries" if saturates else ""
+        found = rule("G11 coverage", "everywhere" if everywhere else "shared")
+        return found.unless("" if everywhere else f"{saw}{claims}", saw, Outcome.WARN)
     possible = min(len(wanted), len(noted.files))
     if hit < 0.9 * possible:
         by_chance = len(wanted) * (1 - (1 - 1 / len(wanted)) ** len(noted.files))
-        return rule.decide(False, f"{saw} (placed at random: {by_chance:.1f})", otherwise)
+        return demanded.decide(False, f"{saw} (placed at random: {by_chance:.1f})", otherwise)
     mean = on.total() / min(len(wanted), on.total())
     target, most = max(on.items(), key=lambda item: (item[1], -item[0]))
-    return rule.decide(
+    return demanded.decide(
         most <= max(math.ceil(mean), 1.5 * mean),
         f"{saw}, at most {most} on one (target {target}), mean {mean:.3g}",
         otherwise,
     )
-
-
-def _coverage_of_one(saw: str, *, everywhere: bool, saturates: bool) -> Finding:
-    """Return what a shared file on one or more targets proves."""
-    claims = "; the case claims what the whole target carries" if saturates else ""
-    return Rule(
-        "G11",
-        "as many targets as stripes (G10)"
-        if everywhere
-        else "a shared file on every storage target",
-        ""
-        if everywhere
-        else "Compare the figure only with figures of the same number of storage targets. Or set the default "
-        "layout: lfs setstripe -c -1 DIR. That starts a new series",
-    ).decide(everywhere, saw if everywhere else f"{saw}{claims}", Outcome.WARN)
 
 
 def coverage_of(seen: LayoutSeen) -> Iterator[Finding]:

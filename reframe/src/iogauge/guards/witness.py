@@ -1,18 +1,27 @@
-"""Guards that compare the tool's word with the kernel's: bytes (G8), targets (G11), seconds (G4)."""
+"""Guards that compare the tool's word with the kernel's: bytes (G8), targets (G11), seconds (G4), files (G9).
+
+IO500 runs twelve phases in one execution, and writes down when each began and ended. The agent on the first node writes
+down the counters under the target's mount five times a second (job/opening.py). Together they say what the kernel moved
+while a phase ran. IO500 cuts its dates to whole seconds, but tells the length of a phase in full. So begin and end are
+known within a second. Bytes of a neighbour may lie in that second: they can hide that bytes are missing, and they can make
+none missing.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
-from iogauge.core.measurement import ToolOutput
+from iogauge.core.measurement import Phase, ToolOutput
+from iogauge.core.text import because
 from iogauge.core.units import format_bytes, format_seconds
+from iogauge.evidence.model import ClockSeen
 from iogauge.evidence.witness import (
     Moved,
     Testimony,
+    counted_between,
     longest_silence,
     seconds_of_activity,
     seconds_of_asking,
@@ -20,26 +29,27 @@ from iogauge.evidence.witness import (
     seconds_of_growth,
     seconds_of_jobs,
 )
-from iogauge.guards.finding import Finding, Rule
-from iogauge.guards.preflight import LEAST_FILES
-from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.guards.finding import Finding
+from iogauge.guards.ledger import (
+    BYTES,
+    BYTES_BESIDE,
+    CLOCK,
+    SECONDS,
+    WORK,
+    Bounds,
+    Claim,
+    settle,
+)
+from iogauge.guards.rules import rule
+from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, SLACK_S, CaseSeen, PhaseSeen
+from iogauge.node.kinds import KINDS, Traits
+from iogauge.plan.stage import MOST_FOUND, PhaseRun
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.fio.output import told_seconds
-
-#: Share by which the tool's and the kernel's count may differ.
-TOLERANCE: Final = 0.05
 
 #: What bytes pass between a node and its storage, if nothing under the mount counts them.
 _PASSAGES: Final = "the networks and disks of the nodes"
 
-#: Bytes of journals and logs that count as no difference.
-SLACK_BYTES: Final = 16 << 20
-
-#: Seconds by which two looks at a clock may differ.
-_CLOCK_S: Final = 0.1
-#: What a tool may do beside what it times: a share of its seconds, and so many seconds.
-_UNTIMED: Final = 0.25
-_UNTIMED_S: Final = 1.0
 #: Seconds until all tasks are connected, on one node and on several, if no line of the tool tells.
 _START_S: Final = 5.0
 _STARTS_S: Final = 20.0
@@ -49,157 +59,129 @@ _TIMED_BYTES: Final = 1 << 20
 _MAKES_FILES: Final = {"create", "precreate", "benchmark"}
 #: What a tool does in an execution of which it reports all.
 _NAMES: Final = {"create", "stat", "remove"}
+#: What a new file takes at least on any file system: an inode of ext4 has 128 bytes or more.
+_INODE_BYTES: Final = 64
 
-#: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
-PAGE: Final = 4096
-READ_AHEAD: Final = 128 << 10
 #: Part of a buffered read, one in so many bytes, that may be fetched twice. Seen: 7 % in a job with 400 MiB of memory.
 _DROPPED: Final = 4
-
-#: Bytes that btrfs and f2fs write beside the data for an operation that makes, removes or writes. Seen: btrfs 14 KiB; f2fs has
-#: a page of 4 KiB for each inode.
-METADATA_OF_TREES: Final = 16384
+#: Bytes that an operation on metadata may write in trees, whatever the type: that of the servers is unknown.
+_METADATA_OF_TREES: Final = KINDS["btrfs"].journal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bytes:
-    """Bytes of one execution, None if unknown.
+def bytes_claims(
+    direction: str,
+    claimed: int,
+    *,
+    source: str = "",
+    copies: tuple[float, float] = (1.0, 1.0),
+    beside: int = 0,
+    operations: int | None = None,
+    calls: int | None = None,
+    asked: int | None = None,
+    most_asked: int | None = None,
+    own: int | None = None,
+    counted: int | None = None,
+    least: int | None = None,
+    passed: int | None = None,
+) -> list[Claim]:
+    """Return the claims of an execution that moved bytes, with the words of all that counted them, None if unknown.
 
-    ``claimed`` is the tool's word. ``asked`` is what the tasks passed to the kernel, at most
-    ``most_asked`` if they read their data alone, ``own`` what the kernel moved for them. ``counted`` is what the devices or the client under the mount moved
-    for all, ``least`` the lowest count on the way down to the disks. If nothing under the mount counts, ``passed`` is what passed
-    the networks and disks that carried all the case wrote. The tool moved the bytes in ``operations``, for which its tasks made ``calls``.
+    ``asked`` is what the tasks passed to the kernel, at most ``most_asked`` if they read their data alone. ``own`` is what
+    the kernel moved for them, with ``beside``: whole pages, and what was read ahead. ``counted`` is what the devices or the
+    client under the mount moved for all; ``source`` names them. ``least`` is the lowest count on the way down to the disks.
+    A file system writes ``copies`` bytes for each byte, at least and at most. If nothing under the mount counts,
+    ``passed`` is what passed the networks and disks that carried all the case wrote. The tool moved the bytes in
+    ``operations``, for which its tasks made ``calls``.
     """
-
-    claimed: int
-    operations: int | None = None
-    calls: int | None = None
-    asked: int | None = None
-    most_asked: int | None = None
-    own: int | None = None
-    counted: int | None = None
-    least: int | None = None
-    passed: int | None = None
+    done = "read" if direction == "read" else "wrote"
+    fewest = copies[0] if direction == "write" else 1.0
+    words = [
+        BYTES.most(
+            f"{who} {format_bytes(max(0, count))}", count / of_each, exact=exact and bool(source)
+        )
+        for count, of_each, who, exact in (
+            (asked, 1.0, "its tasks asked the kernel for", False),
+            (own, 1.0, "the kernel moved for its tasks", True),
+            (counted, fewest, f"{source} moved", True),
+            (least, 1.0, f"a device below {source or 'the mount'} moved", False),
+            (passed, 1.0, f"{_PASSAGES} moved", False),
+        )
+        if count is not None
+    ]
+    if asked is not None and most_asked is not None and asked > most_asked:
+        words.append(
+            Bounds(f"its tasks asked the kernel for {format_bytes(asked)}", least=math.inf)
+        )
+    if own is not None:
+        saw = f"the kernel moved for its tasks {format_bytes(own)}"
+        words.append(BYTES_BESIDE.least(saw, own - beside))
+    claims = [Claim(f"the tool {done} {format_bytes(claimed)}, as it says", claimed, words)]
+    if operations and calls is not None:
+        called = BYTES.most(f"its tasks called the kernel {calls} times for that", calls)
+        says = f"the tool {done} {operations} times, as it says"
+        claims.append(Claim(says, operations, [called]))
+    return claims
 
 
 def bytes_witnessed(
-    *,
-    direction: str,
-    executions: Sequence[Bytes | None],
-    source: str,
-    copies: tuple[float, float] = (1.0, 1.0),
-    extra_bytes: int = 0,
-    required: bool = False,
+    *, executions: Sequence[Sequence[Claim] | None], source: str, required: bool = False
 ) -> Finding:
-    """G8: the kernel counted as many bytes as the tool reports, within 5 %. It counts the bytes of
-    the tasks, and their calls of read(2) and write(2): as many as the tool's operations, if it uses POSIX one by one. It also counts the bytes of everything under the mount: down to the disks, or in the
-    client of the network file system. If nothing under the mount counts, the networks and disks of the nodes can contradict
-    the tool, but they serve other programs too: you get a remark. 95 % of the bytes that a case reads must pass those
-    which carried all that it wrote.
-
-    ``executions`` holds one entry for each execution, None if a witness is missing. ``source``
-    names the counter under the mount, empty if there is none. A file system writes ``copies`` bytes
-    for each byte, at least and at most. ``extra_bytes`` is what whole pages and reading ahead may
-    add to an execution. ``required`` comes from ``limits.witness``.
+    """G8: ``executions`` holds the claims of each execution, None if a witness is missing. ``source`` names the counter
+    under the mount, empty if there is none.
     """
-    rule = Rule(
-        "G8",
-        f"the kernel counts what the tool reports, within {TOLERANCE:.0%}",
-        "The data did not travel between the tool and the storage. Look for a cache, a preloaded "
-        "library, or another tool of this name",
-    )
-    heard = [seen for seen in executions if seen is not None]
-    for seen in heard:
-        objection = _objection(seen, direction, source, copies, extra_bytes)
-        if objection:
-            return rule.invalid(objection)
-    believed = [x for seen in heard for x in (seen.own, seen.counted) if x is not None]
-    if len(heard) == len(executions) and believed and source:
-        return rule.ok(f"{source}: {format_bytes(min(believed))} or more in each execution")
-    missing = (
-        f"{len(executions) - len(heard)} of {len(executions)} executions have no witness"
-        if len(heard) < len(executions)
-        else f"{source} could not be read. Before Lustre 2.17 only root can read it: run as root, or update the client"
+    words = [w for claims in executions for claim in claims or () for w in claim.words if w.exact]
+    least = min((word.most * (1 - BYTES.share) for word in words), default=0.0)
+    unseen = (
+        f"{source} could not be read. Before Lustre 2.17 only root can read it: run as root, or update the client"
         if source
         else "nothing under the mount counts bytes that this user may read"
     )
-    unseen = Rule(
-        "G8",
-        "a witness of the bytes beside the tool",
-        "Only the tool itself reports this figure. docs/guards.md lists the witnesses that can confirm it",
+    finding = settle(
+        "G8 witness",
+        executions,
+        fine=f"{source}: {format_bytes(least)} or more in each execution",
+        unseen=unseen,
+        required=required,
+        tolerance=BYTES.share,
     )
-    return unseen.unwitnessed(missing, required)
-
-
-def _objection(
-    seen: Bytes, direction: str, source: str, copies: tuple[float, float], extra_bytes: int
-) -> str:
-    """Return how an execution's counts contradict its claim; empty if they do not."""
-    done = "read" if direction == "read" else "wrote"
-    claim = f"the tool {done} {format_bytes(seen.claimed)}"
-    fewest = (1 - TOLERANCE) * seen.claimed
-    least_copies = copies[0] if direction == "write" else 1.0
-    for count, demanded, who in (
-        (seen.asked, fewest, "its tasks asked the kernel for"),
-        (seen.own, fewest, "the kernel moved for its tasks"),
-        (seen.counted, fewest * least_copies, f"{source} moved"),
-        (seen.least, fewest, f"a device below {source or 'the mount'} moved"),
-        (seen.passed, fewest, f"{_PASSAGES} moved"),
-    ):
-        if count is not None and count < demanded:
-            return f"{claim}, as it says; {who} {format_bytes(max(0, count))}"
-    if seen.asked is not None and seen.most_asked is not None and seen.asked > seen.most_asked:
-        return f"{claim}, as it says; its tasks asked the kernel for {format_bytes(seen.asked)}"
-    operations, calls = seen.operations or 0, seen.calls
-    if calls is not None and calls < (1 - TOLERANCE) * operations:
-        return f"the tool {done} {operations} times, as it says; its tasks called the kernel {calls} times for that"
-    most = (1 + TOLERANCE) * seen.claimed + extra_bytes + SLACK_BYTES
-    if seen.own is not None and seen.own > most:
-        return f"{claim}, as it says; the kernel moved for its tasks {format_bytes(seen.own)}"
-    return ""
+    return finding
 
 
 def bytes_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G8 for phases that report bytes."""
+    required = seen.case.extras.limits.witness == "required"
     if seen.phase.witnessed and seen.access.direction == "elsewhere":
-        yield _past_the_target(seen)
+        yield _past_the_target(seen, required)
     direction = seen.access.direction
     if not seen.moves_data:
         if not any(output.disturber and output.totals.get("write") for output in seen.outputs):
             return
         direction = "write"
-    executions: list[Bytes | None] = []
-    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
-        claimed = seen.claimed_bytes(output, direction)
-        if claimed is not None:
-            executions.append(_bytes_of(seen, output, testimony, claimed, direction))
-    if not executions and all(seen.claimed_bytes(o, direction) is None for o in seen.outputs):
+    claimed = [seen.claimed_bytes(output, direction) for output in seen.outputs]
+    executions = [
+        _claims_of(seen, output, testimony, count, direction)
+        for output, testimony, count in zip(seen.outputs, seen.testimonies, claimed, strict=False)
+        if count is not None
+    ]
+    if not executions and claimed.count(None) == len(claimed):
         return
     executions += [None] * (len(seen.outputs) - len(executions))
+    yield bytes_witnessed(executions=executions, source=seen.case.source, required=required)
+
+
+def _beside(seen: PhaseSeen, direction: str) -> int:
+    """Return the bytes that whole pages, reading ahead and metadata may add to an execution of a phase."""
     operations = max((phase.operations or 0 for phase in seen.tool_phases), default=0)
     ends = 2 * (READ_AHEAD if direction == "read" else PAGE)
     beside = 0
     for output in (output for output in seen.outputs if output.totals):
         # The bytes are those of all phases, and so are the ends, the metadata and the unscored ones.
         operations = max(operations, sum(phase.operations or 0 for phase in output.phases))
-        ends = 2 * (READ_AHEAD if direction == "read" else METADATA_OF_TREES)
+        ends = 2 * (READ_AHEAD if direction == "read" else _METADATA_OF_TREES)
         beside = max(beside, output.beside.get(direction, 0))
         if output.disturber:
-            beside = max(beside, (output.disturber.phase.operations or 0) * METADATA_OF_TREES)
-    extra = beside
-    if not seen.access.o_direct:
-        extra += operations * ends * seen.phase.samples
-        if direction == "read":
-            # If memory is short, pages that were read ahead are dropped and fetched again.
-            extra = max(extra, *(e.claimed // _DROPPED for e in executions if e), 0)
-    yield bytes_witnessed(
-        direction=direction,
-        executions=executions,
-        source=seen.case.source,
-        copies=seen.case.copies,
-        extra_bytes=extra,
-        required=seen.case.extras.limits.witness == "required",
-    )
+            beside = max(beside, (output.disturber.phase.operations or 0) * _METADATA_OF_TREES)
+    return beside if seen.access.o_direct else beside + operations * ends * seen.phase.samples
 
 
 def _carriers(case: CaseSeen) -> list[str]:
@@ -218,37 +200,39 @@ def _carriers(case: CaseSeen) -> list[str]:
     def shares(name: str) -> list[float]:
         return [passed.get(name, Moved()).written / claimed for passed, claimed in writes]
 
-    carried = [n for n in {n for p, _ in writes for n in p} if min(shares(n)) >= 1 - TOLERANCE]
+    names = {name for passed, _ in writes for name in passed}
+    carried = [name for name in names if min(shares(name)) >= 1 - BYTES.share]
     single = [name for name in carried if name]
-    return [name for name in single if max(shares(name)) <= 1 + TOLERANCE] or single or carried
+    return [name for name in single if max(shares(name)) <= 1 + BYTES.share] or single or carried
 
 
-def _past_the_target(seen: PhaseSeen) -> Finding:
+def _past_the_target(seen: PhaseSeen, required: bool) -> Finding:
     """Return G8 for reads past the file system: the kernel counts those of devices, not of memory. The disks below the
     devices count as well: a loop device answers itself what its file does not hold.
     """
     executions = []
     below, first = seen.case.evidence.disks, seen.case.evidence.first
     disks = {first.host: below} if first and below else {}
+    source = "block devices" if seen.phase.of_devices else ""
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
         claimed = sum(phase.bytes_moved or 0 for phase in output.phases)
-        own = testimony.moved.read if seen.phase.of_devices else None
-        heard = testimony.complete and testimony.speaks_of_tasks
         moved = testimony.counted(disks)
-        least = moved.read if moved else None
-        executions.append(Bytes(claimed=claimed, own=own, least=least) if heard else None)
-    return bytes_witnessed(
-        direction="read",
-        executions=executions,
-        source="block devices" if seen.phase.of_devices else "",
-        required=seen.case.extras.limits.witness == "required",
-    )
+        claims = bytes_claims(
+            "read",
+            claimed,
+            source=source,
+            own=testimony.moved.read if seen.phase.of_devices else None,
+            least=moved.read if moved else None,
+        )
+        heard = testimony.complete and testimony.speaks_of_tasks
+        executions.append(claims if heard else None)
+    return bytes_witnessed(executions=executions, source=source, required=required)
 
 
-def _bytes_of(
+def _claims_of(
     seen: PhaseSeen, output: ToolOutput, testimony: Testimony, claimed: int, way: str
-) -> Bytes | None:
-    """Return all counts of an execution, or None if a witness is missing."""
+) -> list[Claim] | None:
+    """Return the claims of an execution, or None if a witness is missing."""
     if not testimony.complete:
         return None
     case, speaks = seen.case, testimony.speaks_of_tasks
@@ -256,12 +240,20 @@ def _bytes_of(
     # MPI-IO merges what tasks transfer, and reads what others send.
     posix = not output.totals and output.parameters.get("api") in (None, "POSIX")
     # Who reads the data twice finds them in a cache. Tasks also read libraries.
-    most = round((1 + TOLERANCE) * claimed) + SLACK_BYTES * testimony.expected
+    most = round((1 + BYTES.share) * claimed + BYTES_BESIDE.slack * testimony.expected)
     passed = testimony.passed(case.ways)
     through = [passed.get(name, Moved()).way(way) for name in _carriers(case)]
     told = testimony.calls.read > 0 and posix and speaks and _synchronous(output)
-    return Bytes(
-        claimed=claimed,
+    beside = _beside(seen, way)
+    if way == "read" and not seen.access.o_direct:
+        # If memory is short, pages that were read ahead are dropped and fetched again.
+        beside = max(beside, claimed // _DROPPED)
+    return bytes_claims(
+        way,
+        claimed,
+        source=case.source,
+        copies=case.copies,
+        beside=beside,
         operations=_operations(output, way),
         calls=testimony.calls.way(way) if told else None,
         asked=testimony.asked.way(way) if speaks and _synchronous(output) else None,
@@ -284,13 +276,9 @@ def _operations(output: ToolOutput, way: str) -> int | None:
 def targets_witnessed(
     *, counted: Mapping[str, int], held: Collection[int], whole: bool
 ) -> Finding | None:
-    """G11: a Lustre client moved bytes with each storage target that holds a part of the files.
-    This holds if the phase moves all of their bytes. The finding reports how many bytes each target
-    moved.
-
-    ``counted`` holds the bytes by target (``OST000a``, index in hexadecimal) that the client counted
-    in the phase's direction. ``held`` are the numbers of the targets in the files' layouts. Returns
-    None if no target counts, or if the files lie on no target.
+    """G11: ``counted`` holds the bytes by target (``OST000a``, index in hexadecimal) that the client counted in the phase's
+    direction. ``held`` are the numbers of the targets in the files' layouts; ``whole`` says that the phase moves all of
+    their bytes. Returns None if no target counts, or if the files lie on no target.
     """
     moved = {
         int(name[3:], 16): n for name, n in counted.items() if name.startswith("OST") and n > 0
@@ -309,16 +297,9 @@ def targets_witnessed(
     if beside:
         saw += f"; {format_bytes(beside)} with targets that hold none of them"
     if silent:
-        saw += f"; none with ost{silent[0]:04x}" + (
-            f" and {len(silent) - 1} more" if silent[1:] else ""
-        )
-    return Rule(
-        "G11",
-        "bytes with every storage target of the files (osc.*.stats)"
-        if whole
-        else "bytes by storage target",
-        "The data are not where the layout says. Look for a cache, or another tool of this name",
-    ).decide(not (silent and whole), saw)
+        more = f" and {len(silent) - 1} more" if silent[1:] else ""
+        saw += f"; none with ost{silent[0]:04x}{more}"
+    return rule("G11 bytes by target", "" if whole else "part").decide(not (silent and whole), saw)
 
 
 def targets_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
@@ -348,104 +329,80 @@ def targets_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
         yield finding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seconds:
-    """Seconds of one execution as the tool reports them, and as the job saw them, None if unknown.
+def seconds_claims(
+    claimed: float,
+    *,
+    ran: float | None = None,
+    moving: float | None = None,
+    seen_by: str = "",
+    making: float | None = None,
+    asked: float | None = None,
+    timed: float = 0.0,
+    working: float | None = None,
+) -> list[Claim]:
+    """Return the claims of an execution that took seconds, with the words of all that saw it, None if nobody did.
 
     ``ran`` lies between start and end of its processes. ``moving`` lies between the first and the last bytes on the
-    devices, or that a task passed to the kernel, at least. ``making`` lies between the first and the last file that
-    it made or removed. It was told to run for ``asked``, and says that it did for ``timed``: beside a disturber,
-    which runs longer, this is the time of what is measured. ``working``: it did hardly more than what it times. ``seen_by`` says who saw it ``moving``.
+    devices, or that a task passed to the kernel, at least; ``seen_by`` says who saw it. ``making`` lies between the first
+    and the last file that it made or removed. ``working``: it did hardly more than what it times. It was told to run for
+    ``asked``, and says that it did for ``timed``: beside a disturber, which runs longer, this is the time of what is measured.
     """
-
-    claimed: float
-    ran: float | None = None
-    moving: float | None = None
-    seen_by: str = ""
-    making: float | None = None
-    asked: float | None = None
-    timed: float = 0.0
-    working: float | None = None
+    words = []
+    if ran is not None:
+        words.append(CLOCK.most(f"its processes ran {format_seconds(ran)}", ran, firm=True))
+    if moving is not None:
+        saw = f"its bytes moved for {format_seconds(moving)}{because(seen_by)}"
+        words.append(SECONDS.least(saw, moving, exact=True))
+    if making is not None:
+        saw = f"the target's files changed for {format_seconds(making)}"
+        words.append(SECONDS.least(saw, making, exact=True))
+    if working is not None:
+        saw = f"it worked for {format_seconds(working)}"
+        words.append(WORK.least(saw, working, exact=True, often=True))
+    claims = [Claim(f"the tool reports {format_seconds(claimed)}", claimed, words)]
+    if asked is not None:
+        word = SECONDS.least(f"it was told to run {format_seconds(asked)}", asked)
+        claims.insert(0, Claim(f"the tool reports {format_seconds(timed)}", timed, [word]))
+    return claims
 
 
 def seconds_witnessed(
-    *, executions: Sequence[Seconds], rests: bool = False, required: bool = False
+    *,
+    executions: Sequence[Sequence[Claim] | None],
+    rests: bool = False,
+    required: bool = False,
+    busy: str = "",
 ) -> Finding:
-    """G4: no execution reports more seconds than its processes ran, or fewer than its bytes or files took on the target.
-    The same holds for the time in which its first task passed its bytes to the kernel. The first node counts them five
-    times a second, and more often while a phase begins. No execution of fio reports fewer seconds than fio was told to
-    run. A tool may work for a quarter longer than it reports, and a second. If more than half of the executions work
-    longer, the case is INVALID. mdtest works from the line with the number of its files to its results. fio works while
-    all of its jobs have processes; its buffered writes are left out. If nobody saw an execution, you get a remark. You
-    also get it if only the run time bounds the seconds of all executions.
+    """G4: ``executions`` holds the claims of each execution, None if nobody saw it.
 
     ``rests`` means that the tool rests on purpose: then the run time must do. ``required`` comes from ``limits.witness``.
     """
-    rule = Rule(
-        "G4",
-        "seconds that the job's own clock confirms",
-        "The tool's clock is wrong. Look for a preloaded library, or another tool of this name",
+    heard = sum(claims is not None for claims in executions)
+    return settle(
+        "G4 clock",
+        executions,
+        fine=f"{heard} of {len(executions)} execution(s) confirmed",
+        unseen="" if rests else "nobody saw how long the tool was at work",
+        required=required,
+        busy=busy,
     )
-    known = [e for e in executions if (e.ran, e.moving, e.making) != (None, None, None)]
-    # A busy machine may delay any one of them.
-    idle = [
-        e
-        for e in known
-        if e.working is not None and e.working > (1 + _UNTIMED) * e.claimed + _UNTIMED_S
-    ]
-    for execution in known:
-        said = f"the tool reports {format_seconds(execution.claimed)}"
-        ran, moving, making = execution.ran, execution.moving, execution.making
-        if ran is not None and execution.claimed > ran + _CLOCK_S:
-            return rule.invalid(f"{said}; its processes ran {format_seconds(ran)}")
-        if execution.asked is not None and execution.timed < (1 - TOLERANCE) * execution.asked:
-            timed, asked = format_seconds(execution.timed), format_seconds(execution.asked)
-            return rule.invalid(f"the tool reports {timed}; it was told to run {asked}")
-        if moving is not None and execution.claimed < (1 - TOLERANCE) * moving:
-            by = f" ({execution.seen_by})" if execution.seen_by else ""
-            return rule.invalid(f"{said}; its bytes moved for {format_seconds(moving)}{by}")
-        if making is not None and execution.claimed < (1 - TOLERANCE) * making:
-            return rule.invalid(f"{said}; the target's files changed for {format_seconds(making)}")
-        if execution in idle and 2 * len(idle) > len(known):
-            worked = format_seconds(execution.working or 0.0)
-            return rule.invalid(f"{said}; it worked for {worked}")
-    demanded = "a witness of the seconds beside the tool"
-    if len(known) < len(executions):
-        missing = f"{len(executions) - len(known)} of {len(executions)} executions have no witness"
-        lost = Rule(
-            "G4",
-            demanded,
-            "A task's line on standard error is lost. Look for a launcher that changes it, as SLURM_LABELIO does",
-        )
-        return lost.unwitnessed(f"{missing} of their seconds", required)
-    at_work = [e for e in known if (e.moving, e.making, e.working) != (None, None, None)]
-    if known and not at_work and not rests:
-        unseen = Rule(
-            "G4",
-            demanded,
-            "The tool may report fewer seconds than it took, and so too high a rate. Use an engine that the kernel "
-            "counts (psync), or longer phases",
-        )
-        return unseen.unwitnessed("nobody saw how long the tool was at work", required)
-    return rule.ok(f"{len(known)} of {len(executions)} execution(s) confirmed")
 
 
 def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G4 for phases that are timed."""
     if not seen.phase.witnessed or not seen.outputs:
         return
-    executions = []
+    executions: list[Sequence[Claim] | None] = []
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
         if testimony.complete:
             timed = output.timed
-            moving, seen_by = max(
-                _moving(seen, output, testimony), key=lambda found: found[0] or 0.0
-            )
+            moving = _moving(seen, output, testimony)
+            seconds, seen_by = max(moving, key=lambda found: found[0] or 0.0)
             executions.append(
-                Seconds(
-                    claimed=output.disturber.phase.seconds if output.disturber else timed,
+                seconds_claims(
+                    output.disturber.phase.seconds if output.disturber else timed,
                     ran=testimony.seconds,
-                    moving=moving,
+                    moving=seconds,
                     seen_by=seen_by,
                     making=_making(seen, output, testimony),
                     asked=told_seconds(output),
@@ -453,9 +410,12 @@ def seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
                     working=_working(seen, output, testimony),
                 )
             )
-    executions += [Seconds(claimed=0.0)] * (len(seen.outputs) - len(executions))
-    required = seen.case.extras.limits.witness == "required"
-    yield seconds_witnessed(executions=executions, rests=seen.phase.pauses, required=required)
+    yield seconds_witnessed(
+        executions=executions + [None] * (len(seen.outputs) - len(executions)),
+        rests=seen.phase.pauses,
+        required=seen.case.extras.limits.witness == "required",
+        busy=seen.case.busy,
+    )
 
 
 def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
@@ -570,3 +530,191 @@ def _synchronous(output: ToolOutput) -> bool:
         output.parameters.get("engine")
     }
     return engines - set(METADATA_PHASES) == {"psync"}
+
+
+def phase_witnessed(
+    *, direction: str, parts: Sequence[tuple[int, int | None] | None], copies: float = 1.0
+) -> Finding:
+    """G8: ``parts`` holds two bytes of each execution on the first node: what its tasks moved, as the tool says, and what
+    its counters moved while the phase ran. The second is None if nobody counted. An execution that does not say when its
+    phase ran is None. A file system writes ``copies`` bytes for each byte, at least.
+    """
+    done = "read" if direction == "read" else "wrote"
+    of_each = copies if direction == "write" else 1.0
+    counts = [(part[0], part[1]) for part in parts if part is not None and part[1] is not None]
+    claims = []
+    for claimed, counted in counts:
+        saw = f"while the phase ran its counters moved {format_bytes(counted)}"
+        says = f"the tasks of the first node {done} {format_bytes(claimed)}, as the tool says"
+        claims.append(Claim(says, claimed, [BYTES.most(saw, counted / of_each)]))
+    fine = f"{format_bytes(min((n for _, n in counts), default=0))} or more while it ran"
+    finding = settle("G8 witness by phase", [claims], fine=fine, tolerance=BYTES.share)
+    if finding.saw == fine and len(counts) < len(parts):
+        missing = f"{len(parts) - len(counts)} of {len(parts)} execution(s) by phase"
+        return rule("G8 witness by phase", "uncounted").warn(f"nobody counted {missing}")
+    return finding
+
+
+def phase_seconds_witnessed(
+    *, parts: Sequence[tuple[float, float | None]], busy: str = ""
+) -> Finding | None:
+    """G4: ``parts`` holds the seconds of the phase, as the tool says, and those between its first and last bytes, at least.
+
+    Returns None if these are unknown.
+    """
+    known = [
+        seconds_claims(claimed, moving=moving) for claimed, moving in parts if moving is not None
+    ]
+    fine = f"{len(known)} of {len(parts)} execution(s) confirmed"
+    return settle("G4 clock by phase", known, fine=fine, busy=busy) if known else None
+
+
+def _span_of(
+    output: ToolOutput, phase: Phase, clock: tuple[float, float], utc_offset: int
+) -> tuple[float, float] | None:
+    """Return the earliest begin and the latest end of a phase, in seconds since the first node's boot; None if the
+    output does not say when it ran.
+
+    ``clock`` holds the least and the most of the seconds since the epoch at boot.
+    """
+    dates = {moment.name: moment.seconds - utc_offset for moment in output.moments if moment.local}
+    begun, ended = dates.get(f"{phase.name} t_start"), dates.get(f"{phase.name} t_end")
+    lengths = output.parameters.get("lengths")
+    length = lengths.get(phase.name) if isinstance(lengths, dict) else None
+    if begun is None or ended is None or length is None:
+        return None
+    least, most = clock
+    return max(begun, ended - length) - most, min(ended + 1, begun + 1 + length) - least
+
+
+#: A phase in an execution, on the first node: bytes as its tasks say and as counted, seconds as the tool says and as seen.
+_Part = tuple[int, int | None, float, float | None]
+
+
+def _parts(seen: PhaseSeen) -> list[_Part | None]:
+    """Return the phase in each execution, or None if the execution does not say when it ran."""
+    case, way = seen.case, seen.access.direction
+    first, name = case.evidence.first, seen.phase.within or seen.phase.name
+    if first is None:
+        return [None] * len(seen.reported)
+    hosts = {view.host for view in case.evidence.views if view.cache_id == first.cache_id}
+    counts = not case.silent(first).intersection(first.counters)
+    share, instants = len(hosts) / case.plan.nodes, case.evidence.activity if counts else ()
+    runs = [run for run in case.evidence.runs if run.name == name and run.repetition > 0]
+    found: list[_Part | None] = []
+    for (output, phase), run in zip(seen.reported, runs, strict=False):
+        span = _span_in(output, phase, run, case.evidence.clocks)
+        if span is None or phase.bytes_moved is None:
+            found.append(None)
+            continue
+        own = round(share * phase.bytes_moved)
+        counted = counted_between(instants, span, way)
+        # Clients of a network count what programs ask for, or in the background.
+        least = max(round((1 - BYTES.share) * own), BYTES_BESIDE.slack)
+        timed = not case.on_network and counted is not None and counted >= least
+        copied = round(own * case.copies[1]) if way == "write" else own
+        moving = seconds_of_activity(instants, span, copied) if timed else None
+        found.append((own, counted, phase.seconds, moving))
+    return found + [None] * (len(seen.reported) - len(found))
+
+
+def _span_in(
+    output: ToolOutput, phase: Phase, run: PhaseRun, clocks: Sequence[ClockSeen]
+) -> tuple[float, float] | None:
+    """Return the span of a phase that lies within an execution by a look at a clock; None if none does.
+
+    The tool's local time may be another than the node's.
+    """
+    for clock in clocks:
+        span = _span_of(output, phase, (clock.least, clock.most), clock.utc_offset)
+        if span and run.started - SLACK_S <= span[0] and span[1] <= run.ended + SLACK_S:
+            return span
+    return None
+
+
+def phase_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G8 for phases of IOR within an execution of several phases."""
+    if seen.moves_data and _of_several(seen):
+        parts = [None if part is None else part[:2] for part in _parts(seen)]
+        yield phase_witnessed(
+            direction=seen.access.direction, parts=parts, copies=seen.case.copies[0]
+        )
+
+
+def phase_seconds_witnessed_of(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G4 for phases of IOR within an execution of several phases, if their bytes were counted."""
+    if seen.moves_data and _of_several(seen):
+        parts = [part[2:] for part in _parts(seen) if part is not None]
+        if finding := phase_seconds_witnessed(parts=parts, busy=seen.case.busy):
+            yield finding
+
+
+def _of_several(seen: PhaseSeen) -> bool:
+    """Return whether the phase is one of several, and of IOR, whose writes end with fsync."""
+    several = any("lengths" in output.parameters for output in seen.outputs)
+    return several and all("bw" in phase.rates for phase in seen.tool_phases)
+
+
+def storage(
+    *,
+    traits: Traits,
+    made: Sequence[Claim] = (),
+    most: int = 0,
+    counted: bool = True,
+    required: bool = False,
+) -> Finding:
+    """G9: ``made`` holds the files of each execution with what looked for them (:func:`files_claim`), ``most`` the most
+    operations of one. ``counted`` tells whether something under the mount counts, and a sync reaches it.
+    """
+    if traits.cache == "memory":
+        saw = f"the target is memory, not storage{because(traits.why)}"
+        return rule("G9 storage").invalid(saw)
+    if traits.unsynced:
+        return rule("G9 storage").invalid(f"fsync proves nothing here{because(traits.unsynced)}")
+    unseen = (
+        f"{most} file(s) were made or removed, and nothing under the mount counts"
+        if not counted and most >= LEAST_FILES
+        else ""
+    )
+    fine = "the target is storage"
+    return settle("G9 storage", [made], fine=fine, unseen=unseen, required=required)
+
+
+def files_claim(files: int, *, written: int | None = None, found: int | None = None) -> Claim:
+    """Return the claim of an execution that made files: ``written`` is what the target's devices wrote meanwhile, ``found``
+    how many files the case's directory held then, counted up to :data:`MOST_FOUND`; None if unknown.
+    """
+    words = []
+    if found is not None and found < MOST_FOUND:
+        saw = f"the case's directory holds {found}, not counting links: the files lay elsewhere"
+        words.append(Bounds(saw, most=found))
+    if written is not None and files >= LEAST_FILES:
+        saw = f"the target's devices wrote {format_bytes(written)}: the files lay elsewhere"
+        words.append(Bounds(saw, most=written / _INODE_BYTES))
+    return Claim(f"{files} file(s) were made", files, words)
+
+
+def storage_of(seen: PhaseSeen) -> Iterator[Finding]:
+    if seen.access.direction != "metadata":
+        return
+    case, made, most = seen.case, [], 0
+    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
+        counted = testimony.counted(case.counters) if testimony.complete else None
+        operations: Counter[str] = Counter()
+        for phase in output.phases:
+            operations[phase.name] += phase.operations or 0
+        # Clients of a network count data alone. fio may remove what it made before it is written, and does beside another load.
+        if output.parameters.get("unlink") != "1" and not output.disturber:
+            most = max(most, operations["create"], operations["remove"])
+            # Without a sync, new inodes may wait in memory for half a minute.
+            there = counted and seen.phase.syncs and not case.on_network
+            written = counted.written if there and counted else None
+            found = case.found_after(testimony)
+            made.append(files_claim(operations["create"], written=written, found=found))
+    yield storage(
+        traits=case.traits,
+        made=made,
+        most=most,
+        counted=bool(case.counters) and case.kind.syncs,
+        required=case.extras.limits.witness == "required",
+    )

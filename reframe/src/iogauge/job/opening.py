@@ -40,6 +40,7 @@ from iogauge.node.below import resolve_device
 from iogauge.node.files import Block, Sample
 from iogauge.node.host import read_clock, usable_cores
 from iogauge.node.identity import is_upper
+from iogauge.node.kinds import kind_of
 from iogauge.node.lustre import checksums, lov
 from iogauge.node.lustre.directory import Directory, look_at_directory, passed_on
 from iogauge.node.lustre.layout import last_with_data
@@ -64,8 +65,6 @@ from iogauge.workspace import alone, directory, lock, permission
 
 #: Seconds that a sample may take on storage that answers slowly; less than the job script waits.
 _ANSWER_S: Final = 5.0
-#: Types of file systems whose map of a file says what is a hole and what is compressed.
-_MAPPED: Final = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "overlay")
 
 
 @dataclass(slots=True)
@@ -82,7 +81,7 @@ class Sampler:
         try:
             blocks, files, direct = processes.call_in_time(
                 directory,
-                lambda: contents.take_sample(directory, known, self.type in _MAPPED),
+                lambda: contents.take_sample(directory, known, kind_of(self.type).maps),
                 _ANSWER_S,
             )
             sample = Sample(

@@ -12,7 +12,7 @@ from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputEr
 from iogauge.core.units import format_value
 from iogauge.core.words import Tier
 from iogauge.evidence import model
-from iogauge.guards import cache, nodes
+from iogauge.guards import contents, others
 from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guard, Seen
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, MetricSeen
@@ -200,11 +200,11 @@ def judge(
             (), (), Verdict.INVALID, "refused before a byte was written: " + evidence.refused[0]
         )
     if evidence.occupied:
-        waited = nodes.exclusive(objection=evidence.occupied)
+        waited = others.exclusive(objection=evidence.occupied)
         return Judgement((), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}")
     if evidence.mismatch:
         said, warmed = evidence.mismatch, plan.warm_up
-        wrong = cache.verification(tool=plan.tool, complaint=said, warm_up=warmed)
+        wrong = contents.verification(tool=plan.tool, complaint=said, warm_up=warmed)
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
     findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values, measured))

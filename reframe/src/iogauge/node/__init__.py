@@ -4,7 +4,7 @@
 - files: empty the page cache of files, and prove it; a sample of their contents
 - host: the node's clock and cores, and bytes and connections, counted before and after the phases
 - identity: the names of file systems
-- kinds: what a type of file system promises of its client's cache
+- kinds: what is known of each type of file system, and what a stack below a mount takes away
 - lustre: Lustre's client: programs, parameters, targets, quotas, layouts
 - mounts: mounts and the room of a path
 - probes: the facts of a node's fingerprint, versions of tools, and what stands between them and the kernel

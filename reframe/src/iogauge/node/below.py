@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Final
 
 from iogauge.node.identity import is_upper
-from iogauge.node.kinds import ON_DEVICE, TRAITS, Below, traits
+from iogauge.node.kinds import Below, kind_of, traits
 from iogauge.node.mounts import (
     READ,
     Mount,
@@ -406,7 +406,7 @@ class _Walk:
         if mount.type == "btrfs":
             info = _asked(path, _BTRFS_FS_INFO, bytes(1024))
             return self.btrfs_devices(info[16:32].hex()) if info else ()
-        if mount.type not in ON_DEVICE:
+        if not kind_of(mount.type).on_device:
             return ()
         numbers = [mount.device, *self.journals(mount)]
         for name in ("logdev", "rtdev") if mount.type == "xfs" else ():
@@ -527,7 +527,7 @@ class _Walk:
     def image(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
         """Return the stack below a loop device's file on a mount."""
         below = self.file_system(path, mount, above)
-        if mount.type not in TRAITS:
+        if not kind_of(mount.type).syncs:
             return join([below, _unknown(f"{mount.type} at {mount.point}")])
         if not traits(mount.type).honours_o_direct:
             reason = f"{mount.type} at {mount.point}, which is not known to honour O_DIRECT"

@@ -12,7 +12,7 @@ import os
 import re
 from typing import Final
 
-from iogauge.node.kinds import ON_DEVICE, traits
+from iogauge.node.kinds import kind_of, traits
 from iogauge.node.mounts import READ, Mount, find_mount, upper_directory
 
 
@@ -196,7 +196,7 @@ def uuid_of(path: str, mount: Mount | None) -> str:
             return _of_overlay(path, mount)
     if name := _asked(path, mount.type):
         return name
-    if mount.type in ON_DEVICE and (name := _linked(os.stat(path).st_dev)):
+    if kind_of(mount.type).on_device and (name := _linked(os.stat(path).st_dev)):
         return name
     number = os.statvfs(path).f_fsid if mount.type in _NUMBERED else 0
     return f"{_NUMBER}{number:016x}" if number else ""

@@ -22,7 +22,7 @@ class Mount:
     """One line of mountinfo: identifier, mount point, source, type, options.
 
     ``root`` is the directory of the file system that is mounted: not ``/`` for a bind mount.
-    ``device`` is its number, ``MAJOR:MINOR``: that of a block device for the types of :data:`ON_DEVICE`.
+    ``device`` is its number, ``MAJOR:MINOR``: that of a block device on some kinds (:mod:`~iogauge.node.kinds`).
     """
 
     id: int

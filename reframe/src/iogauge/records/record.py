@@ -211,7 +211,7 @@ def microseconds(text: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRecord(Form):
-    """What a guard saw; ``metric`` is None if it concerns the whole case."""
+    """What a guard saw; ``metric`` is None if it concerns the whole case. Older records have no ``subject``."""
 
     guard: str
     outcome: str
@@ -219,6 +219,7 @@ class FindingRecord(Form):
     saw: str
     demands: str
     remedy: Any = ""
+    subject: Any = ""
 
     @classmethod
     def of(cls, finding: Finding) -> FindingRecord:
@@ -230,7 +231,13 @@ class FindingRecord(Form):
             saw=finding.saw,
             demands=finding.demands,
             remedy=finding.remedy,
+            subject=finding.subject,
         )
+
+    @property
+    def name(self) -> str:
+        """Return number and subject of the guard."""
+        return f"{self.guard} {self.subject}".rstrip()
 
     def objects(self, verdict: Verdict) -> bool:
         """Return whether the guard is a reason for a verdict."""

@@ -411,14 +411,14 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     """
     about = same_fault(record, metric)
     objections = [
-        f"{f.guard}: {f.saw}; demanded: {f.demands}" + (f". {f.remedy}" if f.remedy else "")
+        f"{f.name}: {f.saw}; demanded: {f.demands}" + (f". {f.remedy}" if f.remedy else "")
         for f in record.findings
         if f.metric in (None, about.name) and f.objects(about.verdict)
     ]
     if objections:
         return tuple(objections)
     remarks = [
-        f"{f.guard}, a remark, no fault: {f.saw}" + (f". {f.remedy}" if f.remedy else "")
+        f"{f.name}, a remark, no fault: {f.saw}" + (f". {f.remedy}" if f.remedy else "")
         for f in record.findings
         if f.metric in (None, about.name)
         and f.outcome == Outcome.WARN.value

@@ -581,7 +581,7 @@ def _remedies(record: Record, metric: str, verdict: Verdict) -> str:
     """Return the remedies of the guards that objected."""
     metrics: Collection[str | None] = (None, metric) if metric else ()
     remedies = [
-        visible(f"{f.guard}: {f.remedy}")
+        visible(f"{f.name}: {f.remedy}")
         for f in record.findings
         if f.objects(verdict) and f.remedy and (not metrics or f.metric in metrics)
     ]

@@ -319,7 +319,7 @@ def conclusion(alarm: Alarm, records: SessionRecords) -> str:
     guards = Counter(
         guard
         for record in invalid
-        for guard in {f.guard for f in record.findings if f.objects(Verdict.INVALID)}
+        for guard in {f.name for f in record.findings if f.objects(Verdict.INVALID)}
     ).most_common(3)
     if guards:
         names = ", ".join(f"{guard} ({times} x)" for guard, times in guards)
