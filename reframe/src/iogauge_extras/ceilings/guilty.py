@@ -25,7 +25,7 @@ _LEAST_SCALE: Final = 0.02
 #: Candidates of each kind that are looked at: those with the slowest pairs.
 _LOOKED_AT: Final = 6
 
-Kind = Literal["node", "sender", "receiver", "link"]
+GuiltyKind = Literal["node", "sender", "receiver", "link"]
 
 #: A pair's sender, receiver and ln(rate).
 _Turn = tuple[str, str, float]
@@ -35,7 +35,7 @@ _Turn = tuple[str, str, float]
 class Guilty:
     """What makes its pairs slow; ``own`` and ``others`` are the least and the largest rate, in MiB/s."""
 
-    kind: Kind
+    kind: GuiltyKind
     name: str
     pairs: int
     own: tuple[float, float]
@@ -99,9 +99,9 @@ def _worst(turns: Sequence[_Turn], least: float) -> tuple[Guilty, list[_Turn]] |
     return best[1:] if best else None
 
 
-def _candidates(turns: Sequence[_Turn]) -> Iterator[tuple[Kind, dict[str, list[_Turn]]]]:
+def _candidates(turns: Sequence[_Turn]) -> Iterator[tuple[GuiltyKind, dict[str, list[_Turn]]]]:
     """Yield the turns of each node, of each end of a node, and of each link."""
-    kinds: tuple[Kind, ...] = ("node", "sender", "receiver", "link")
+    kinds: tuple[GuiltyKind, ...] = ("node", "sender", "receiver", "link")
     for kind in kinds:
         found: dict[str, list[_Turn]] = {}
         for turn in turns:

@@ -102,7 +102,7 @@ def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
 
 System = Annotated[str, typer.Option(help="System; all if omitted.")]
 Name = Annotated[str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")]
-Since = Annotated[
+MeasuredSince = Annotated[
     str, typer.Option(help="Only what was measured since this day or time (UTC), or 7d, 4w ago.")
 ]
 Brief = Annotated[bool, typer.Option("--brief", help="Ten lines: green or red, what next.")]
@@ -125,7 +125,7 @@ Offline = Annotated[
 def show_status(
     system: System = "",
     name: Name = "",
-    since: Since = "",
+    since: MeasuredSince = "",
     brief: Brief = False,
     trend: Trend = False,
     baseline: Baseline = 30,
