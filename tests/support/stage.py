@@ -14,6 +14,7 @@ from iogauge.node.host import Clock
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.stage import Opened
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
@@ -94,9 +95,15 @@ def dated(text: str, epoch: int) -> str:
 def build(stage: Path, nodes: int = 1) -> Path:
     """Write all files of a healthy job; returns the directory."""
     stage.mkdir(exist_ok=True)
-    opened = {"view": VIEW.to_json(), "refused": [], "occupied": "", "locked": True}
-    opened |= {"directory": DIRECTORY, "clock": Clock(BOOTED, 0.0, 0).to_json()}
-    (stage / "open.json").write_text(json.dumps(opened | {"session": "s", "case": "c"}))
+    opened = Opened(
+        session="s",
+        case="c",
+        directory=DIRECTORY,
+        clock=Clock(BOOTED, 0.0, 0),
+        view=VIEW,
+        locked=True,
+    )
+    (stage / "open.json").write_text(json.dumps(opened.to_json()))
     (stage / "lock.json").write_text(json.dumps({"lost": ""}))
     (stage / "neighbours.txt").touch()
     runs = []

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
 from iogauge.core import untrusted
+from iogauge.core.untrusted import Plain
 from iogauge.core.words import Value
 from iogauge.node.host import Clock
 from iogauge.node.lustre.directory import Directory
@@ -141,7 +142,7 @@ def complaints_file(phase: str, repetition: int | str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOrder:
+class JobOrder(Plain):
     """The agent's order to open a case: the declared target, the case's size, the limits.
 
     ``target`` and ``lock`` are paths that may begin with a variable. ``lock`` is None if the target
@@ -193,16 +194,6 @@ class JobOrder:
     alone: bool = False
     directory_layout: DirectoryLayout | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> JobOrder:
-        """Return the order that :meth:`to_json` made plain; raises TypeError or ValueError."""
-        order: JobOrder = untrusted.build(JobOrder, data)
-        return order
-
 
 @dataclass(frozen=True, slots=True)
 class TimedPhases:
@@ -217,7 +208,7 @@ class TimedPhases:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedCase:
+class PlannedCase(Plain):
     """Cost of a case, as a dry run leaves it for ``iogauge run --dry-run``.
 
     ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
@@ -242,19 +233,9 @@ class PlannedCase:
     doubts: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> PlannedCase:
-        """Return the case that :meth:`to_json` made plain; raises TypeError or ValueError."""
-        planned: PlannedCase = untrusted.build(PlannedCase, data)
-        return planned
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Plain):
     """The agent's look at the target before the first byte, and its decision.
 
     ``directory`` is the case's directory as this node names it. ``clock`` is a look at the clock of
@@ -276,51 +257,12 @@ class Opened:
     failed: str = ""
     disks: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> Opened:
-        """Return the decision that :meth:`to_json` made plain; raises TypeError on other data."""
-        if not isinstance(data, Mapping):
-            raise TypeError(f"expected an object, found {type(data).__name__}")
-        view, clock = data.get("view"), data.get("clock")
-        # Stage directories of older versions lack these keys.
-        plain = {
-            "failed": "",
-            "directory": "",
-            "directory_seen": None,
-            "disks": (),
-            **data,
-            "view": None,
-            "clock": None,
-        }
-        opened: Opened = untrusted.build(Opened, plain)
-        if "view" not in data:
-            raise TypeError("the key 'view' is missing")
-        return replace(
-            opened,
-            view=None if view is None else View.from_json(view),
-            clock=None if clock is None else Clock.from_json(clock),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class LockKept:
+class LockKept(Plain):
     """Whether the case held the target's lock to the end; if not, ``lost`` is the reason."""
 
     lost: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> LockKept:
-        """Return the state that :meth:`to_json` made plain; raises TypeError on other data."""
-        kept: LockKept = untrusted.build(LockKept, data)
-        return kept
 
 
 @dataclass(frozen=True, slots=True)

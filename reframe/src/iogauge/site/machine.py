@@ -452,7 +452,7 @@ _SINFO: Final = "%P|%D|%X|%Y|%m|%l|%a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSeen:
+class NodeSeen(untrusted.Plain):
     """What a node sees: itself, and the target.
 
     ``facts`` are those of a fingerprint. ``layout`` holds the default layout of the target, as
@@ -524,16 +524,6 @@ def look_here(path: str) -> NodeSeen:
     )
 
 
-def _to_json(seen: NodeSeen) -> dict[str, Any]:
-    names = ("host", "cores", "memory_bytes", "facts", "layout", "mdts", "troubles")
-    return {name: getattr(seen, name) for name in names} | {"view": seen.view.to_json()}
-
-
-def _from_json(data: dict[str, Any]) -> NodeSeen:
-    troubles = tuple(str(text) for text in data.pop("troubles"))
-    return NodeSeen(**{**data, "view": View.from_json(data["view"]), "troubles": troubles})
-
-
 def look_through(words: Sequence[str], path: str) -> NodeSeen:
     """Return what a node sees that a scheduler's command gives, such as ``srun``; raises OSError.
 
@@ -544,7 +534,7 @@ def look_through(words: Sequence[str], path: str) -> NodeSeen:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sources))}
     printed = _printed(command, NODE_SECONDS, environment)
     try:
-        seen = _from_json(json.loads(printed))
+        seen = NodeSeen.from_json(json.loads(printed))
     except (ValueError, TypeError, KeyError) as error:
         raise OSError(
             f"{words[0]} printed no facts of a node: found {printed[:200]!r}, expected JSON. "
@@ -658,4 +648,4 @@ def other_scheduler() -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_to_json(look_here(sys.argv[1]))))
+    print(json.dumps(look_here(sys.argv[1]).to_json()))
