@@ -27,8 +27,11 @@ def show_comparison(
         ),
     ],
     b: Annotated[
-        str, typer.Argument(help="The other; its figures are shown relative to those of A.")
-    ],
+        str,
+        typer.Argument(
+            help="The other, shown relative to A; none: what the program of a Darshan log did."
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with a figure, of two sets of records.")
@@ -45,7 +48,10 @@ def show_comparison(
     ] = "",
     wide: Wide = False,
 ) -> None:
-    """Compare two sets of records, two records or two Darshan logs."""
+    """Compare two sides: sets of records, records or Darshan logs."""
+    if not b:
+        registry.load("iogauge_commands", "profile")(Path(a), as_json)
+        return
     found: logs.LogComparison | sides.Contrast
     console = new_console()
     of_logs = {_is_log(name) for name in (a, b)}
