@@ -1698,7 +1698,7 @@ MUTANTS = (
         "    return 1 if any(series.state is State.ALARM for series in judged) else 0",
         "    return 0",
         "tests/unit/test_trend.py::test_an_alarm_fails_a_pipeline_and_names_the_tunable",
-        "`iogauge trend` ends with 0 in spite of an alarm",
+        "`iogauge status --trend` ends with 0 in spite of an alarm",
     ),
     # workspace
     Mutant(
