@@ -145,8 +145,8 @@ def test_what_commands_print_of_a_foreign_history(
         ["history"],
         ["history", "--json"],
         ["history", "--damaged"],
-        ["trend"],
-        ["trend", "--json"],
+        ["status", "--trend"],
+        ["status", "--trend", "--json"],
         ["compare", "20270131T120000-n1-1:#1", f"20270131T120000-n1-1:{text}"],
         ["report", text],
         ["history", "-n", text],
@@ -191,7 +191,7 @@ def test_what_a_site_says_of_itself(
     printed = capsys.readouterr()
     assert "site mysite is disabled" in printed.err
     assert not acts(printed.err + printed.out)
-    done = CliRunner().invoke(app.app, ["validate"])
+    done = CliRunner().invoke(app.app, ["check"])
     assert done.exit_code == 1
     assert not acts(done.output)
 
@@ -201,7 +201,7 @@ def test_what_a_site_says_of_itself(
 #: What makes text fit to be printed, or is a number or a word of ours.
 _SAFE_WORDS = (
     "plain visible visible_lines escape len format_bytes records.summary "
-    "summary outcome.table outcome.cost_table history_table.table found.render plan_table.table draw "
+    "summary outcome.table outcome.cost_table history_table.table found.render plan_table.table draw plan_table.listing "
     "profile.to_json found.to_json json.dumps to_json outcome.rows outcome.to_json plan_table.to_json "
     "marks.marks_table report.table "
 )

@@ -523,7 +523,7 @@ def synced(
             return phase
         share = phase.seconds / (phase.seconds + seconds)
         rates = {
-            name: Quantity(share * rate.value, rate.unit) if name == "rate" else rate
+            name: Quantity(share * rate.value, rate.unit) if name in ("rate", "bw") else rate
             for name, rate in phase.rates.items()
         }
         return replace(phase, rates=rates, seconds=phase.seconds + seconds)

@@ -476,9 +476,10 @@ def _moving(
     case, first = seen.case, seen.case.evidence.first
     span = case.span(testimony)
     # Clients of a network count what programs ask for, or in the background.
-    # Metadata reach the devices in the sync after the tool.
+    # Metadata reach the devices in the sync after the tool; between both no clock runs, and data move.
     of_data = (
         case.counters
+        and not seen.phase.syncs
         and not case.on_network
         and seen.access.direction not in ("elsewhere", "metadata")
     )

@@ -23,7 +23,7 @@ from iogauge.node.view import View
 
 #: The :class:`JobOrder`.
 ORDER: Final = "case.json"
-#: The :class:`PlannedCase`, for ``iogauge plan``; no job reads it.
+#: The :class:`PlannedCase`, for ``iogauge run --dry-run``; no job reads it.
 FOOTPRINT: Final = "footprint.json"
 #: Hosts of a partition without a scheduler.
 HOSTFILE: Final = "hosts.txt"
@@ -184,7 +184,7 @@ class TimedPhases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase(Plain):
-    """Cost of a case, as a dry run leaves it for ``iogauge plan``.
+    """Cost of a case, as a dry run leaves it for ``iogauge run --dry-run``.
 
     ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
     plain data. ``timed`` are the phases whose bytes are unknown; ``written_bytes`` and

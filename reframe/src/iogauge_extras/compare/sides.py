@@ -18,29 +18,20 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import polars as pl
 from rich.console import Group as Lines
 from rich.text import Text
 
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, format_value
 from iogauge.core.untrusted import numbers
-from iogauge.records import journal
+from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record
+from iogauge.report.history_table import moment
 from iogauge.report.layout import Column, Group, Table
-
-
-class CompareError(ValueError):
-    """A side cannot be read, or two cannot be compared; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A fact that differs; the text of a side without it is empty."""
-
-    name: str
-    a: str
-    b: str
-
+from iogauge_extras.compare.logs import CompareError, Difference
+from iogauge_extras.history.statistics import interval
 
 #: ``session``, ``session:case`` or ``session#number``; the file of a session in its place, whose name may hold a colon.
 _NAMED: Final = re.compile(r"(.+?\.jsonl|[^:#]+)(?::(.*)|(#\d+))?")
@@ -99,8 +90,6 @@ class Choice:
 
     def span(self) -> tuple[datetime | None, datetime | None]:
         """Return begin and end; raises :class:`CompareError` for text that is no time."""
-        from iogauge.report.history_table import moment
-
         try:
             return (
                 moment(self.since or self.day) if self.since or self.day else None,
@@ -241,10 +230,6 @@ def _of_file(file: Path) -> list[Record]:
 
 
 def _of_history(folder: Path, choice: Choice) -> list[Record]:
-    import polars as pl
-
-    from iogauge.records import query
-
     since, until = choice.span()
     columns = ("session", "system", "partition", "environment", "check", "tier", "nodes")
     frame = query.load(folder, columns=(*columns, "time", *query.PLACE))
@@ -356,10 +341,6 @@ def _ratio(
     b: Side,
 ) -> Ratio | None:
     """Return the ratio of one metric; None if the units cannot be converted."""
-    import numpy as np
-
-    from iogauge_extras.history.statistics import interval
-
     unit, better = mine[-1][1].unit, mine[-1][1].better
     try:
         first, second = (
