@@ -60,7 +60,7 @@ def with_sync(value: float, seconds: float, file: Path) -> float:
         line.split()
         for noted in file.parent.glob("tasks.*")
         for line in noted.read_text().splitlines()
-        if line.startswith(f"{execution} 0 ")
+        if line.startswith((f"{execution} 0 ", f"{execution} - "))
     ]
     return value * seconds / (seconds + float(words[4]) - float(words[3]))
 
