@@ -85,3 +85,10 @@ def test_an_extra_that_needs_another_says_so(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(registry.Missing, match=r"page needs iogauge_extras\.history"):
         registry.load("iogauge_answers", "page")(None, None, None)
+
+
+def test_a_command_starts_without_what_only_some_need() -> None:
+    """Each takes longer to import than all else, and starts threads."""
+    code = "import sys, iogauge.cli.app; print({'numpy', 'polars', 'scipy'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

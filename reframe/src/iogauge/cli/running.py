@@ -37,7 +37,7 @@ from iogauge.core import processes, registry
 from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
-from iogauge.evidence import collect
+from iogauge.evidence import complaints
 from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.records.selected import (
@@ -97,7 +97,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
             continue  # ReFrame gets the signal too, cancels its jobs and cleans up
     if status < 0:
         status = 128 - status
-        ended = collect.describe_status(status)
+        ended = complaints.describe_status(status)
         typer.echo(
             visible(
                 f"iogauge: ReFrame was {ended}. Undecided cases have no record, and their jobs may still "

@@ -40,6 +40,7 @@ from iogauge.core.words import (
     IPERF,
     MD_WORKBENCH,
     MDTEST,
+    WRF_IO,
     Fingerprint,
 )
 from iogauge.node import below, probes
@@ -80,6 +81,7 @@ BRINGS: Final = {
     "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
+    "wrf_io": "docs/checks.md, 'An application's output'",
 }
 
 
@@ -160,7 +162,8 @@ class Machine:
             if feature not in self.features
         }
         return missing | {
-            DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}"
+            DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}",
+            WRF_IO: f"no wrf_io with its header is on PATH. It comes with: {BRINGS['wrf_io']}",
         }
 
     def _why_not(self, feature: str, name: str) -> str:
@@ -324,6 +327,13 @@ def darshan_library() -> str | None:
     return str(library) if watches and library.exists() else None
 
 
+def wrf_header() -> str | None:
+    """Return the path of the header that lies beside WRF-IO on PATH, where the recipe of this suite puts it; None without."""
+    program = Path(shutil.which("wrf_io") or "/nonexistent")
+    header = program.parent.parent / "share" / "wrf-io" / "wrf_header.txt"
+    return str(header) if header.exists() else None
+
+
 def memory_bytes() -> int:
     """Return the memory of this node, ``MemTotal`` of /proc/meminfo."""
     with open("/proc/meminfo", encoding="ascii") as file:
@@ -399,10 +409,12 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     built = here.stack
     library = (built and built.darshan) or darshan_library()
     mpi = dialect_of(here.programs["mpirun"].version) if "mpirun" in here.programs else None
-    detected = {name: value for name, value in (("mpi", mpi), ("darshan", library)) if value}
+    header = wrf_header()
+    found = (("mpi", mpi), (DARSHAN, library), (WRF_IO, header))
+    detected = {name: value for name, value in found if value}
     for environment in environments:
         if environment["name"] in partition.get("environs", []):
-            has = [*here.features, *([DARSHAN] if library else [])]
+            has = [*here.features, *(name for name in (DARSHAN, WRF_IO) if name in detected)]
             environment["features"] = sorted({*environment.get("features", []), *has})
             environment["extras"] = detected | environment.get("extras", {})
             lacks = {name: why for name, why in here.lacks().items() if name not in has}

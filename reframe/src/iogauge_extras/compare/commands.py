@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,8 +12,11 @@ from iogauge.cli.reporting import write_file
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import paths, registry
 from iogauge.core.text import visible_lines
-from iogauge_extras.compare import logs, sides
-from iogauge_extras.compare.sides import CompareError
+from iogauge_extras.compare import logs
+from iogauge_extras.compare.logs import CompareError
+
+if TYPE_CHECKING:
+    from iogauge_extras.compare import sides
 
 
 def show_comparison(
@@ -97,6 +100,10 @@ def _contrast(
     divisors: tuple[tuple[float | None, float | None], ...],
 ) -> sides.Contrast:
     """Return the contrast of two sets of records, and write its page; raises CompareError."""
+    from iogauge_extras.compare import (
+        sides,  # with numpy, which takes longer to start than all else
+    )
+
     servers, tib = divisors
     a, b = (
         sides.read(paths.history_dir(), name, servers[n], tib[n]) for n, name in enumerate(names)

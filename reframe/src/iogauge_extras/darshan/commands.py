@@ -9,7 +9,7 @@ import typer
 from iogauge.cli.screen import new_console
 from iogauge.core.text import visible_lines
 from iogauge.report.outcome import plain
-from iogauge_extras.compare.sides import CompareError
+from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import profile
 from iogauge_extras.darshan.log import read_log
 

@@ -25,9 +25,10 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, names
 from iogauge.records.record import Record, short_name
 from iogauge_extras.history.statistics import (
+    LEAST_SPREAD,
     MEDIAN_EFFICIENCY,
     POWER,
-    find_step,
+    change_points,
     least_baseline,
     location_and_spread,
     robust_factor,
@@ -110,8 +111,8 @@ def summary_of(
         raise Refused(
             f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
         )
-    split = find_step(values)
-    if split is not None:
+    if changes := change_points(values, LEAST_SPREAD):
+        split = changes[-1]
         old, new = float(np.median(values[:split])), float(np.median(values[split:]))
         missing = max(0, LEAST_RUNS - (runs - split))
         more = f", {missing} more run(s) needed" if missing else ""
