@@ -178,10 +178,7 @@ def decide_metric(
 
     ``unreferenced`` says why there is no reference, if that is known. ``today`` is the day (UTC) on
     which expected failures are judged, by default the current day. After its last day an expected
-    failure is dropped from the verdict's reference.
-
-    UNSTABLE excuses no failure beyond the scatter. If all samples miss the reference by more than they differ, the
-    verdict is FAIL.
+    failure is dropped from the verdict's reference. UNSTABLE excuses no failure :func:`beyond_scatter`: that is FAIL.
 
     ``unsettled`` is the worst value that may be true and is not proven. If it does not meet the
     reference, and the median meets it or is that very value, the verdict is UNSTABLE.
@@ -202,9 +199,7 @@ def decide_metric(
         (Outcome.UNSTABLE, Verdict.UNSTABLE),
     ):
         objections = [str(f) for f in applicable if f.outcome is outcome]
-        if kind is Verdict.UNSTABLE and beyond_scatter(values, reference):
-            break
-        if objections:
+        if objections and not (kind is Verdict.UNSTABLE and beyond_scatter(values, reference)):
             return verdict(kind, "; ".join(objections))
     if reference is None:
         return verdict(
