@@ -12,7 +12,6 @@ Needs spack on PATH (ci/install-spack). Exit status 1: no MPI is known here; the
 """
 
 import argparse
-import glob
 import json
 import os
 import re
@@ -59,19 +58,26 @@ class Unknown(Exception):
     """No MPI that can be written down; the message says what to do."""
 
 
-def output(*command):
-    """What a command prints, or an empty text if it fails."""
+def run(command, **options):
+    """Exit status and output (both streams) of a command; 127 with the reason if it did not start, or did not end."""
     try:
         done = subprocess.run(
-            command,
+            [str(word) for word in command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            timeout=60,
+            timeout=120,
+            **options,
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode(errors="replace") if done.returncode == 0 else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, str(error)
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+def output(*command):
+    """What a command prints, or an empty text if it fails."""
+    status, text = run(command)
+    return "" if status else text
 
 
 def version_in(text, regex):
@@ -84,31 +90,10 @@ def find_library(header):
     path = Path("/usr/include") / header
     if not path.exists():
         return None
-    owner = output("dpkg-query", "-S", str(path)).split(":")[0]
+    owner = output("dpkg-query", "-S", path).split(":")[0]
     text = output("dpkg-query", "-W", "-f", "${Version}", owner) if owner else ""
-    text = text or output("rpm", "-qf", "--qf", "%{VERSION}", str(path))
-    version = version_in(re.sub(r"^\d+:", "", text), r"(\d+(?:\.\d+)*)")
-    return version and {"spec": version, "prefix": "/usr"}
-
-
-def romio_knows_lustre(prefix):
-    """Whether the ROMIO of an MPI was built with Lustre: its functions have names."""
-    told = output(os.path.join(prefix, "bin", "ompi_info"), "--parsable", "--path", "pkglibdir")
-    components = re.findall(r"^path:pkglibdir:(.*)$", told, re.MULTILINE)
-    patterns = [os.path.join(folder, "mca_io_romio*.so") for folder in components]
-    patterns += [os.path.join(prefix, lib, "libmpi*.so") for lib in ("lib64", "lib", "lib/*")]
-    return any(
-        b"ADIOI_LUSTRE_" in Path(path).read_bytes()
-        for pattern in patterns
-        for path in glob.glob(pattern)
-    )
-
-
-def parts_of(prefix):
-    """The components of an Open MPI, as framework:component."""
-    text = output(os.path.join(prefix, "bin", "ompi_info"), "--parsable")
-    parts = set(re.findall(r"^mca:(\w+:\w+):version", text, re.MULTILINE))
-    return parts | {"romio:lustre"} if parts and romio_knows_lustre(prefix) else parts
+    text = text or output("rpm", "-qf", "--qf", "%{VERSION}", path)
+    return version_in(re.sub(r"^\d+:", "", text), r"(\d+(?:\.\d+)*)")
 
 
 def library_version(mpicc):
@@ -116,10 +101,15 @@ def library_version(mpicc):
     words = shlex.split(output(mpicc, "-show"))
     folders = [word[2:] for word in words if word.startswith("-L")]
     names = [word[2:] for word in words if re.match(r"-lmpi(ch)?(_gnu\w*|_cray)?$", word)]
-    for path in [f"{folder}/lib{name}.so" for folder in folders for name in names]:
-        if os.path.exists(path) and (text := output(sys.executable, "-c", ASK, path)):
-            return text
-    return ""
+    paths = [f"{folder}/lib{name}.so" for folder in folders for name in names]
+    told = (output(sys.executable, "-c", ASK, path) for path in paths if os.path.exists(path))
+    return next(filter(None, told), "")
+
+
+def mpi_in(text):
+    """Spack's name and the version of the MPI whose library says this of itself; two empty texts if it is not known."""
+    name, regex = next((one for one in MPIS if re.search(one[1], text)), ("", ""))
+    return (name, version_in(text, regex)) if name else ("", "")
 
 
 def find_mpi():
@@ -132,45 +122,43 @@ def find_mpi():
             "no mpicc on PATH: load the module of the MPI that jobs use, or install it (apt install libopenmpi-dev, dnf"
             " install openmpi-devel), then try again. environments/generic builds an MPI of its own instead"
         )
-    prefix = os.path.dirname(os.path.dirname(mpicc))
+    prefix, text = os.path.dirname(os.path.dirname(mpicc)), library_version(mpicc)
     modules = [name for name in os.environ.get("LOADEDMODULES", "").split(":") if name]
-    text = library_version(mpicc)
-    name = next((name for name, regex in MPIS if re.search(regex, text)), "")
+    modules = {"modules": modules} if modules and prefix != "/usr" else {}
+    name, version = mpi_in(text)
     if not name or os.path.basename(mpicc) != "mpicc":
-        example = {
-            "spec": "NAME@VERSION",
-            "prefix": prefix,
-            **({"modules": modules} if modules else {}),
-        }
+        example = json.dumps({"spec": "NAME@VERSION", "prefix": prefix, **modules})
         raise Unknown(
             f"{mpicc} is of an MPI that this command does not know; it says of itself: {text.strip()[:120]!r}.\n"
             "Write it under `packages:` of the environment's spack.yaml, by its name in Spack (mpich for a relative of"
             " MPICH, mpt for HPE MPI), then run this again:\n"
-            f"    mpi: {{buildable: false, require: NAME}}\n    NAME: {{buildable: false, externals: [{json.dumps(example)}]}}"
+            f"    mpi: {{buildable: false, require: NAME}}\n    NAME: {{buildable: false, externals: [{example}]}}"
         )
-    version = version_in(text, dict(MPIS)[name])
     options = ""
     if name == "intel-oneapi-mpi":
         # Spack's prefix is the one of all Intel's programs, and the wrappers of gcc have the general names.
         prefix, options = re.sub(r"/mpi/[^/]+$", "", prefix), " +generic-names"
-    external = {"spec": f"{name}@{version}{options}", "prefix": prefix}
-    return name, {**external, **({"modules": modules} if modules and prefix != "/usr" else {})}
+    return name, {"spec": f"{name}@{version}{options}", "prefix": prefix, **modules}
 
 
 def spack(environment, *words):
     if not shutil.which("spack"):
         raise SystemExit("no spack on PATH: ci/install-spack brings it, then: . .iogauge/spack.sh")
     command = ["spack", "-e", str(environment), *words]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, stdout=subprocess.PIPE)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed; see above")
     return done.stdout
 
 
 def packages_of(environment):
-    """The packages that all scopes of an environment name, as Spack merges them."""
-    code = "import json, spack.config; print(json.dumps(spack.config.get('packages')))"
-    return json.loads(spack(environment, "python", "-c", code))
+    """The packages that all scopes of an environment name, as Spack merges them; and the names of all MPIs."""
+    code = (
+        "import json, spack.config as c, spack.repo as r; "
+        "print(json.dumps([c.get('packages'), [s.name for s in r.PATH.providers_for('mpi')]]))"
+    )
+    packages, mpis = json.loads(spack(environment, "python", "-c", code).decode())
+    return packages, set(mpis)
 
 
 def has_external(packages, *names):
@@ -179,42 +167,29 @@ def has_external(packages, *names):
 
 def find(environment):
     """Write what is here into the environment's found/, and return what was written; raises Unknown."""
-    folder = environment / "found"
-    shutil.rmtree(folder, ignore_errors=True)
-    known = packages_of(environment)
+    file = environment / "found/packages.yaml"
+    shutil.rmtree(str(file.parent), ignore_errors=True)
+    known, mpis = packages_of(environment)
     names = [name for name in PROGRAMS if not has_external(known, name)]
     if names:
         spack(environment, "external", "find", "--not-buildable", *names)
-    found = {}
-    for name, header in LIBRARIES.items():
-        if not has_external(known, name) and (library := find_library(header)):
-            found[name] = {**library, "spec": f"{name}@{library['spec']}"}
-    own = {name: {"buildable": False, "externals": [one]} for name, one in found.items()}
-    if "zlib" in found:
+    own = {}
+    for name in [name for name in LIBRARIES if not has_external(known, name)]:
+        version = find_library(LIBRARIES[name])
+        if version:
+            external = {"spec": f"{name}@{version}", "prefix": "/usr"}
+            own[name] = {"buildable": False, "externals": [external]}
+    if "zlib" in own:
         own["zlib-api"] = {"buildable": False}
-    if not has_external(known, *MPI_NAMES) and known.get("mpi", {}).get("require") != "openmpi":
+    if not has_external(known, *mpis) and known.get("mpi", {}).get("require") != "openmpi":
         name, external = find_mpi()
         own[name] = {"buildable": False, "externals": [external]}
         own["mpi"] = {"buildable": False, "require": name}
-    folder.mkdir(exist_ok=True)
-    file = folder / "packages.yaml"
+    file.parent.mkdir(exist_ok=True)
     text = file.read_text() if file.exists() else "packages:\n"
     text += "".join(f"  {name}: {json.dumps(one)}\n" for name, one in own.items())  # JSON is YAML
     file.write_text(text)
     return text
-
-
-MPI_NAMES = (
-    "openmpi",
-    "mpich",
-    "mvapich",
-    "mvapich2",
-    "mvapich-plus",
-    "cray-mpich",
-    "hpcx-mpi",
-    "intel-oneapi-mpi",
-    "mpt",
-)
 
 
 def main():

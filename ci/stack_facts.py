@@ -31,7 +31,6 @@ RECORD = Path(__file__).resolve().with_name("stack.json")
 CHOICES = {"lustre", "hdf5", "ncmpi", "parallel-netcdf"}
 # Where a site may differ without measuring something else.
 SITE_VARIANTS = {"scheduler", "log_path", "build_system", "dev_path"}
-MPIS = ("openmpi", "mpich", "mvapich", "cray-mpich", "hpcx-mpi", "intel-oneapi-mpi", "mvapich2")
 VIEW = Path(".spack-env") / "view"
 
 
@@ -93,126 +92,107 @@ def variants_of(spec):
     return {name: value for name, value in parameters if name not in FLAGS | SITE_VARIANTS}
 
 
-def flags_of(spec):
-    parameters = spec.get("parameters", {})
-    return {name: parameters[name] for name in sorted(FLAGS) if parameters.get(name)}
-
-
-def identity(spec):
-    """What must be equal at two sites for this package to be the same program."""
+def tools_of(lock):
+    """What must be equal at two sites for their tools to be the same programs, by name."""
+    specs = reachable(lock)
     return {
-        "version": version_of(spec),
-        "namespace": spec.get("namespace"),
-        "recipe": spec.get("package_hash"),
-        "variants": variants_of(spec),
-        "flags": flags_of(spec),
+        name: {
+            "version": version_of(specs[name]),
+            "namespace": specs[name].get("namespace"),
+            "recipe": specs[name].get("package_hash"),
+            "variants": variants_of(specs[name]),
+            "flags": {
+                k: v for k, v in specs[name].get("parameters", {}).items() if k in FLAGS and v
+            },
+        }
+        for name in TOOLS
+        if name in specs
     }
 
 
-def tools_of(lock):
-    """The identities of the tools of a lock file, by name."""
-    specs = reachable(lock)
-    return {name: identity(specs[name]) for name in TOOLS if name in specs}
-
-
-def flat(identity):
-    """An identity as one level of names to printable values, without what a site may choose."""
-    values = {name: identity[name] for name in ("version", "namespace", "recipe")}
-    for kind in ("variants", "flags"):
-        for name, value in identity[kind].items():
-            if name not in CHOICES:
-                values[name] = ",".join(value) if isinstance(value, list) else value
-    return values
+def flat(tool):
+    """What tells a tool, as one level of names and printable values, without what a site may choose."""
+    values = {**tool, **tool["variants"], **tool["flags"]}
+    return {
+        name: ",".join(value) if isinstance(value, list) else str(value)
+        for name, value in values.items()
+        if name not in CHOICES | {"variants", "flags"}
+    }
 
 
 def differs_from_record(lock):
     """Where a lock file differs from what every site measures with, one sentence each."""
     recorded, here = json.loads(RECORD.read_text()), tools_of(lock)
-    told = []
     for name in TOOLS:
-        if (name in recorded) != (name in here):
-            told.append(f"{name} is {'here alone' if name in here else 'missing here'}")
-            continue
-        there, mine = flat(recorded.get(name, EMPTY)), flat(here.get(name, EMPTY))
-        for key in sorted({*there, *mine}):
-            if str(there.get(key)) != str(mine.get(key)):
-                told.append(f"{name} {key}: {mine.get(key)} here, {there.get(key)} elsewhere")
-    return told
+        if name in recorded and name in here:
+            there, mine = flat(recorded[name]), flat(here[name])
+            for key in sorted(set(there) | set(mine)):
+                if there.get(key) != mine.get(key):
+                    yield f"{name} {key}: {mine.get(key)} here, {there.get(key)} elsewhere"
+        elif name in recorded or name in here:
+            yield f"{name} is {'here alone' if name in here else 'missing here'}"
 
 
-EMPTY = {"version": None, "namespace": None, "recipe": None, "variants": {}, "flags": {}}
-
-
-def mpi_of(specs):
-    """The MPI among specs by name, or None."""
-    return next((specs[name] for name in MPIS if name in specs), None)
-
-
-def compiler_of(lock, spec):
-    """name@version of the compiler that a spec was built with."""
+def provider(lock, spec, virtual):
+    """The spec that another one has in a lock file as its `mpi` or its `c`, or None."""
     for dependency in spec.get("dependencies", []):
-        virtuals = dependency.get("parameters", {}).get("virtuals", [])
-        if "c" in virtuals:
-            compiler = lock["concrete_specs"][dependency["hash"]]
-            return f"{compiler['name']}@{version_of(compiler)}"
+        if virtual in dependency.get("parameters", {}).get("virtuals", []):
+            return lock["concrete_specs"][dependency["hash"]]
     return None
+
+
+def mpi_of(lock):
+    """The MPI of a lock file, or None."""
+    found = (provider(lock, spec, "mpi") for spec in reachable(lock).values())
+    return next(filter(None, found), None)
 
 
 def facts_of(environment):
     """The fingerprint of an environment: what stack.json holds."""
-    environment = Path(environment)
     lock = read_lock(environment)
-    specs = reachable(lock)
-    tools = tools_of(lock)
+    specs, tools = reachable(lock), tools_of(lock)
     if "ior" not in tools:
         raise StackError(
             f"{environment}/spack.lock has no ior: it is not one of these environments"
         )
-    text = json.dumps(tools, sort_keys=True).encode()
-    mpi = mpi_of(specs)
-    packages = {}
-    for name in (*TOOLS, "lustre"):
-        if name in specs:
-            spec = specs[name]
-            packages[name] = {
-                "version": version_of(spec),
-                "hash": spec["hash"],
-                "variants": variants_of(spec),
-            }
+    named = {name: specs[name] for name in (*TOOLS, "lustre") if name in specs}
+    mpi, compiler = mpi_of(lock), provider(lock, specs["ior"], "c")
     if mpi:
-        packages["mpi"] = {
-            "name": mpi["name"],
-            "version": version_of(mpi),
-            "hash": mpi["hash"],
-            "external": is_external(mpi),
-        }
+        named["mpi"] = mpi
     arch = specs["ior"]["arch"]
     target = arch["target"]
     return {
-        "environment": environment.resolve().name,
-        "stack": hashlib.sha256(text).hexdigest()[:12],
+        "environment": Path(environment).resolve().name,
+        "stack": hashlib.sha256(json.dumps(tools, sort_keys=True).encode()).hexdigest()[:12],
         "lock_sha256": lock["sha256"],
         "spack": lock.get("spack", {}).get("version"),
         "os": arch["platform_os"],
         "target": target if isinstance(target, str) else target["name"],
-        "compiler": compiler_of(lock, specs["ior"]),
-        "packages": packages,
+        "compiler": compiler and f"{compiler['name']}@{version_of(compiler)}",
+        "packages": {
+            name: {
+                "name": spec["name"],
+                "version": version_of(spec),
+                "hash": spec["hash"],
+                "external": is_external(spec),
+                # Of an external Spack only assumes them.
+                "variants": {} if is_external(spec) else variants_of(spec),
+            }
+            for name, spec in named.items()
+        },
     }
 
 
-def external_prefix(spec):
-    return (spec.get("external") or {}).get("path")
-
-
-def mpi_bin(spec):
-    """The folder of an external MPI's programs; Intel's is deeper."""
-    prefix = Path(external_prefix(spec))
-    return next(iter(sorted(prefix.glob(f"mpi/{version_of(spec)}*/bin"))), prefix / "bin")
+def mpi_bin(environment, mpi):
+    """The folder of an MPI's programs: the view's, or an external's; Intel's is deeper."""
+    if not is_external(mpi):
+        return Path(environment).resolve() / VIEW / "bin"
+    prefix = Path(mpi["external"].get("path") or "/nowhere")
+    return next(iter(sorted(prefix.glob(f"mpi/{version_of(mpi)}*/bin"))), prefix / "bin")
 
 
 def activate_text(environment):
-    environment = Path(environment).resolve()
-    mpi = mpi_of(reachable(read_lock(environment)))
+    mpi = mpi_of(read_lock(environment))
     external = (mpi or {}).get("external") or {}
     lines = [
         "# shellcheck shell=sh",
@@ -220,9 +200,9 @@ def activate_text(environment):
     ]
     for module in external.get("module") or []:
         lines.append(f"module load {shlex.quote(module)} || return 1")
-    front = [str(environment / VIEW / "bin")]
+    front = [str(Path(environment).resolve() / VIEW / "bin")]
     if external.get("path", "/usr") not in ("/usr", "/"):
-        front.append(str(mpi_bin(mpi)))
+        front.append(str(mpi_bin(environment, mpi)))
     lines.append(f'export PATH={":".join(map(shlex.quote, front))}"${{PATH:+:$PATH}}"')
     return "\n".join(lines) + "\n"
 
@@ -244,16 +224,27 @@ def replace(path, text):
 
 def write_facts(environment):
     """Write stack.json and activate.sh beside the view; return the facts."""
-    environment = Path(environment)
-    if not (environment / VIEW / "bin").is_dir():
+    view = Path(environment) / VIEW
+    if not (view / "bin").is_dir():
         raise StackError(
-            f"{environment / VIEW} has no bin/: nothing is installed; spack -e {environment} install"
+            f"{view} has no bin/: nothing is installed; spack -e {environment} install"
         )
     facts = facts_of(environment)
-    directory = environment / ".spack-env"
-    replace(directory / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
-    replace(directory / "activate.sh", activate_text(environment))
+    replace(view.parent / "stack.json", json.dumps(facts, indent=2, sort_keys=True) + "\n")
+    replace(view.parent / "activate.sh", activate_text(environment))
     return facts
+
+
+def compare(environment):
+    """Print how a lock file agrees with what every site measures with; 1 if it does not."""
+    facts, differs = facts_of(environment), list(differs_from_record(read_lock(environment)))
+    mpi = facts["packages"].get("mpi", {"name": "no MPI", "version": ""})
+    state = "DIFFERS" if differs else "agrees"
+    told = f"{mpi['name']}@{mpi['version']}, {facts['compiler']}, {facts['os']}"
+    print(f"stack_facts: {facts['environment']:22} {state}  {told}")
+    for text in differs:
+        print(f"    {text}")
+    return int(bool(differs))
 
 
 def main():
@@ -267,38 +258,17 @@ def main():
     for environment in arguments.environments:
         try:
             if arguments.record:
-                RECORD.write_text(
-                    json.dumps(tools_of(read_lock(environment)), indent=1, sort_keys=True) + "\n"
-                )
+                tools = tools_of(read_lock(environment))
+                RECORD.write_text(json.dumps(tools, indent=1, sort_keys=True) + "\n")
             elif arguments.compare:
                 status |= compare(environment)
             else:
                 facts = write_facts(environment)
-                print(
-                    f"stack_facts: {environment}: stack {facts['stack']}, lock {facts['lock_sha256'][:12]}"
-                )
+                print(f"stack_facts: {environment}: stack {facts['stack']}")
         except StackError as error:
             print(f"stack_facts: {error}", file=sys.stderr)
             status = 1
     return status
-
-
-def compare(environment):
-    """Print how a lock file agrees with what every site measures with; 1 if it does not."""
-    lock = read_lock(environment)
-    specs, differs = reachable(lock), differs_from_record(lock)
-    mpi = mpi_of(specs)
-    told = f"{mpi['name']}@{version_of(mpi)}" if mpi else "no MPI"
-    chosen = ", ".join(
-        sorted(CHOICES & {k for k, v in variants_of(specs["iogauge-stack"]).items() if v is True})
-    )
-    state = "DIFFERS" if differs else "agrees"
-    print(
-        f"stack_facts: {Path(environment).name:22} {state}  {told}, {compiler_of(lock, specs['ior'])}, chosen: {chosen or 'nothing'}"
-    )
-    for text in differs:
-        print(f"    {text}")
-    return int(bool(differs))
 
 
 if __name__ == "__main__":

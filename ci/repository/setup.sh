@@ -16,6 +16,9 @@ fail() {
     exit 1
 }
 [ -n "$version" ] || fail '.gitlab-ci.yml has no line with ref: expected the version of iogauge there'
+# Two jobs of a pipeline may stand in one directory; the second waits.
+exec 9<.
+flock 9 2>/dev/null || true
 
 if [ "$(git -C iogauge rev-parse --verify --quiet "$version^{commit}" 2>/dev/null || echo none)" != \
     "$(git -C iogauge rev-parse --verify --quiet HEAD 2>/dev/null || true)" ] || [ ! -e iogauge/.git ]; then

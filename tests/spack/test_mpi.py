@@ -86,7 +86,7 @@ def test_intels_prefix_is_that_of_all_its_programs(externals, tmp_path, monkeypa
     _, external = externals.find_mpi()
     assert external["prefix"] == f"{tmp_path}/oneapi"
     lock = made_stack.spec("intel-oneapi-mpi", "2021.13", prefix=external["prefix"])
-    assert facts.mpi_bin(lock) == tmp_path / "oneapi/mpi/2021.13/bin"
+    assert facts.mpi_bin(tmp_path, lock) == tmp_path / "oneapi/mpi/2021.13/bin"
 
 
 @pytest.mark.parametrize(

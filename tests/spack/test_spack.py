@@ -106,7 +106,7 @@ def test_another_machine_than_the_sites_is_refused_before_the_solve(spack, tmp_p
 def test_a_compiler_that_spack_finds_is_not_written_into_the_environment(spack, builtin, tmp_path):
     manifest = copy_of(tmp_path, "generic") / "spack.yaml"
     # One small package needs a compiler too, and is solved in seconds.
-    kept, changed = re.subn(r"- iogauge-stack@.*", "- zlib", manifest.read_text())
+    kept, changed = re.subn(r"specs: .*", "specs: [zlib]", manifest.read_text())
     assert changed == 1
     manifest.write_text(kept)
     spack("-e", manifest.parent, "concretize")
@@ -148,7 +148,7 @@ def test_what_was_built_is_what_was_promised(stack):
     )
     assert done.returncode == 0, done.stdout
     states = re.findall(r"^check_stack: (\S+)  ", done.stdout, re.MULTILINE)
-    assert states.count("ok") >= 6 and "??" not in states, done.stdout
+    assert states.count("ok") >= 5 and "??" not in states, done.stdout
     facts = json.loads((stack / ".spack-env/stack.json").read_text())
     assert facts["packages"]["ior"]["version"] == "4.0.0"
 

@@ -44,7 +44,7 @@ from iogauge.tools.ior.output import parse_json, rank_times_csv
 from iogauge.tools.mdtest import parse_rank_csv, parse_table
 from iogauge_extras.ceilings import iperf3
 from iogauge_extras.compare import logs, sides
-from iogauge_extras.compare.sides import CompareError
+from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.subject import of_log
 from iogauge_extras.history import yamledit

@@ -236,28 +236,24 @@ def test_stack_fails_only_when_nothing_can_be_measured(project: Project) -> None
     done = project.stack()
     assert done.returncode == 1
     assert "nothing can be measured" in done.stderr
-    assert "missing: ior and mdtest: ci/build-stack" in done.stdout
-    assert "missing: fio: ci/build-stack" in done.stdout
+    for program in ("ior", "mdtest", "fio"):
+        assert f"missing: {program}: ci/build-stack" in done.stdout
     stub(project.bin / "fio")
     done = project.stack()
     assert done.returncode == 0
-    assert "missing: ior and mdtest" in done.stdout
+    assert "missing: mdtest" in done.stdout
     assert "missing: fio" not in done.stdout
 
 
-@pytest.mark.parametrize("manager", ["apt-get", "dnf", "zypper"])
-def test_stack_installs_nothing_and_says_the_command(project: Project, manager: str) -> None:
-    """Also as root: what a machine gets is its administrator's to say."""
-    stub(project.bin / "mpirun", OPEN_MPI)
+def test_stack_installs_nothing_also_as_root(project: Project) -> None:
+    """What a machine gets is its administrator's to say."""
     called = project.root / "called"
-    for program in (manager, "git"):
+    for program in ("apt-get", "dnf", "zypper", "git"):
         stub(project.bin / program, f'echo "{program} $*" >>"{called}"')
-    for user, sudo in (("1000", "sudo "), ("0", "")):
-        stub(project.bin / "id", f"echo {user}")
-        said = project.stack()
-        assert f"missing: fio: ci/build-stack, or {sudo}{manager} install fio" in said.stdout
-        assert "missing: ior and mdtest: ci/build-stack" in said.stdout
-        assert said.returncode == 1
+    stub(project.bin / "id", "echo 0")
+    said = project.stack()
+    assert "missing: fio: ci/build-stack, or your distribution's package fio" in said.stdout
+    assert said.returncode == 1
     assert not called.exists()
 
 
@@ -287,9 +283,8 @@ def test_stack_reports_a_launcher_of_another_mpi(project: Project) -> None:
     project.linked_with("/nonexistent/lib/libmpi.so.40")
     done = project.stack()
     assert done.returncode == 0
-    assert "missing: an mpirun of Open MPI" in done.stdout
-    assert "each of its tasks would run alone" in done.stdout
-    assert "OMPI_ALLOW_RUN_AS_ROOT" not in project.decision()
+    assert "missing: the mpirun of /nonexistent/lib/libmpi.so.40, with which" in done.stdout
+    assert "each task would run alone" in done.stdout
 
 
 def test_stack_reports_a_library_that_is_not_found(project: Project) -> None:
@@ -300,15 +295,12 @@ def test_stack_reports_a_library_that_is_not_found(project: Project) -> None:
     assert "missing: libmpi.so.40 of" in project.stack().stdout
 
 
-def test_stack_names_the_package_of_a_missing_launcher(project: Project) -> None:
-    for name in ("ior", "mdtest", "fio", "apt-get"):
+def test_stack_says_whose_launcher_is_missing(project: Project) -> None:
+    for name in ("ior", "mdtest", "fio"):
         stub(project.bin / name)
-    stub(project.bin / "id", "echo 0")
-    install = "apt-get install"
     project.linked_with("/nonexistent/lib/libmpi.so.40")
-    assert f"starts ior and mdtest: {install} openmpi-bin" in project.stack().stdout
-    project.linked_with("/nonexistent/lib/libmpi.so.12")
-    assert f"starts ior and mdtest: {install} mpich" in project.stack().stdout
+    said = project.stack().stdout
+    assert "missing: mpirun, which starts ior and mdtest, of the MPI of /nonexistent" in said
 
 
 def test_stack_needs_no_mpirun_where_srun_starts_tasks(project: Project) -> None:

@@ -43,7 +43,8 @@ from iogauge.guards.ledger import (
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, SLACK_S, CaseSeen, PhaseSeen
 from iogauge.node.kinds import KINDS, Traits
-from iogauge.plan.stage import MOST_FOUND, PhaseRun
+from iogauge.plan.seen import MOST_FOUND
+from iogauge.plan.stage import PhaseRun
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.fio.output import told_seconds
 

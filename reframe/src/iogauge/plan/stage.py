@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from iogauge.core import untrusted
 from iogauge.core.untrusted import Plain
 from iogauge.core.words import Value
 from iogauge.node.host import Clock
@@ -24,7 +23,7 @@ from iogauge.node.view import View
 
 #: The :class:`JobOrder`.
 ORDER: Final = "case.json"
-#: The :class:`PlannedCase`, for ``iogauge plan``; no job reads it.
+#: The :class:`PlannedCase`, for ``iogauge run --dry-run``; no job reads it.
 FOOTPRINT: Final = "footprint.json"
 #: Hosts of a partition without a scheduler.
 HOSTFILE: Final = "hosts.txt"
@@ -52,32 +51,14 @@ SERVERS_HOSTS: Final = "servers.hosts"
 SERVERS_NEXT: Final = "servers.next"
 SERVERS_SECRET: Final = "servers.secret"
 
-#: What the kernel says of each task of a node: with ``.<host>``, and with ``.<host>.0`` of the first task (witness.sh).
-WITNESS: Final = "witness"
+#: What the launcher of the agents said, and a word that changes while the job script lives: an agent ends without it.
+AGENTS_ERRORS: Final = "agents.err"
+LEASE: Final = "agents.lease"
 
 # Written by the agent on the first node.
 
 #: :class:`Opened`.
 OPENED: Final = "open.json"
-#: :class:`LockKept`.
-LOCKED: Final = "lock.json"
-#: Counters under the target's mount, see :func:`parse_activity`.
-ACTIVITY: Final = "activity.tsv"
-#: Bytes that the first task of the first node passed to read(2) and write(2), as :data:`ACTIVITY`. witness.sh leaves the number
-#: of its process in :data:`TASK`.
-ASKED: Final = "asked.tsv"
-TASK: Final = "task.pid"
-#: Mounts that hid the case's directory while a tool ran, see :func:`parse_hidden`.
-HIDDEN: Final = "hidden.tsv"
-#: Libraries that the first task and its children have loaded, see :func:`parse_loaded`.
-LOADED: Final = "loaded.tsv"
-#: Bytes that the tool had printed, see :func:`parse_counts`. The output of each execution begins with none.
-PRINTED: Final = "printed.tsv"
-#: Processes of that task, see :func:`parse_counts`: the tool, and what it has started.
-PROCESSES: Final = "processes.tsv"
-#: Files of the case that the agent found before each phase, see :func:`parse_counts`; it counts no more than so many.
-FOUND: Final = "found.tsv"
-MOST_FOUND: Final = 100
 #: Seconds between two looks at the counters. The seconds of a short phase are confirmed as finely as its looks follow
 #: each other. So looks are nearer to each other while a tool starts, and nearer still when its bytes or files begin to
 #: move, most of all at first; each for a limited time. A look takes some 50 microseconds of a core.
@@ -88,13 +69,7 @@ FIRST_S: Final = 0.005
 FIRST_FOR_S: Final = 0.15
 CLOSE_S: Final = 0.02
 CLOSE_FOR_S: Final = 2.0
-#: A line for each :class:`iogauge.node.files.Sample`.
-CONTENTS: Final = "contents.jsonl"
-
-#: A line for the :class:`iogauge.node.lustre.layout.Layouts` of each repetition.
-LAYOUTS: Final = "layouts.jsonl"
-
-# Stems of the agent's answers on each node: ``STEM.<host>.json``.
+# Words under which the nodes note their answers to commands (:mod:`iogauge.plan.seen`).
 
 #: A node's view of the target.
 VIEW: Final = "view"
@@ -122,7 +97,7 @@ REFUSAL: Final = "iogauge: refused: "
 
 
 def evict_stem(phase: str, repetition: int | str) -> str:
-    """Return the stem of the answers of ``evict`` before a phase."""
+    """Return the word of the answers of ``evict`` before a phase."""
     return f"evict-{phase}.{repetition}"
 
 
@@ -209,7 +184,7 @@ class TimedPhases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCase(Plain):
-    """Cost of a case, as a dry run leaves it for ``iogauge plan``.
+    """Cost of a case, as a dry run leaves it for ``iogauge run --dry-run``.
 
     ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
     plain data. ``timed`` are the phases whose bytes are unknown; ``written_bytes`` and
@@ -259,13 +234,6 @@ class Opened(Plain):
 
 
 @dataclass(frozen=True, slots=True)
-class LockKept(Plain):
-    """Whether the case held the target's lock to the end; if not, ``lost`` is the reason."""
-
-    lost: str
-
-
-@dataclass(frozen=True, slots=True)
 class PhaseRun:
     """One execution of a phase: repetition (0: prepare), exit status, seconds since boot.
 
@@ -278,77 +246,6 @@ class PhaseRun:
     started: float
     ended: float
     token: str
-
-
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """The counters under the target's mount at a time: seconds since boot, bytes of each way.
-
-    ``files`` is the number of inodes in use on the target, and ``held`` the bytes; None if nobody
-    counted them. Bytes that wait in the page cache have their place already.
-    """
-
-    time: float
-    read: int
-    written: int
-    files: int | None = None
-    held: int | None = None
-
-    @property
-    def bytes_moved(self) -> int:
-        """Return the bytes of both ways."""
-        return self.read + self.written
-
-
-_INSTANT: Final = re.compile(
-    r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,19})\t([0-9]{1,19})(?:\t([0-9]{1,19})\t([0-9]{1,19}))?"
-)
-
-
-def parse_activity(text: str) -> list[Instant]:
-    """Return the counters that the agent recorded, in order; damaged lines are left out."""
-    matches = map(_INSTANT.fullmatch, text.splitlines())
-    return [
-        Instant(
-            float(m[1]),
-            int(m[2]),
-            int(m[3]),
-            int(m[4]) if m[4] else None,
-            int(m[5]) if m[5] else None,
-        )
-        for m in matches
-        if m
-    ]
-
-
-def parse_loaded(text: str) -> list[str]:
-    """Return the names of all libraries that the agent recorded; damaged lines are left out."""
-    return sorted({name for line in text.splitlines() for name in _words(line)})
-
-
-def _words(line: str) -> list[str]:
-    """Return the words of a line of a time and a list in JSON; empty if it is damaged."""
-    try:
-        words = untrusted.parse_json(line.partition("\t")[2])
-    except ValueError:
-        return []
-    good = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    return words if good else []
-
-
-def parse_hidden(text: str) -> list[str]:
-    """Return the mounts that the agent recorded, as type, source and point; damaged lines are left out."""
-    mounts = [words for line in text.splitlines() if len(words := _words(line)) == 3]
-    return list(dict.fromkeys("{} from {}, mounted at {}".format(*words) for words in mounts))
-
-
-_COUNT: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,15})")
-
-
-def parse_counts(text: str) -> list[tuple[float, int]]:
-    """Return a count of the agent by seconds since boot; damaged lines are left out."""
-    matches = map(_COUNT.fullmatch, text.splitlines())
-    return [(float(m[1]), int(m[2])) for m in matches if m]
 
 
 _RUN: Final = re.compile(

@@ -1,0 +1,25 @@
+# shellcheck shell=bash
+# What the scripts of this folder share: where they are, how they speak, and that one at a time goes on.
+set -euo pipefail
+
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." >/dev/null && pwd -P)
+home=${IOGAUGE_HOME:-$root/.iogauge}
+me=${0##*/}
+
+say() { printf '%s: %s\n' "$me" "$*"; }
+# With the status 1, unless a script has another.
+fail() {
+    printf '%s\n' "${@/#/$me: }" >&2
+    exit "${failure:-1}"
+}
+# A script's first comment is its help.
+usage() {
+    sed -n '2,/^# shellcheck/{/^# shellcheck/d; s/^# \{0,1\}//; p}' "$root/ci/$me" >&2
+    exit 2
+}
+# Two of a script at once would disturb each other. Some file systems have no locks: then both go on.
+alone() {
+    mkdir -p "$home"
+    exec 9>"$home/$me.lock"
+    flock -n 9 2>/dev/null || { say "waiting for another ci/$me" && flock 9 2>/dev/null; } || true
+}
