@@ -43,6 +43,7 @@ REASONS = {
     ),
     "mpirun -np 2 ior, which ends with 3 # Open MPI 4.1": "Primary job terminated normally, but 1 process returned a non-zero",
     "mpirun -np 2 ior, which is killed # Open MPI 4.1": "Primary job terminated normally, but 1 process returned a non-zero",
+    "mpirun -np 2 ior, which does not finalize # Open MPI 4.1": "mpirun has exited due to process rank 0 with PID 0",
     "mpirun -np 2 ior, which ends with 3 # Open MPI 5.0.11": "prterun detected",
     "mpirun -np 2 ior, which is killed # Open MPI 5.0.11": "prterun noticed that process rank 0",
     "mpirun -np 1 /no/such/ior # MPICH 5.0.2": "execvp error on file /no/such/ior",

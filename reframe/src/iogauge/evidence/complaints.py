@@ -57,7 +57,7 @@ _SSH: Final = re.compile(r"ssh: .+|Host key verification failed\.|.*Permission d
 
 #: How launchers begin to speak of a tool that failed: it says no more than the exit status.
 _RAN: Final = re.compile(
-    r"Primary job +terminated normally|(?:mpirun|prterun|mpiexec) (?:detected|noticed) that"
+    r"Primary job +terminated normally|(?:mpirun|prterun|mpiexec) (?:detected that|noticed that|has exited due to)"
     r"|=* *BAD TERMINATION|srun: error: \S+: tasks? [\d,-]+: "
 )
 
