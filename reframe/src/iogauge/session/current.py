@@ -76,7 +76,7 @@ def gate_marks() -> dict[str, object]:
 
 @cache
 def suite() -> str:
-    """Return the version of the suite and, in a clone, its commit: ``0.1.0 commit 1a2b3c4d5e6f``.
+    """Return the version of the suite and, in a clone, its commit: ``1.0.0 commit 1a2b3c4d5e6f``.
 
     ReFrame may run the checks of a clone in which the library is not installed: then the version is
     not known.
