@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from iogauge.cases import storage
+from iogauge.cases import job_files
 from iogauge.cli import doctor
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import Fingerprint
@@ -201,7 +201,7 @@ def test_only_a_launch_that_would_abort_is_counted(
     write, _ = PLAN.repeat
     plan = dataclasses.replace(PLAN, repeat=[dataclasses.replace(write, launch=started)])
     site = PartitionExtras.of_partition({**EXTRAS, "hosts": hosts})
-    assert storage.bound_tasks(job, plan, site, tasks) == bound
+    assert job_files.bound_tasks(job, plan, site, tasks) == bound
 
 
 # --- servers --------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ def test_the_job_is_told_which_storage_targets_are_out() -> None:
     topology = {"source": "x", "servers": servers, "targets": 4, "out": [3]}
     job: Any = SimpleNamespace(time_limit=600)
     for site, told in ((extras(topology=topology), (4, (3,))), (extras(), (None, ()))):
-        order = storage.order_of(healthy.plan(), site, "session", "case", 600.0, job)
+        order = job_files.order_of(healthy.plan(), site, "session", "case", 600.0, job)
         assert (order.targets, order.out) == told
 
 

@@ -23,7 +23,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from iogauge.cases import configuration
-from iogauge.cases.storage import StorageCheck, _directory_word
+from iogauge.cases.job_files import _directory_word
+from iogauge.cases.storage import StorageCheck
 from iogauge.cli import app
 from iogauge.core.measurement import Quantity
 from iogauge.core.paths import LIBRARY

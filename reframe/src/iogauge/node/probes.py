@@ -200,10 +200,10 @@ SECRET: Final = re.compile(
     r"(?i)pass|secret|cred|token|(?:^|[_.-])key|keyring|^(?:user|username|name|domain|password2)$|skpath"
 )
 
-#: Environment variables that change how MPI does I/O and moves data.
+#: Environment variables that change how MPI, and the libraries over and under it, do I/O and move data.
 _HINTS: Final = re.compile(
-    r"(?:OMPI_MCA_(?:io|fs|fcoll|fbtl|sharedfp|pml|btl|mtl)(?:_\w+)?|ROMIO_HINTS|MPICH_\w+"
-    r"|IOR_HINT__\w+|I_MPI_(?:EXTRA_FILESYSTEM|FABRICS)\w*|UCX_(?:TLS|NET_DEVICES)|FI_PROVIDER)"
+    r"(?:OMPI_MCA_(?:io|fs|fcoll|fbtl|sharedfp|coll|pml|btl|mtl)(?:_\w+)?|(?:ROMIO|MPICH|UCX|FI|PNETCDF)_\w+"
+    r"|IOR_HINT__\w+|I_MPI_(?:EXTRA_FILESYSTEM|FABRICS)\w*)"
 )
 
 
