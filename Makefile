@@ -22,7 +22,7 @@ bench: ## set up, run the quick checks (TARGET=/path, ARGS='...'), write the rep
 	        "another target" >&2; exit 1; }
 	@ci/setup
 	@ci/stack
-	@. ./activate && iogauge bench $(ARGS)
+	@. ./activate && iogauge run --try $(ARGS)
 
 test: ## everything that the pipeline demands: lint and tests (ARGS='...' for pytest)
 	@ci/test $(ARGS)

@@ -1,4 +1,4 @@
-"""Does the detector of `iogauge trend` keep its promise? Simulated series; and where the table of its limits comes from.
+"""Does the detector of `iogauge status --trend` keep its promise? Simulated series; and where the table of its limits comes from.
 
     python benchmarks/detectors.py [--count 8000]         # false alarms, and drops that are found, as shipped
     python benchmarks/detectors.py --calibrate            # the table of limits in iogauge/trend/statistics.py

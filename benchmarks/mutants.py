@@ -2,9 +2,11 @@
 
     python benchmarks/mutants.py [NAME...] [--jobs N] [--write FILE]      FILE: the table of all, after a whole run
 
-First all named tests must pass in the unchanged copy. Then each defect is planted and its test runs alone. The test
-itself must fail: a test that is skipped, or that pytest cannot collect or set up, has noticed nothing. Ends with 1 if
-a defect survives or its text is not in its file exactly once.
+A defect of a function is planted in a fork of a process that has collected the unit tests; there its test must fail, and
+pass without it. All others, of scripts, constants and whole sessions, are planted in a copy of the tree. First all their
+tests must pass in the unchanged copy. Then each defect is planted and its test runs alone. The test itself must fail: a
+test that is skipped, or that pytest cannot collect or set up, has noticed nothing. Ends with 1 if a defect survives or
+its text is not in its file exactly once.
 
 The package that is installed points at the original tree. So the copy stands first on PYTHONPATH, and the program
 makes sure that Python imports iogauge from there.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import queue
 import shutil
@@ -28,7 +31,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import mutate  # noqa: E402
+
 LIBRARY = Path("reframe/src/iogauge")
 #: Seconds that a named test may take; a planted defect may make it wait for ever.
 ANSWER_S = 600
@@ -1689,7 +1698,7 @@ MUTANTS = (
         "    return 1 if any(series.state is State.ALARM for series in judged) else 0",
         "    return 0",
         "tests/unit/test_trend.py::test_an_alarm_fails_a_pipeline_and_names_the_tunable",
-        "`iogauge trend` ends with 0 in spite of an alarm",
+        "`iogauge status --trend` ends with 0 in spite of an alarm",
     ),
     # workspace
     Mutant(
@@ -1897,6 +1906,57 @@ def plant_all(copies: Sequence[Copy], mutants: Sequence[Mutant]) -> list[Outcome
     return found
 
 
+class Forks(mutate.Harness):
+    """Takes the place of pytest's loop: plants each defect in a fork, by the code of the functions that it changes."""
+
+    def __init__(self, mutants: Sequence[Mutant]) -> None:
+        self.mutants, self.failed = mutants, False
+        self.found: list[Outcome] = []
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self.functions = mutate.Functions()
+        for mutant in self.mutants:
+            name, began = mutant.test.partition("[")[0], time.monotonic()
+            items = [item for item in session.items if item.nodeid.partition("[")[0] == name]
+            if self._fails(items, None) is False and self._fails(items, mutant):
+                said = "in a fork"
+                self.found.append(Outcome(mutant, True, said, time.monotonic() - began))
+        return True
+
+    def _fails(self, items: Sequence[pytest.Item], mutant: Mutant | None) -> bool:
+        """Whether one of the tests fails in a fork, with a defect or without."""
+        pid = os.fork()
+        if pid == 0:
+            with open(os.devnull, "w") as null:
+                os.dup2(null.fileno(), 1)
+                os.dup2(null.fileno(), 2)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(mutate.PATIENCE_S)
+            try:
+                if mutant:
+                    file = ROOT / mutant.path
+                    text = file.read_text(encoding="utf-8").replace(mutant.old, mutant.new)
+                    self.functions.exchange(file, compile(text, str(file), "exec"))
+                passed = all(self._passes(item) for item in items)
+                os._exit(0 if passed and items else 1)
+            finally:
+                os._exit(2)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) != 0
+
+
+def in_forks(mutants: Sequence[Mutant]) -> list[Outcome]:
+    """The defects that unit tests notice in a fork; the others need a tree of their own."""
+    tried = [one for one in mutants if "/unit/" in one.test and one.file.endswith(".py")]
+    forks = Forks(tried)
+    tests = list(dict.fromkeys(one.test.partition("[")[0] for one in tried))
+    if tests:
+        os.chdir(ROOT)
+        with contextlib.redirect_stdout(io.StringIO()):
+            pytest.main(["-q", *mutate.OPTIONS, *tests], plugins=[forks])
+    return forks.found
+
+
 def table(mutants: Collection[Mutant]) -> list[str]:
     """Lines of a table, a row for each mutant."""
     rows = ["| what would go unnoticed | where | test that fails |", "|---|---|---|"]
@@ -1947,12 +2007,16 @@ def main() -> int:
     mutants = [known[name] for name in options.names or known]
     began = time.monotonic()
     wrong = mistakes(mutants)
-    if not wrong:
+    forked = [] if wrong else in_forks(mutants)
+    print(f"mutants: {len(forked)} of {len(mutants)} noticed in forks", flush=True)
+    done = {one.mutant.name for one in forked}
+    rest = [mutant for mutant in mutants if mutant.name not in done]
+    if rest and not wrong:
         with tempfile.TemporaryDirectory(prefix="iogauge-mutants-") as folder:
             copies = [Copy(Path(folder, str(n))) for n in range(options.jobs)]
-            wrong = green(copies[0], mutants, options.jobs)
+            wrong = green(copies[0], rest, options.jobs)
             if not wrong:
-                tried = plant_all(copies, mutants)
+                tried = plant_all(copies, rest)
                 wrong = [f"{one.mutant.name} survived" for one in tried if not one.noticed]
     for line in wrong:
         print(f"mutants: {line}")

@@ -39,6 +39,8 @@ ROOMS = ("iogauge/guards", "iogauge/evidence", "iogauge/judge", "iogauge/tools",
 PATIENCE_S = 60
 #: Of the tests that reach a line, so many of the shortest run.
 TESTS = 120
+#: Of pytest: no other process, and nothing is left.
+OPTIONS = ("-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={ROOT}")
 _TURNED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
@@ -152,6 +154,11 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
             yield from _codes(inner)
 
 
+def _name(code: CodeType) -> str:
+    """The name of a function within its module; before Python 3.11 its own."""
+    return str(getattr(code, "co_qualname", code.co_name))
+
+
 class Functions:
     """The functions of the library that exist, by file, and what remembers answers."""
 
@@ -168,11 +175,20 @@ class Functions:
 
     def exchange(self, file: Path, whole: CodeType) -> None:
         """Give all functions of a file the code that they have in another compilation of it; forget answers."""
-        new = {(code.co_name, code.co_firstlineno): code for code in _codes(whole)}
+        new: dict[str, list[CodeType]] = {}
+        for code in _codes(whole):
+            new.setdefault(_name(code), []).append(code)
         for function in self.of_file.get(str(file), ()):
-            code = new.get((function.__code__.co_name, function.__code__.co_firstlineno))
-            if code and code.co_freevars == function.__code__.co_freevars:
-                function.__code__ = code
+            old = function.__code__
+            same = new.get(_name(old), [])
+            # Lines move with what is planted above; of two of one name only those in their places are known.
+            same = (
+                same
+                if len(same) == 1
+                else [one for one in same if one.co_firstlineno == old.co_firstlineno]
+            )
+            if len(same) == 1 and same[0].co_freevars == old.co_freevars:
+                function.__code__ = same[0]
         for cache in self.caches:
             cache.cache_clear()
 
@@ -325,18 +341,8 @@ def main() -> int:
     harness = Harness(
         sorted(chosen, key=lambda one: (one.file, one.line)), options.matrix, options.jobs
     )
-    words = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:xdist",
-        "-m",
-        "not slow",
-        f"--rootdir={ROOT}",
-    ]
     os.chdir(ROOT)
-    pytest.main([*words, *options.tests], plugins=[harness])
+    pytest.main(["-q", "-m", "not slow", *OPTIONS, *options.tests], plugins=[harness])
     print(f"mutate: {harness.noticed} of {len(chosen)} noticed")
     return 0
 

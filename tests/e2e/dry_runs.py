@@ -95,6 +95,7 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
     data["systems"][0]["partitions"].append({**copy.deepcopy(partition), "name": "other"})
     del data["systems"][0]["partitions"][1]["extras"]["baseline"]
     library = {"darshan": "/opt/darshan/lib/libdarshan.so", "mpi": "ompio4"}
+    library["wrf_io"] = "/opt/wrf/share/wrf-io/wrf_header.txt"
     data["environments"][0] |= {"extras": library, "features": [*TOOLS, "ior-hdf5", "ior-ncmpi"]}
     return data
 

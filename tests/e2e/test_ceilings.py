@@ -131,8 +131,8 @@ def measured(cluster: Hosts, rig: Rig) -> Run:
 
 @pytest.fixture(scope="module")
 def table(measured: Run, rig: Rig) -> Run:
-    """What ``iogauge ceilings`` says afterwards."""
-    return rig.finish(rig.start(["iogauge", "ceilings", "--system=rig"], COLUMNS="150"))
+    """What ``iogauge site ceilings`` says afterwards."""
+    return rig.finish(rig.start(["iogauge", "site", "ceilings", "--system=rig"], COLUMNS="150"))
 
 
 def metrics(run: Run, check: str) -> dict[str, dict[str, Any]]:

@@ -107,7 +107,7 @@ def test_a_mount_that_compresses_is_declared_so_or_refused(rig: Callable[..., Ri
     compressed.run(*IOR).never_passed(
         "G18 data: data timestamp on .*, though the site declares target.compresses: false"
     )
-    doctor = compressed.iogauge("doctor")
+    doctor = compressed.iogauge("check")
     assert "G18 data: data may be compressed" in " ".join(doctor.out.split()), doctor.out
 
 

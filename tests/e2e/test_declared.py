@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -78,10 +79,10 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(
     assert f"refused before a byte was written: G15 cores: {saw}" in run.record["reason"]
     assert f"node: {{cores: {cores}}}" in run.record["reason"]
     rig.assert_clean()
-    doctor = rig.iogauge("doctor", IOGAUGE_TARGET=str(rig.target))
+    doctor = rig.iogauge("check", IOGAUGE_TARGET=str(rig.target))
     text = " ".join(doctor.out.split())
     assert doctor.rc == 1, doctor.out
-    assert f"problem site rig, partition default: G15 cores: {saw}" in text
+    assert re.search(rf"to do \d site rig, partition default: G15 cores: {re.escape(saw)}", text)
     assert f"-> Write into the partition's extras: node: {{cores: {cores}}}" in text
 
 
@@ -98,10 +99,10 @@ def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Ri
     run = rig.run(*DIRECT)
     assert (run.record["verdict"], run.record["metrics"]) == ("ERROR", []), run.out
     run.never_passed("nothing could fail: write_bw: 0.09000 MiB/s pass, 4.7e-06 of the ceiling")
-    valid = rig.iogauge("validate")
+    valid = rig.iogauge("check")
     assert valid.rc == 1, valid.out
     assert "IorPosix" in valid.out and "read_bw: 0.09000 MiB/s pass" in valid.out
-    assert "rig: 2 mistake(s)" in valid.out
+    assert "not ready: 2 things to do" in valid.out
 
 
 def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(

@@ -635,7 +635,7 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     assert f"{hung.target} has not answered" in run.record["reason"]
 
     # The commands that look at the target do not hang either, and say what it is.
-    for words in (["clean"], ["plan", *READ_4K]):
+    for words in (["clean"], ["run", "--dry-run", *READ_4K]):
         began = time.monotonic()
         done = hung.iogauge(*words, timeout=ANSWER_S + MARGIN_S, **SILENCE)
         told = " ".join(done.out.split())
@@ -679,7 +679,7 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
 def test_doctor_and_bench_say_it_and_end(hung: Rig, mount: Hanging) -> None:
     """Doctor waits for the time that holds if a site says nothing."""
     mount.hang()
-    for words, said, seconds in (["doctor"], {}, 30), (["bench"], SILENCE, ANSWER_S):
+    for words, said, seconds in (["check"], {}, 30), (["run", "--try"], SILENCE, ANSWER_S):
         done = hung.iogauge(*words, timeout=120, IOGAUGE_TARGET=str(hung.target), **said)
         assert done.rc == 1, done.out
         assert f"has not answered for {seconds} s" in " ".join(done.out.split()), done.out
@@ -763,7 +763,7 @@ def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig
         assert "CONTAMINATED" in run.out
         for word in ("FioRandomRead", os.uname().nodename, "limits.lock_wait", "iogauge clean"):
             assert word in record["reason"], record["reason"]
-        held = second.iogauge("doctor", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
+        held = second.iogauge("check", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
         assert "locked by user" in held
         kept = second.iogauge("clean", "--target", str(first.target))
         assert kept.rc == 0
@@ -785,7 +785,7 @@ def test_the_janitor_breaks_the_lock_of_the_dead(pair: tuple[Rig, Rig]) -> None:
     # First what keeps the lock: it would give it up when it sees that the rest is gone.
     first.kill(keeper_of(first), process.pid)
     process.communicate(timeout=600)
-    told = second.iogauge("doctor", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
+    told = second.iogauge("check", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
     assert "whose processes have ended" in told
     dry = first.iogauge("clean", "--dry-run")
     assert "would remove: the lock of user" in dry.out

@@ -141,7 +141,7 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
     partition["extras"]["cases"] = {"MdtestEasy": {"phase_seconds": "90 s"}}
     rig.write_settings(data)
     words = ("-n", f"^({'|'.join(CASES)})", "--exec-policy=serial", "--keep-stage-files")
-    planned = rig.iogauge("plan", *words)
+    planned = rig.iogauge("run", "--dry-run", *words)
     assert planned.rc == 0, planned.out
     rig.reframe("-c", "checks/", "--dry-run", *words)
     dry = {name: json.loads(file.read_text()) for name, file in footprints(rig).items()}

@@ -16,7 +16,7 @@ from support import gluster
 from support import hosts as support
 from support.hosts import Hosts
 
-pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow]
+pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio, pytest.mark.slow, pytest.mark.nightly]
 
 CHECKS = "^(IorPosix%files=per-process%order=sequential|MdLatency|Checkpoint%.*files=shared)"
 
@@ -79,7 +79,6 @@ def test_a_healthy_volume_is_not_refused(run: Run) -> None:
     ], run.out
 
 
-@pytest.mark.nightly
 def test_no_check_at_all_is_refused(site: tuple[Hosts, Rig]) -> None:
     found = run_on(*site, timeout=3000)
     wrong = [

@@ -106,7 +106,7 @@ def test_trend_finds_the_slowdown_by_name_and_its_end(rig: Rig) -> None:
         for name in names[begin:end]:
             (folder / f"{name}.jsonl").write_text("\n".join(found[name]) + "\n")
         begin = end
-        run = rig.iogauge("trend", "--json")
+        run = rig.iogauge("status", "--trend", "--json")
         assert run.rc == (state == "alarm"), run.out
         rows = json.loads(run.out)
         assert len(rows) == 4
@@ -154,7 +154,7 @@ def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(rig:
         assert value == pytest.approx(metric["median"], rel=0.03)
         assert (unit, upper) == (metric["unit"], None) and -0.3 < lower < -0.03
     assert "nothing to change" in rig.iogauge("calibrate").out
-    assert rig.iogauge("validate").rc == 0
+    assert rig.iogauge("check").rc == 0
     run = rig.run(*RANDOM_READ)
     for metric in run.record["metrics"]:
         used = metric["reference"]

@@ -106,7 +106,7 @@ def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(
     assert (first["fingerprint"]["fs.uuid"], again["fingerprint"]["fs.uuid"]) == (a, b)
     disks.insert("a")
     run_again(rig)
-    for state in json.loads(rig.iogauge("trend", "--json").out):
+    for state in json.loads(rig.iogauge("status", "--trend", "--json").out):
         assert state["runs"] == 2
         assert f"fs.uuid: {b} -> {a}" in state["started"]["changed"]
 
@@ -117,10 +117,10 @@ def test_a_declared_uuid_is_demanded_before_a_byte(
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"uuid": a})
     assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
-    assert f"has UUID {a} here (target.uuid), as declared" in rig.iogauge("validate").out
+    assert f"UUID {a} (target.uuid)" in rig.iogauge("check", "--all").out
     b = disks.insert("b")
     refused_before_a_byte(rig.run(*CASE), disks.target, f"sees UUID {b}", f"with UUID {a}")
-    planned = rig.iogauge("plan", *CASE)
+    planned = rig.iogauge("run", "--dry-run", *CASE)
     assert planned.rc == 1
     assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
 

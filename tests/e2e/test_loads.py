@@ -200,7 +200,7 @@ def fill_of(path: Path) -> float:
 @pytest.mark.needs_loop
 def test_the_target_is_as_full_as_declared_while_it_is_measured(filled: Rig) -> None:
     fillable(filled)
-    planned = filled.iogauge("plan", "-n", f"^FillLevel%fill={LEVEL}")
+    planned = filled.iogauge("run", "--dry-run", "-n", f"^FillLevel%fill={LEVEL}")
     assert "932 MiB" in planned.out, planned.out
     before = fill_of(filled.target)
     filled.program(

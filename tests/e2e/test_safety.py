@@ -33,7 +33,7 @@ def refused_everywhere(rig: Rig, why: str) -> None:
     run.never_passed("refused before a byte was written")
     assert run.record["verdict"] == "INVALID"
     assert why in run.record["reason"]
-    plan = rig.iogauge("plan", *RANDOM_READ)
+    plan = rig.iogauge("run", "--dry-run", *RANDOM_READ)
     assert plan.rc == 1 and why in flat(plan.out), plan.out
     assert sorted(rig.target.resolve().iterdir()) == before
 
@@ -44,28 +44,30 @@ def test_somebody_elses_directory_until_it_is_allowed(rig: Rig) -> None:
     os.chown(rig.target, 12345, 12345)
     refused_everywhere(rig, "belongs to user 12345, not to root")
     asked = {"IOGAUGE_TARGET": str(rig.target), "RFM_CONFIG_PATH": str(rig.sites)}
-    doctor = rig.iogauge("doctor", **asked)
-    assert doctor.rc == 1 and f"iogauge allow {rig.target}" in flat(doctor.out), doctor.out
+    doctor = rig.iogauge("check", "--all", **asked)
+    assert doctor.rc == 1 and f"iogauge site allow {rig.target}" in flat(doctor.out), doctor.out
 
-    allow = rig.iogauge("allow", str(rig.target), "--user", "root", "--expires", "2999-12-31")
+    allow = rig.iogauge(
+        "site", "allow", str(rig.target), "--user", "root", "--expires", "2999-12-31"
+    )
     assert allow.rc == 0 and "user root" in allow.out and "2999-12-31" in allow.out, allow.out
-    doctor = rig.iogauge("doctor", **asked)
+    doctor = rig.iogauge("check", "--all", **asked)
     assert ".iogauge-allowed: user root" in flat(doctor.out), doctor.out
-    plan = rig.iogauge("plan", *RANDOM_READ)
+    plan = rig.iogauge("run", "--dry-run", *RANDOM_READ)
     assert plan.rc == 0 and "ok allowed: " in flat(plan.out), plan.out
     run = rig.run(*RANDOM_READ)
     assert run.record["verdict"] == "UNREFERENCED", run.out
     assert [path.name for path in rig.target.iterdir()] == [".iogauge-allowed"]
 
-    again = rig.iogauge("allow", str(rig.target), "--user", "nobody")
+    again = rig.iogauge("site", "allow", str(rig.target), "--user", "nobody")
     assert again.rc == 1 and "--replace" in flat(again.out), again.out
-    slip = rig.iogauge("allow", str(rig.target), "--group", "no-such-group", "--replace")
+    slip = rig.iogauge("site", "allow", str(rig.target), "--group", "no-such-group", "--replace")
     assert slip.rc == 0 and "group no-such-group: not known on this host" in flat(slip.out), (
         slip.out
     )
-    known = rig.iogauge("allow", str(rig.target), "--user", "nobody", "--replace")
+    known = rig.iogauge("site", "allow", str(rig.target), "--user", "nobody", "--replace")
     assert known.rc == 0 and "not known" not in known.out, known.out
-    plan = rig.iogauge("plan", *RANDOM_READ)
+    plan = rig.iogauge("run", "--dry-run", *RANDOM_READ)
     assert plan.rc == 1 and "and not root" in flat(plan.out), plan.out
 
 
@@ -75,7 +77,7 @@ def test_a_path_through_a_link(rig: Rig) -> None:
     rig.target.rename(real)
     rig.target.symlink_to(real)
     refused_everywhere(rig, f"{rig.target} in the path {rig.target} is a symbolic link")
-    assert rig.iogauge("allow", str(rig.target)).rc == 1
+    assert rig.iogauge("site", "allow", str(rig.target)).rc == 1
     assert list(real.iterdir()) == []
 
 

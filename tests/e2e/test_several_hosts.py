@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from e2e.rig import Rig, Run
+from e2e.test_application import HEADER
 from e2e.test_scenarios import STAND_INS, of, striped
 from iogauge.node import probes
 from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
@@ -257,3 +259,28 @@ def test_all_hosts_read_and_write_at_once(
     said = [(f["metric"], f["outcome"]) for f in done.record["findings"] if f["guard"] == "G8"]
     assert {"read_bw", "write_bw"} <= {metric for metric, _ in said}
     assert "invalid" not in {outcome for _, outcome in said}
+
+
+@pytest.mark.slow
+def test_an_output_is_written_by_all_hosts(
+    cluster: Hosts, make_module_rig: Callable[..., Rig]
+) -> None:
+    if not HEADER.exists():
+        pytest.skip("no wrf_io with its header on PATH (docs/checks.md says how to build it)")
+    rig = striped(
+        make_module_rig,
+        scale={"nodes": 3, "tasks_per_node": 1},
+        hosts=cluster.names,
+        interface="eth0",
+        sweeps={"stripe_counts": [4]},
+        cases={"WrfOutput": {"case_bytes": "160 MiB"}},
+    )
+    data = yaml.safe_load((rig.site / "settings.yaml").read_text())
+    data["environments"][0]["extras"]["wrf_io"] = str(HEADER)
+    rig.write_settings(data)
+    done = run_on(cluster, rig, "-n", "^WrfOutput")
+    rig.assert_clean()
+    assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
+    assert (done.record["nodes"], done.record["parameters"]) == (3, {"stripe_count": 4})
+    said = {f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None}
+    assert said["G10"] == said["G11"] == "ok", done.record["findings"]

@@ -44,7 +44,7 @@ from iogauge.tools.ior.output import parse_json, rank_times_csv
 from iogauge.tools.mdtest import parse_rank_csv, parse_table
 from iogauge_extras.ceilings import iperf3
 from iogauge_extras.compare import logs, sides
-from iogauge_extras.compare.sides import CompareError
+from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.subject import of_log
 from iogauge_extras.history import yamledit
@@ -52,7 +52,7 @@ from iogauge_extras.history.yamledit import EditError
 from iogauge_extras.loads.series import series_of_instants
 from iogauge_extras.needle import judge as needle
 from iogauge_extras.page import charts, collect, page
-from iogauge_extras.suites import elbencho, io500, md_workbench
+from iogauge_extras.suites import elbencho, io500, md_workbench, wrf
 from support import stage as healthy
 from support.lustre import lov as encoder
 from support.lustre.recorded import parse_parameters, sessions
@@ -590,6 +590,13 @@ READERS: tuple[Reader, ...] = (
         lambda data: proper(elbencho.parse(text_of(data))),
         (ToolOutputError,),
         "elbencho",
+    ),
+    Reader(
+        "wrf.parse",
+        _samples("samples/wrf_io*.txt"),
+        lambda data: proper(wrf.parse(text_of(data), "/opt/wrf_header.txt")),
+        (ToolOutputError,),
+        "WRF-IO",
     ),
     Reader(
         "fio.parse_json",

@@ -30,21 +30,24 @@ def mdtest_ranks(ranks: int) -> str:
     return "".join([f"{header}\n{overall}\n", *rows])
 
 
-def witnesses(tasks: int) -> str:
-    """What is noted of the tasks of an execution; the first of each node speaks for its client of Lustre.
+def witnesses(place: Path, nodes: int) -> None:
+    """Leave what is noted of the tasks of an execution; each node speaks for its client of Lustre.
 
     Each task reads 16 MiB, and each node's client as much from 8 of its 100 storage targets.
     """
-    lines = []
-    for task in range(tasks):
-        node, number = divmod(task, TASKS)
-        told = f"write.1 n{node + 1} 5.25 {9 + number / 100:.2f} - 16800000 4096 20 1 16777216 0 0"
-        if number == 0:
-            each = TASKS * 2**24 // 8
-            osts = [f"fs-OST{index:04x}-osc-ffff={each * (index < 8)},0" for index in range(100)]
-            told += f" {' '.join(osts)} lustre=100,100"
-        lines.append(f"{told} end\n")
-    return "".join(lines)
+    each = TASKS * 2**24 // 8
+    before = {f"fs-OST{index:04x}": [7, 7, 7] for index in range(100)}
+    after = {f"fs-OST{index:04x}": [7 + each, 7, 9] for index in range(8)}
+    looks = (("before", 5.2, before), ("after", 9.7, after))
+    notes = [[at, "counters", ["write.1", when, counts]] for when, at, counts in looks]
+    for node in range(1, nodes + 1):
+        tasks = [
+            f"write.1 {number} 5.25 {9 + number / 100:.2f} - 16800000 4096 20 1 16777216 0 0 end\n"
+            for number in range(TASKS)
+        ]
+        (place / f"tasks.n{node}").write_text("".join(tasks))
+        lines = "".join(json.dumps(note) + "\n" for note in notes)
+        (place / f"seen.n{node}.jsonl").write_text(lines)
 
 
 def build(stage: Path, nodes: int) -> Path:
@@ -73,6 +76,7 @@ def build(stage: Path, nodes: int) -> Path:
         own = prints | {"mem.bytes": 2**39 - 4096 * number, "nic.eth0.firmware": f"1.{number % 3}"}
         clock = Clock(healthy.BOOTED, 0.0, 0).to_json()
         answer = {"load": seen | {"host": f"n{number}"}, "fingerprint": own, "clock": clock}
-        for out in FACTS:
-            (stage / f"{out}.n{number}.json").write_text(json.dumps(answer))
+        answer["versions"] = {}
+        with open(stage / f"seen.n{number}.jsonl", "a") as file:
+            file.writelines(json.dumps([0.5, out, answer]) + "\n" for out in FACTS)
     return stage

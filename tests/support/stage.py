@@ -14,6 +14,7 @@ from iogauge.node.host import Clock
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.stage import Opened
 from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
@@ -94,18 +95,23 @@ def dated(text: str, epoch: int) -> str:
 def build(stage: Path, nodes: int = 1) -> Path:
     """Write all files of a healthy job; returns the directory."""
     stage.mkdir(exist_ok=True)
-    opened = {"view": VIEW.to_json(), "refused": [], "occupied": "", "locked": True}
-    opened |= {"directory": DIRECTORY, "clock": Clock(BOOTED, 0.0, 0).to_json()}
-    (stage / "open.json").write_text(json.dumps(opened | {"session": "s", "case": "c"}))
-    (stage / "lock.json").write_text(json.dumps({"lost": ""}))
+    opened = Opened(
+        session="s",
+        case="c",
+        directory=DIRECTORY,
+        clock=Clock(BOOTED, 0.0, 0),
+        view=VIEW,
+        locked=True,
+    )
+    (stage / "open.json").write_text(json.dumps(opened.to_json()))
     (stage / "neighbours.txt").touch()
     runs = []
     hosts = [f"n{number + 1}" for number in range(nodes)]
+    notes: dict[str, list[list[Any]]] = {host: [] for host in hosts}
     if nodes > 1:
         runs.append("0\tview\t0\t1.5\t2.5\tt")
         for host in hosts:
-            view = {**VIEW.to_json(), "host": host, "cache_id": host}
-            (stage / f"view.{host}.json").write_text(json.dumps(view))
+            notes[host].append([1.5, "view", {**VIEW.to_json(), "host": host, "cache_id": host}])
     for rep in range(REPETITIONS + 1):
         for name in ("write", "evict-read", "read"):
             runs.append(f"{rep}\t{name}\t0\t{len(runs)}.5\t{len(runs) + 1}.5\tt")
@@ -118,7 +124,7 @@ def build(stage: Path, nodes: int = 1) -> Path:
         (stage / f"read.{rep}.out").write_text(dated(text, BOOTED + len(runs)))
         for host in hosts:
             done = Eviction(host, 1, WRITTEN, 8192, 0)
-            (stage / f"evict-read.{rep}.{host}.json").write_text(json.dumps(done.to_json()))
+            notes[host].append([2.5, f"evict-read.{rep}", done.to_json()])
     samples = [
         Sample(
             repetition=rep,
@@ -129,7 +135,10 @@ def build(stage: Path, nodes: int = 1) -> Path:
         for rep in range(REPETITIONS + 1)
         for after in _WAYS
     ]
-    lines = "".join(json.dumps(sample.to_json()) + "\n" for sample in samples)
-    (stage / "contents.jsonl").write_text(lines)
+    notes["n1"] += [[3.5, "contents", sample.to_json()] for sample in samples]
+    notes["n1"].append([4.5, "lost", ""])
+    for host, of_host in notes.items():
+        lines = "".join(json.dumps(note) + "\n" for note in of_host)
+        (stage / f"seen.{host}.jsonl").write_text(lines)
     (stage / "phases.tsv").write_text("\n".join(runs) + "\n")
     return stage

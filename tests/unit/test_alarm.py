@@ -67,7 +67,7 @@ def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Pa
     )
     assert found.failed
     assert found.text.splitlines()[2:] == [
-        "FAIL site:scratch IorPosix shared write_bw: 60.00 MiB/s ±1.0%, -40.0% against the reference",
+        "FAIL site:scratch IorPosix shared write_bw: 60.00 MiB/s ±1.0%, 40.0% below its reference",
         "  expected: reference 100.0 MiB/s, at least 90.00 (acceptance)",
         "  since:    2026-01-06 01:00 UTC, session s1, 2 runs in a row; "
         "the last PASS: 2026-01-05 01:00 UTC with 99.00 MiB/s",
@@ -390,7 +390,9 @@ def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path: Path) -> None
     span = Span(BEGIN + timedelta(hours=12), BEGIN + timedelta(days=2))
     found, damaged = history_table.newest_records(tmp_path, "site", span.since, span.until)
     assert [(r.partition, r.session) for r in found] == [("home", "s1"), ("scratch", "s2")]
-    assert damaged == [] and history_table.newest_records(tmp_path, "elsewhere") == ([], [])
+    assert damaged == []
+    with pytest.raises(ValueError, match=r"no case of it is recorded \(recorded: "):
+        history_table.newest_records(tmp_path, "elsewhere")
     alarm = collect.collect(tmp_path, SessionRecords(found), gate=False, span=span)
     curve = next(one for one in alarm.curves if one.title.startswith("scratch"))
     assert [run.session for run in curve.points] == ["s1", "s2"]

@@ -165,7 +165,7 @@ def test_g26(counted: int, cores: float, outcome: Outcome, words: str) -> None:
     assert words in found.saw
 
 
-# --- iogauge ceilings -----------------------------------------------------------------------------
+# --- iogauge site ceilings -----------------------------------------------------------------------------
 
 
 def shown(*others: tuple[ceilings.Way, ceilings.Figure]) -> report.Shown:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import json
 import os
 import subprocess
 import time
@@ -19,10 +18,11 @@ from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence import collect
 from iogauge.guards import contents as guards
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.job import opening
+from iogauge.job import keeper
 from iogauge.node import files, mounts
 from iogauge.node.files import Block, Held, Sample
 from iogauge.node.kinds import kind_of
+from iogauge.plan.seen import CONTENTS, read
 from support import stage as healthy
 
 MIB = 1 << 20
@@ -106,8 +106,7 @@ class TestLook:
 
 class TestSampler:
     def lines(self) -> list[Sample]:
-        text = Path("contents.jsonl").read_text()
-        return [Sample.from_json(json.loads(line)) for line in text.splitlines()]
+        return [Sample.from_json(value) for _, _, value in read(Path()).each(CONTENTS)]
 
     @pytest.fixture(autouse=True)
     def _stage(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +114,7 @@ class TestSampler:
 
     def test_the_blocks_of_the_last_write_are_read_again(self, disk: Path) -> None:
         (disk / "x").write_bytes(os.urandom(MIB))
-        sampler = opening.Sampler("ext4")
+        sampler = keeper.Sampler("ext4")
         for repetition, after in ((0, "write"), (1, "read"), (2, "read")):
             sampler.take(repetition, after, str(disk))
         first, second, third = self.lines()
@@ -126,13 +125,13 @@ class TestSampler:
     def test_storage_that_hangs_takes_a_limited_time(
         self, disk: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(opening, "_ANSWER_S", 0.2)
+        monkeypatch.setattr(keeper, "_ANSWER_S", 0.2)
         monkeypatch.setattr(files, "take_sample", lambda *_: time.sleep(60))
-        opening.Sampler("ext4").take(1, "write", str(disk))
+        keeper.Sampler("ext4").take(1, "write", str(disk))
         assert "has not answered" in self.lines()[0].problem
 
     def test_a_directory_that_is_gone_is_a_problem(self, tmp_path: Path) -> None:
-        opening.Sampler("ext4").take(1, "read", str(tmp_path / "none"))
+        keeper.Sampler("ext4").take(1, "read", str(tmp_path / "none"))
         assert "No such file" in self.lines()[0].problem
 
 
@@ -232,7 +231,7 @@ def test_an_answer_of_the_tool() -> None:
 @pytest.mark.parametrize("damage", ["cut", "negative"])
 def test_a_damaged_answer_is_an_error(tmp_path: Path, damage: str) -> None:
     stage = healthy.build(tmp_path / "stage")
-    file = stage / "contents.jsonl"
+    file = stage / "seen.n1.jsonl"
     text = file.read_text()
     file.write_text(
         {
@@ -242,5 +241,5 @@ def test_a_damaged_answer_is_an_error(tmp_path: Path, damage: str) -> None:
             "negative": text.replace('"offset": 4096', '"offset": -1', 1),
         }[damage]
     )
-    with pytest.raises(ToolOutputError, match=r"contents\.jsonl"):
+    with pytest.raises(ToolOutputError, match=r"contents|seen\.n1\.jsonl"):
         collect.collect(stage, healthy.plan(), 0)

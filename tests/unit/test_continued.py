@@ -99,7 +99,7 @@ def test_the_trend_begins_anew_with_the_cause(
 ) -> None:
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     history(tmp_path / "history", [None] * 15 + ["A"] * 15 + ["B"] * 22)
-    told = CliRunner().invoke(app, ["trend", "--json"])
+    told = CliRunner().invoke(app, ["status", "--trend", "--json"])
     (series,) = json.loads(told.stdout)
     assert series["runs"] == 22
     assert series["started"]["changed"] == ["fs.uuid: A -> B"]
@@ -161,5 +161,5 @@ def test_the_trend_goes_on_over_a_busy_node(
 ) -> None:
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     days(tmp_path / "history", [*[LUSTRE] * 12, SILENT, BEFORE, *[LUSTRE] * 12])
-    (series,) = json.loads(CliRunner().invoke(app, ["trend", "--json"]).stdout)
+    (series,) = json.loads(CliRunner().invoke(app, ["status", "--trend", "--json"]).stdout)
     assert series["runs"] == 26

@@ -404,7 +404,7 @@ def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.Mo
     def said(**change: Any) -> list[tuple[str, str]]:
         folder = site(tmp_path / "here", **change)
         assert doctor.site_of_host([folder]) == folder
-        return [(check.state, check.text[:24]) for check in doctor._declared_nodes(folder)]
+        return [(check.state, check.text[:24]) for check in doctor.declared_nodes(folder)]
 
     big = {"cores": 4, "memory": "24 GiB"}
     assert said(node=big) == []

@@ -16,6 +16,7 @@ from iogauge.core import words
 from iogauge.node import host as node_cores
 from iogauge.node import mounts
 from iogauge.site import machine as site_machine
+from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace import directory
 
@@ -227,12 +228,12 @@ def test_without_mpi_there_is_nothing_to_launch() -> None:
 def test_what_dead_sessions_left_is_named(tmp_path: Path) -> None:
     gone = [4194305, 1]
     case = Path(directory.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone))
-    texts = [f"{c.text} {c.remedy}" for c in doctor._target(str(tmp_path))]
+    texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(str(tmp_path))]
     assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)
 
 
 def test_a_missing_target_is_a_problem() -> None:
-    (check,) = doctor._target("/no/such/place")
+    (check,) = doctor.of_target("/no/such/place")
     assert (check.state, check.remedy) == ("problem", "set IOGAUGE_TARGET to a directory")
 
 
@@ -246,7 +247,7 @@ def test_a_site_is_examined_with_its_references(
     (tmp_path / "here" / "settings.yaml").write_text("systems: [")
     entry = {"$sources": {"Nothing": "x"}, "Nothing": {"d": {"m": [1, 0, 0, "s"]}}}
     (tmp_path / "here" / "references.yaml").write_text(json.dumps(entry))
-    found = [str(mistake) for mistake in doctor.site_mistakes(tmp_path / "here")]
+    found = [str(mistake) for mistake in settings.read_site(tmp_path / "here")[1]]
     assert len(found) == 2
     assert "settings.yaml" in found[0]
     assert "no check of that name" in found[1]

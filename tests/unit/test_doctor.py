@@ -61,7 +61,7 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
         servers = {"count": 2, "nic": "100 GB/s"}
         topology = {"source": "made up", "targets": 4, "servers": servers}
         place = extras(target=there, topology=topology)
-        return doctor._target(place)
+        return doctor.of_target(place)
 
     return look
 

@@ -12,12 +12,13 @@ import pytest
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence import collect as evidence_collect
 from iogauge.evidence import model
+from iogauge.evidence.witness import Moved
 from iogauge.plan.case import CasePlan, PhasePlan
 from support import stage as healthy
 
 PLAN = healthy.plan()
 #: Every file that the verdict of the healthy case rests on.
-FILES = ["open.json", "phases.tsv"] + [
+FILES = ["open.json", "phases.tsv", "seen.n1.jsonl"] + [
     name.format(rep)
     for rep in range(healthy.REPETITIONS + 1)
     for name in (
@@ -30,8 +31,7 @@ FILES = ["open.json", "phases.tsv"] + [
     )
 ]
 #: Those of the warm-up, and those that may be empty, prove nothing by their content.
-EVICTIONS = [f"evict-read.{rep}.n1.json" for rep in range(1, healthy.REPETITIONS + 1)]
-TELLING = [name for name in FILES if not re.search(r"write\.\d\.out|\.err", name)] + EVICTIONS
+TELLING = [name for name in FILES if not re.search(r"write\.\d\.out|\.err", name)]
 
 
 @pytest.fixture
@@ -236,16 +236,16 @@ def test_a_lock_that_was_never_had_is_returned_and_nothing_else(stage: Path) -> 
 @pytest.mark.parametrize(
     ("text", "lost"),
     [
-        ('{"lost": ""}', ""),
-        ('{"lost": "bob has it"}', "bob has it"),
+        ('""', ""),
+        ('"bob has it"', "bob has it"),
         (None, "was killed"),
         ("{}", "was killed"),
     ],
 )
 def test_a_lock_that_was_lost_or_is_not_proven(stage: Path, text: str | None, lost: str) -> None:
-    (stage / "lock.json").unlink()
-    if text is not None:
-        (stage / "lock.json").write_text(text)
+    file = stage / "seen.n1.jsonl"
+    lines = file.read_text().replace('[4.5, "lost", ""]\n', "")
+    file.write_text(lines + (f'[4.5, "lost", {text}]\n' if text else ""))
     found = collect(stage).lost
     assert lost in found
     assert bool(found) == bool(lost)
@@ -262,15 +262,15 @@ def wide(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ('"n2"', '"n1"', "view.n2.json: the answer of 'n1'"),
+        ('"n2"', '"n1"', "n2 gave the answer of 'n1'"),
         ('"space"', '"sp"', "not a view"),
         ('"bytes_free"', '"b"', "not a view"),
         ('"cache_id"', '"c"', "not a view"),
-        ('{"host"', '"host"', "not JSON"),
+        ('{"host"', '"host"', "damaged line"),
     ],
 )
 def test_a_node_that_did_not_look_is_an_error(wide: Path, old: str, new: str, why: str) -> None:
-    file = wide / "view.n2.json"
+    file = wide / "seen.n2.jsonl"
     file.write_text(file.read_text().replace(old, new))
     with pytest.raises(ToolOutputError, match=why):
         collect(wide, healthy.plan(nodes=2))
@@ -278,7 +278,7 @@ def test_a_node_that_did_not_look_is_an_error(wide: Path, old: str, new: str, wh
 
 def test_a_node_without_an_answer_is_an_error(wide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence_collect, "ANSWER_S", 0.5)
-    (wide / "view.n2.json").unlink()
+    (wide / "seen.n2.jsonl").unlink()
     with pytest.raises(ToolOutputError, match=r"1 node.* looked at the target, 2 expected"):
         collect(wide, healthy.plan(nodes=2))
 
@@ -292,7 +292,7 @@ def test_a_node_without_an_answer_is_an_error(wide: Path, monkeypatch: pytest.Mo
     ],
 )
 def test_an_emptying_that_is_none_is_an_error(stage: Path, old: str, new: str) -> None:
-    file = stage / "evict-read.1.n1.json"
+    file = stage / "seen.n1.jsonl"
     file.write_text(file.read_text().replace(old, new))
     with pytest.raises(ToolOutputError, match=r"evict-read.1: not an eviction"):
         collect(stage)
@@ -335,7 +335,12 @@ def test_what_another_session_left_is_no_evidence(stage: Path) -> None:
         evidence_collect.collect(stage, healthy.plan(), 0, ("t", "c"))
 
 
-LINE = "read.1 n1 10.00 12.50 - 5 0 1 0 4 0 0 8:1=2,0 end\n"
+LINE = "read.1 0 10.00 12.50 - 5 0 1 0 4 0 0 end\n"
+#: The counters of its node, before and after.
+LOOKS = (
+    '[9.9, "counters", ["read.1", "before", {"8:0": [1, 1, 1], "8:1": [512, 0, 1], "net": [5, 5, null]}]]\n'
+    '[12.6, "counters", ["read.1", "after", {"8:1": [1536, 0, 3], "net": [6, 5, null]}]]\n'
+)
 
 
 @pytest.mark.parametrize(
@@ -346,12 +351,15 @@ def test_what_the_kernel_says_of_each_execution(
     stage: Path, lines: list[str], complete: bool
 ) -> None:
     """A line that is cut, or one too many, is no error: there is no witness then."""
-    (stage / "witness.n1.0").write_text("".join(lines))
+    (stage / "tasks.n1").write_text("".join(lines))
+    with (stage / "seen.n1.jsonl").open("a") as file:
+        file.write(LOOKS)
     first, second = collect(stage).testimony["read"]
     assert (first.complete, second.complete) == (complete, False)
     if complete:
         assert (first.moved.read, first.seconds) == (4, 2.5)
-        assert first.counted({"n1": ["8:1"]}).read == 1024
+        assert first.counted({"n1": ["8:0", "8:1"]}) == Moved(1024, 0)
+        assert first.requests({"n1": ["8:0", "8:1"]}) == 2
 
 
 def test_a_scheduler_that_tells_no_status_is_no_error(stage: Path) -> None:

@@ -97,6 +97,8 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
             ["FioMetadata selects no case that can run here"],
         ),
         (["-n", "MdtstEasy"], ["MdtstEasy selects no case (did you mean MdtestEasy?)"]),
+        (["-n", "IorPosix shared direct"], []),
+        (["-n", "IorPosix shared"], ["IorPosix shared selects no case"]),
         (["-n", "/deadbeef", "-n", "/0"], ["/0 selects no case"]),
         (["-t", "daily", "-T", "^mdtest$", "-x", "Ior", "-x", "%cache=buffered"], []),
     ],

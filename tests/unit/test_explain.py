@@ -31,7 +31,7 @@ def run(*words: str, width: int = 80) -> tuple[int, str]:
 
 def test_the_version_and_the_list_of_commands_in_whole_sentences() -> None:
     status, text = run("--version")
-    assert status == 0 and re.match(r"iogauge \d\S* \(ReFrame-HPC 4\.", text)
+    assert status == 0 and re.match(r"iogauge \d\S* (commit \S+ )?\(ReFrame-HPC 4\.", text)
     status, text = run("--help")
     assert status == 0 and "╭" not in text
     commands = text.partition("Commands:\n")[2].splitlines()
@@ -121,7 +121,7 @@ def test_cases_that_are_no_longer_measured_are_left_out(home: Path) -> None:
     history(home, "F")
     assert "no case was measured since 2027-02-01" in run("status", "--since", "2027-02-01")[1]
     assert run("status", "--since", "yesterday")[0] == 2
-    assert "no case was measured" in run("status", "--since", "2027-01-01", "--system", "other")[1]
+    assert run("status", "--system", "other")[0] == 2
 
 
 def test_several_subjects_are_all_explained() -> None:

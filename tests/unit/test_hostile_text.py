@@ -145,8 +145,8 @@ def test_what_commands_print_of_a_foreign_history(
         ["history"],
         ["history", "--json"],
         ["history", "--damaged"],
-        ["trend"],
-        ["trend", "--json"],
+        ["status", "--trend"],
+        ["status", "--trend", "--json"],
         ["compare", "20270131T120000-n1-1:#1", f"20270131T120000-n1-1:{text}"],
         ["report", text],
         ["history", "-n", text],
@@ -191,7 +191,7 @@ def test_what_a_site_says_of_itself(
     printed = capsys.readouterr()
     assert "site mysite is disabled" in printed.err
     assert not acts(printed.err + printed.out)
-    done = CliRunner().invoke(app.app, ["validate"])
+    done = CliRunner().invoke(app.app, ["check"])
     assert done.exit_code == 1
     assert not acts(done.output)
 
@@ -201,7 +201,7 @@ def test_what_a_site_says_of_itself(
 #: What makes text fit to be printed, or is a number or a word of ours.
 _SAFE_WORDS = (
     "plain visible visible_lines escape len format_bytes records.summary "
-    "summary outcome.table outcome.cost_table history_table.table found.render plan_table.table draw "
+    "summary outcome.table outcome.cost_table history_table.table found.render plan_table.table draw plan_table.listing "
     "profile.to_json found.to_json json.dumps to_json outcome.rows outcome.to_json plan_table.to_json "
     "marks.marks_table report.table "
 )
@@ -213,7 +213,7 @@ _SAFE_NAMES = {"word", "mark", "view", "host", "LEAST_CHANGE", "usage", "_NAMED"
 _SAFE_IN = {
     "cases/configuration.py": {"message"},
     "session/current.py": {"reason"},
-    "job/opening.py": {"WORD"},
+    "job/keeper.py": {"WORD"},
 }
 
 
@@ -358,7 +358,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
         restore=state,
         interface=nic,
     )
-    calls = ("phase", "servers", "client", "at_close", "reset", "verify", "sample")
+    calls = ("phase", "agents", "client", "at_close", "reset", "verify", "sample")
     script = "".join(STUBS.format(name) for name in calls)
     script += f"export IOG_DIR={_directory_word(directory)}\nIOG_REP=1\nIOG_VERIFY=(-v)\n"
     script += f"IOG_STAGE={_directory_word(directory)}\n"
@@ -367,8 +367,7 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
     tool = ["tool", argument, f"{directory}/data"]
 
     def look(when: str) -> list[str]:
-        place = f"{directory}/witness"
-        return ["sh", launch.witness, place, f"look-{when}-two.1", "--look", when]
+        return ["sh", launch.witness, directory, "two.1", "--look", when]
 
     def facts(out: str) -> list[str]:
         return ["phase", out, *each, *agent, "facts", directory, out]
@@ -376,14 +375,14 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words: list[str]) ->
     assert _run(script) == [
         facts("facts-start"),
         ["at_close", *agent, "restore", state],
-        ["servers", plan.tool, "1", nic or "", *each],
+        ["agents", plan.tool, "1", nic or "", *each],
         facts("facts-before"),
         ["reset"],
         ["phase", "evict-one", *each, *agent, "evict", directory, "evict-one.1"],
         ["verify", argument, "-R"],
         [
             *["phase", "one", *launch.run_tasks.split()],
-            *["sh", launch.witness, f"{directory}/witness", "one.1", *tool, "-v"],
+            *["sh", launch.witness, directory, "one.1", *tool, "-v"],
         ],
         ["sample", "write", directory],
         ["phase", "look-before-two", *each, *look("before")],

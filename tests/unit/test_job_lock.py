@@ -18,6 +18,7 @@ import pytest
 from e2e.rig import processes, program_of, wait_for
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.node import mounts
+from iogauge.plan.seen import CONTENTS, LOST, read
 from iogauge.workspace import directory, lock
 from support.orders import job_order
 
@@ -77,6 +78,10 @@ class Job:
         found: dict[str, Any] = json.loads((self.stage / name).read_text())
         return found
 
+    def lost(self) -> str | None:
+        """What the agent noted of the lock at the end; None if nothing."""
+        return next(iter(read(self.stage).by_host(LOST).values()), None)
+
     def phases(self) -> list[tuple[float, float]]:
         lines = (self.stage / "phases.tsv").read_text().splitlines()
         return [(float(line.split("\t")[3]), float(line.split("\t")[4])) for line in lines]
@@ -134,7 +139,7 @@ def test_a_signal_waits_for_no_command_of_the_agent(
     one.process.terminate()
     status, printed = one.end()
     assert status == 143, printed
-    assert one.said("lock.json") == {"lost": ""}
+    assert one.lost() == ""
     assert not one.held() and left(one) == []
 
 
@@ -202,7 +207,7 @@ def test_a_signal_to_all_gives_the_lock_up_after_the_removal(
     one.await_("removed")
     assert one.held()
     assert one.end()[0] != 0
-    assert one.said("lock.json") == {"lost": ""}
+    assert one.lost() == ""
     assert left(one) == []
 
 
@@ -231,7 +236,7 @@ def test_a_tool_that_outlives_its_script_still_has_the_lock(job: Callable[..., J
     next_one = job("next").start("[ -e ../one/ended ] && iog_phase work true")
     status, printed = next_one.end()
     assert status == 0, printed
-    assert one.said("lock.json") == {"lost": ""}
+    assert one.lost() == ""
 
 
 def test_a_keeper_that_was_stopped_says_that_the_lock_was_lost(job: Callable[..., Job]) -> None:
@@ -249,12 +254,12 @@ def test_a_keeper_that_was_stopped_says_that_the_lock_was_lost(job: Callable[...
     (one.stage / "go").touch()
     status, printed = one.end()
     assert status == 0, printed
-    assert "lost the lock of the target, which is held now by" in one.said("lock.json")["lost"]
-    assert "session next" in one.said("lock.json")["lost"]
+    assert "lost the lock of the target, which is held now by" in one.lost()
+    assert "session next" in one.lost()
     assert "session next" in next_one.holder()
     (next_one.stage / "go").touch()
     assert next_one.end()[0] == 0
-    assert next_one.said("lock.json") == {"lost": ""}
+    assert next_one.lost() == ""
     assert f"{one.session}/case" in (next_one.stage / "neighbours.txt").read_text()
 
 
@@ -267,7 +272,7 @@ def test_a_keeper_that_was_killed_leaves_no_word(job: Callable[..., Job]) -> Non
     (one.stage / "go").touch()
     status, printed = one.end()
     assert status == 0, printed
-    assert not (one.stage / "lock.json").exists()
+    assert one.lost() is None
 
 
 def test_waiting_has_an_end_and_nothing_was_written(job: Callable[..., Job]) -> None:
@@ -292,7 +297,7 @@ def test_space_that_was_made_for_the_job_alone_needs_no_lock(job: Callable[..., 
     assert status == 0, printed
     assert one.said("open.json")["locked"] is False
     assert (one.stage / "work.1.out").read_text().split() == [directory.user_name()]
-    assert not (one.stage / "lock.json").exists()
+    assert one.lost() is None
 
 
 @pytest.mark.parametrize("held_bytes", [1 << 10, 1 << 60])
@@ -317,9 +322,9 @@ def test_a_command_of_the_agent_gets_its_words_as_they_are(
     assert status == 0, printed
     assert (one.stage / "said").read_text().startswith("usage: python")
     assert (one.stage / "failed").exists()
-    assert one.said(f"seen by.{os.uname().nodename}.json")["files"] == 1
+    assert read(one.stage).by_host("seen by")[os.uname().nodename]["files"] == 1
     if not before:
-        assert one.said("contents.jsonl")["files"]
+        assert read(one.stage).by_host(CONTENTS)[os.uname().nodename]["files"]
 
 
 def test_without_the_keeper_an_agent_empties_the_directory(job: Callable[..., Job]) -> None:

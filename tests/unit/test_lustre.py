@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -73,48 +72,22 @@ def test_words_for_the_default_of_directories(layout: DirectoryLayout, words: st
     assert layout.arguments() == words.split()
 
 
-def parts(*ends: int | None, **change: Any) -> dict[str, Any]:
-    whole = {"stripe_count": 1, **change}
-    return {"components": tuple(Component(end_bytes=end, **whole) for end in ends)}
-
-
-@pytest.mark.parametrize(
-    ("bad", "why"),
-    [
-        ({}, "asks for nothing"),
-        ({"stripe_bytes": 4096}, "multiple of 65536 bytes (64 KiB)"),
-        ({"pool": "lustre.flash"}, "without the name of the file system"),
-        (parts(MIB), "for the last one only"),
-        (parts(MIB, 2 * MIB, None, on_metadata=True), "it has an end, and 0 stripes"),
-        (parts(None, on_metadata=True, stripe_count=0), "it has an end, and 0 stripes"),
-        ({"start": 0, **parts(None)}, "in its components only"),
-    ],
-)
-def test_a_layout_that_lustre_would_refuse_or_round(bad: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=r".+") as error:
-        Layout(**bad)
-    assert why in str(error.value)
-
-
 @given(
     st.one_of(st.none(), st.integers(-1, 40)),
-    st.one_of(
-        st.none(), st.integers(-1, 1 << 17).map(lambda n: n * 65536), st.integers(0, 1 << 33)
-    ),
+    st.one_of(st.none(), st.integers(1, 1 << 15).map(lambda n: n * 65536)),
     st.one_of(st.none(), st.integers(-1, 9)),
 )
 def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(
     count: int | None, size: int | None, start: int | None
 ) -> None:
-    with contextlib.suppress(ValueError):
-        words = Layout(stripe_count=count, stripe_bytes=size, start=start).arguments()
-        given_by = dict(zip(words[::2], words[1::2], strict=True))
-        assert (given_by.get("-c"), given_by.get("-i")) == tuple(
-            None if number is None else str(number) for number in (count, start)
-        )
-        if size is not None:
-            text = given_by["-S"]
-            assert int(text[:-1]) * {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[text[-1]] == size
+    words = Layout(stripe_count=count, stripe_bytes=size, start=start).arguments()
+    given_by = dict(zip(words[::2], words[1::2], strict=True))
+    assert (given_by.get("-c"), given_by.get("-i")) == tuple(
+        None if number is None else str(number) for number in (count, start)
+    )
+    if size is not None:
+        text = given_by["-S"]
+        assert int(text[:-1]) * {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}[text[-1]] == size
 
 
 # --- what a directory passes on ---------------------------------------------------------------------
@@ -409,18 +382,7 @@ def test_names_are_spread_evenly_over_the_servers_asked_for(
         assert len({servers[index] for index in used}) == min(wanted, number)
 
 
-@pytest.mark.parametrize(
-    ("bad", "why"),
-    [
-        ({"names": ()}, "expected one or more"),
-        *(
-            ({"names": (name,)}, "is not a path below")
-            for name in ("", "/a", "../a", "a/../b", "a//b", "a/", "./a")
-        ),
-        ({"stripe_bytes": 4096}, "64 KiB"),
-        ({"servers": 1, "targets": (1,)}, "one of the two"),
-    ],
-)
-def test_pins_that_lead_elsewhere_or_exclude_each_other(bad: dict[str, Any], why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        Pins(**{"names": ("a",), "kind": "file", **bad})
+@pytest.mark.parametrize("name", ["", "/a", "../a", "a/../b", "a//b", "a/", "./a"])
+def test_pins_do_not_lead_elsewhere(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a path below"):
+        Pins(names=(name,), kind="file")

@@ -129,10 +129,10 @@ def test_figures_by_hand() -> None:
     assert found.slowest.rate == 50
 
 
-@given(st.floats(1e-5, 0.4), st.integers(1, 40))
+@given(st.floats(1e-5, 0.4), st.integers(8, 40))
 def test_the_limit_is_students(probability: float, freedom: int) -> None:
-    assert needle._student(probability, freedom) == pytest.approx(
-        -scipy.special.stdtrit(freedom, probability), rel=1e-6
+    assert needle.t_quantile(probability, freedom) == pytest.approx(
+        scipy.special.stdtrit(freedom, probability), rel=1e-6
     )
 
 

@@ -152,10 +152,10 @@ def test_a_case_of_one_node() -> None:
         "iog_case() {",
         f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
         "    iog_reset",
-        '    iog_phase write mpirun -np 2 sh /witness.sh "$IOG_STAGE/witness" "write.$IOG_REP" tool "$IOG_DIR/write"',
+        '    iog_phase write mpirun -np 2 sh /witness.sh "$IOG_STAGE" "write.$IOG_REP" tool "$IOG_DIR/write"',
         '    iog_sample write "$IOG_DIR"',
         '    iog_phase evict-read iog_do evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read mpirun -np 2 sh /witness.sh "$IOG_STAGE/witness" "read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read mpirun -np 2 sh /witness.sh "$IOG_STAGE" "read.$IOG_REP" tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
         "}",
@@ -173,7 +173,7 @@ def test_a_tool_checks_its_data_in_the_warm_up_alone() -> None:
     at = lines.index("    iog_verify -R '-G=1 2'")
     assert (
         lines[at + 1]
-        == '    iog_phase read run sh /witness.sh "$IOG_STAGE/witness" "read.$IOG_REP" tool "${IOG_VERIFY[@]}"'
+        == '    iog_phase read run sh /witness.sh "$IOG_STAGE" "read.$IOG_REP" tool "${IOG_VERIFY[@]}"'
     )
     assert sum("IOG_VERIFY" in line or "iog_verify" in line for line in lines) == 2
 
@@ -182,12 +182,12 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     plan = case(prepare=[phase("layout", launch="once", rates={})], repeat=[READ])
     assert without_facts(job_functions(plan, launch("run", "local"))) == [
         "iog_prepare() {",
-        '    iog_phase layout sh /witness.sh "$IOG_STAGE/witness" "layout.$IOG_REP" tool "$IOG_DIR/layout"',
+        '    iog_phase layout sh /witness.sh "$IOG_STAGE" "layout.$IOG_REP" tool "$IOG_DIR/layout"',
         '    iog_sample write "$IOG_DIR"',
         "}",
         "iog_case() {",
         '    iog_phase evict-read iog_do evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read run sh /witness.sh "$IOG_STAGE/witness" "read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read run sh /witness.sh "$IOG_STAGE" "read.$IOG_REP" tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR"',
         "}",
     ]
@@ -203,13 +203,13 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
         f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
         '    mkdir "$IOG_DIR/$IOG_REP" || exit 1',
         '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR/$IOG_REP"',
-        '    iog_phase write run sh /witness.sh "$IOG_STAGE/witness" "write.$IOG_REP" tool "$IOG_DIR/write"',
+        '    iog_phase write run sh /witness.sh "$IOG_STAGE" "write.$IOG_REP" tool "$IOG_DIR/write"',
         '    iog_layouts "$IOG_DIR/$IOG_REP"',
         '    iog_sample write "$IOG_DIR/$IOG_REP"',
         "}",
         "iog_case() {",
         '    iog_phase evict-read iog_do evict "$IOG_DIR/$IOG_REP" "evict-read.$IOG_REP"',
-        '    iog_phase read run sh /witness.sh "$IOG_STAGE/witness" "read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_phase read run sh /witness.sh "$IOG_STAGE" "read.$IOG_REP" tool "$IOG_DIR/read"',
         '    iog_sample read "$IOG_DIR/$IOG_REP"',
         f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
         "}",

@@ -163,7 +163,7 @@ def test_a_site_names_the_permission_that_its_targets_need(folder: Path) -> None
     needed = {path for path in declared if path.startswith("/")}
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
-    assert {*re.findall(r"^    iogauge allow (\S+)", text, re.MULTILINE)} == needed
+    assert {*re.findall(r"^    iogauge site allow (\S+)", text, re.MULTILINE)} == needed
     assert needed or folder.name == "local"
 
 

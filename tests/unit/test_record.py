@@ -169,7 +169,7 @@ DAMAGES: list[tuple[dict[str, Any], str]] = [
     ),
     ({"verdict": "GOOD"}, "verdict is 'GOOD': expected Verdict"),
     ({"time": "1969-12-31T23:59:59Z"}, "time is '1969"),
-    ({"fingerprint": []}, "fingerprint is []: expected dict"),
+    ({"fingerprint": []}, "fingerprint is []: expected Mapping"),
     ({"target": {}}, "the key target.path is missing"),
     (
         {"price": {**records.RECORD["price"], "capacity": None}},

@@ -10,6 +10,7 @@ import pytest
 from iogauge.evidence import collect, fingerprint, witness
 from iogauge.judge import case
 from iogauge.plan.script import Launch, job_functions, per_node_launcher
+from iogauge.plan.seen import read
 from iogauge.site.extras import PartitionExtras
 from support import scale
 from support import stage as healthy
@@ -33,10 +34,12 @@ EXTRAS = PartitionExtras.model_validate(
 
 
 @pytest.mark.slow
-def test_the_witness_of_all_tasks_is_heard() -> None:
-    """Each task counts, and the clients of all nodes. No word of it is kept."""
-    text = scale.witnesses(NODES * scale.TASKS)
-    heard = witness.parse(text)["write.1"]
+def test_the_witness_of_all_tasks_is_heard(tmp_path: Path) -> None:
+    """Each task counts, and the clients of all nodes, in two files a node. No word of it is kept."""
+    scale.witnesses(tmp_path, NODES)
+    heard = witness.witnesses(read(tmp_path))["write.1"]
+    sizes = [file.stat().st_size for file in tmp_path.iterdir()]
+    assert len(sizes) == 2 * NODES and max(sizes) < 100 * scale.TASKS
     said = witness.Testimony(witnesses=tuple(heard), expected=NODES * scale.TASKS)
     assert said.complete
     counters = {f"n{node + 1}": ("fs",) for node in range(NODES)}

@@ -931,8 +931,9 @@ def test_files_that_nothing_counts_have_no_second_witness(
     ("kind", "options", "name", "size", "credit"),
     [
         ("ext4", "rw", "write", 4096, 204),  # a twentieth of the data
-        ("ext4", "rw", "write", 1 << 20, 1024),
-        ("overlay", "rw", "write", 4096, 1024),  # its upper directory may lie on btrfs
+        ("ext4", "rw", "write", 1 << 20, 2304),
+        ("xfs", "rw", "write", 1 << 20, 1024),
+        ("overlay", "rw", "write", 4096, 2048),  # its upper directory may lie on btrfs
         ("btrfs", "rw", "write", 4096, 2048),  # half of the data
         ("btrfs", "rw", "create", None, 16384),
         ("ext4", "rw,dirsync", "create", None, 160 << 10),

@@ -1,8 +1,9 @@
-"""servers.sh and server.sh with the real fio on this node: they serve the job, and end with it."""
+"""Agents of nodes with the real fio on this node: they serve the job, and end with it."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -18,12 +19,13 @@ import pytest
 from e2e.rig import processes, wait_for
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.node import mounts
+from iogauge.plan import seen
+from iogauge.plan.seen import PROCESSES, SERVER
 from iogauge.tools.fio import options, output
+from iogauge.workspace.directory import session_dir
+from support.orders import job_order
 
-#: Makes the directory; removing is the real agent's.
-AGENT = f"""[ "$1" = open ] || exec env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent "$@"
-mkdir -p "$CASE_DIR" && touch "${{CASE_DIR%/*}}/.iogauge-session"
-"""
 UUID = Path("/proc/sys/kernel/random/uuid")
 
 pytestmark = [
@@ -38,7 +40,8 @@ pytestmark = [
 #: Starts words as three hosts would: each has a name and, by that name, an address of its own.
 THREE = """#!/bin/sh
 for number in 1 2 3; do
-    NUMBER=$number PATH=$(dirname "$0")/fake:$PATH "$@" &
+    unshare --uts --mount sh -euc 'hostname "n$0"; mount --bind "$1" /etc/hosts; shift; exec "$@"' \\
+        "$number" "${0%/*}/hosts" "$@" &
 done
 wait
 """
@@ -49,7 +52,7 @@ class Servers:
 
     def __init__(self, base: Path) -> None:
         self.stage = base / "stage"
-        self.directory = base / "target" / "iogauge" / "user" / "session" / "case"
+        self.directory = Path(session_dir(str(base / "target"), "session")) / "case"
         self.bin = base / "bin"
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -58,7 +61,7 @@ class Servers:
             "CASE_DIR": str(self.directory),
         }
         self.stage.mkdir()
-        (self.bin / "fake").mkdir(parents=True)
+        self.bin.mkdir()
         fields: dict[str, Any] = {
             "directory": "${IOG_DIR}",
             "block_bytes": 4096,
@@ -75,8 +78,7 @@ class Servers:
         ):
             (self.stage / f"{job.name}.fio").write_text(job.job_file())
         self.program("launch", THREE)
-        self.program("fake/uname", '#!/bin/sh\necho "n$NUMBER"\n')
-        self.program("fake/getent", '#!/bin/sh\necho "127.0.0.$NUMBER STREAM $2"\n')
+        (self.bin / "hosts").write_text("".join(f"127.0.0.{n} n{n}\n" for n in (1, 2, 3)))
 
     def program(self, name: str, text: str) -> Path:
         file = self.bin / name
@@ -97,10 +99,18 @@ class Servers:
         )
 
     def job(self, prepare: str, case: str = "true") -> subprocess.Popen[str]:
-        (self.stage / "agent").write_text(AGENT)
+        target = self.directory.parents[3]
+        target.mkdir(exist_ok=True)
+        mount = mounts.find_mount(str(target))
+        assert mount
+        order = job_order(
+            str(target), type=mount.type, source=mount.source, lock=None, session="session"
+        )
+        (self.stage / "case.json").write_text(json.dumps(order.to_json()))
+        agent = f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent"
         (self.stage / "job").write_text(
             f"export IOG_DIR=$CASE_DIR\n. {JOB_FILES}/job.sh\n. {JOB_FILES}/servers.sh\niog_prepare() {{\n{prepare}\n}}\n"
-            f"iog_case() {{\n{case}\n}}\niog_open sh ./agent open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
+            f"iog_case() {{\n{case}\n}}\niog_open {agent} open case.json\niog_prepare\niog_repeat 1 1 iog_case\n"
         )
         return self.start(["bash", "job"])
 
@@ -109,19 +119,19 @@ class Servers:
         printed, _ = process.communicate(timeout=600)
         return process.returncode, printed
 
-    def serve(self, seconds: int = 60, program: str | None = None) -> subprocess.Popen[str]:
-        """server.sh by itself, on the loopback interface."""
-        lease = self.stage / "lease"
-        lease.write_text("1\n")
-        arguments = [str(self.stage / "server"), "lo", str(lease), str(seconds)]
-        real = program or shutil.which("fio") or ""
-        process = self.start(["sh", str(JOB_FILES / "server.sh"), *arguments, real])
-        if program is None:
-            wait_for(self.found, 30, "the server's address")
-        return process
-
-    def found(self) -> list[Path]:
-        return list(self.stage.glob("server.*"))
+    def attend(self, program: str | None = None) -> tuple[subprocess.Popen[str], str, int]:
+        """An agent by itself with a server on the loopback interface; returns the server's address and process, too."""
+        self.job("exit").communicate(timeout=60)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        (self.stage / "agents.lease").write_text("1\n")
+        self.environment["PYTHONPATH"] = str(LIBRARY.parent)
+        words = [sys.executable, "-m", "iogauge.job.agent", "attend", str(self.stage)]
+        process = self.start(
+            [*words, str(self.directory), program or shutil.which("fio") or "", "lo"]
+        )
+        told = wait_for(lambda: seen.read(self.stage).by_host(SERVER), 30, "the server's address")
+        ((address, server),) = told.values()
+        return process, address, server
 
     def text(self, name: str) -> str:
         return (self.stage / name).read_text()
@@ -158,9 +168,9 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
     status, printed = servers.run(
-        "iog_servers fio 1 lo; iog_client layout layout.fio layout.json",
+        "iog_agents fio 1 lo; iog_client layout layout.fio layout.json",
         "iog_client read read.fio read.$IOG_REP.json; iog_phase sockets cat /proc/net/tcp\n"
-        'iog_phase files find "$IOG_DIR" -type f -printf "%P %s\\n"; iog_phase task cat "$IOG_TASK"',
+        'iog_phase files find "$IOG_DIR" -type f -printf "%P %s\\n"',
     )
     assert status == 0, printed
     host = os.uname().nodename
@@ -169,8 +179,8 @@ def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
     )
     assert match
     assert 20000 <= int(match[1]) < 32768
-    # The agent looks at this process while the phase lasts.
-    assert servers.text("task.1.out") == f"{match[2]}\n"
+    # The agent looks at this process while the phase lasts: fio itself, and what it starts for two jobs.
+    assert max(count for _, count in seen.read(servers.stage).counts(PROCESSES)) >= 3
     # It listens there, and nowhere else.
     ends = re.findall(rf"([0-9A-F]+):{int(match[1]):04X} \S+ 0A ", servers.text("sockets.1.out"))
     assert ends == ["0100007F"]
@@ -182,7 +192,7 @@ def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
     assert (layout.phases[0].name, layout.phases[0].bytes_moved) == ("write", 2 << 18)
     assert (read.phases[0].name, read.nodes, read.tasks) == ("read", 1, 2)
     names = [line.split("\t")[1:3] for line in servers.text("phases.tsv").splitlines()]
-    assert names[:3] == [["servers", "0"], ["layout", "0"], ["read", "0"]]
+    assert names[:3] == [["view", "0"], ["layout", "0"], ["read", "0"]]
     wait_for(servers.all_gone, 10, "the end of all processes")
     assert not servers.directory.exists()
 
@@ -191,7 +201,7 @@ def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
 def test_servers_check_the_data_in_the_warm_up(servers: Servers, damage: str) -> None:
     words = " ".join(options.verification(4096))
     status, printed = servers.run(
-        f"iog_servers fio 3 '' {servers.bin / 'launch'}; iog_client layout layout.fio layout.json\n"
+        f"iog_agents fio 3 '' {servers.bin / 'launch'}; iog_client layout layout.fio layout.json\n"
         f'FILE=$IOG_DIR/k1/127.0.0.2.0; [ -s "$FILE" ] || exit; {damage}\n'
         f'iog_verify {words}; iog_client read read.fio read.json "${{IOG_VERIFY[@]}}"',
         f'iog_verify {words}; echo "words: ${{IOG_VERIFY[*]}}"',
@@ -212,7 +222,7 @@ def test_a_server_that_is_lost_spoils_the_result(servers: Servers) -> None:
         "while (: <>/dev/tcp/${address/,//}); do sleep 0.05; done 2>/dev/null\n",
     )
     status, printed = servers.run(
-        f"iog_servers fio 3 '' {servers.bin / 'launch'}",
+        f"iog_agents fio 3 '' {servers.bin / 'launch'}",
         f"iog_phase lose {servers.bin / 'lose'}\niog_client read read.fio read.json",
     )
     assert status == 0, printed  # fio calls that a success
@@ -225,7 +235,7 @@ def test_a_server_that_is_lost_spoils_the_result(servers: Servers) -> None:
 def test_a_job_that_is_ended_in_the_middle_leaves_nothing(servers: Servers, name: str) -> None:
     servers.environment["IOG_SERVERS_LEASE"] = "2"
     process = servers.job(
-        f"iog_servers fio 3 '' {servers.bin / 'launch'}; iog_client layout layout.fio layout.json",
+        f"iog_agents fio 3 '' {servers.bin / 'launch'}; iog_client layout layout.fio layout.json",
         "iog_client long long.fio long.json",
     )
     wait_for(servers.busy, 30, "fio's processes")
@@ -239,8 +249,8 @@ def test_a_job_that_is_ended_in_the_middle_leaves_nothing(servers: Servers, name
 @pytest.mark.parametrize(
     ("start", "message"),
     [
-        ("iog_servers fio 1 none0", "no IPv4 address of none0: name an interface"),
-        ("iog_servers fio 2 lo", "1 of 2 nodes answered within 6 s"),
+        ("iog_agents fio 1 none0", "no IPv4 address of none0: name an interface"),
+        ("iog_agents fio 2 lo", "1 of 2 nodes answered within 6 s"),
     ],
 )
 def test_servers_that_do_not_come_up(servers: Servers, start: str, message: str) -> None:
@@ -248,67 +258,73 @@ def test_servers_that_do_not_come_up(servers: Servers, start: str, message: str)
     status, printed = servers.run(start, "iog_phase never true")
     assert status != 0
     assert message in printed
-    assert "phase servers, repetition 0: exit status 1" in printed
+    assert "phase view, repetition 0: exit status 1" in printed
     assert "never" not in servers.text("phases.tsv")
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
 def test_servers_at_one_address_would_share_their_files(servers: Servers) -> None:
-    status, printed = servers.run(f"iog_servers fio 3 lo {servers.bin / 'launch'}")
+    status, printed = servers.run(f"iog_agents fio 3 lo {servers.bin / 'launch'}")
     assert status == 1
     assert "several nodes serve at 127.0.0.1; name their interface in extras.interface" in printed
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
-# --- server.sh by itself ---------------------------------------------------------------------------
+# --- what ends an agent ---------------------------------------------------------------------------
 
 
-def stop(servers: Servers, process: subprocess.Popen[str]) -> None:
-    (servers.stage / "lease").write_text("stop\n")
-
-
-def term(servers: Servers, process: subprocess.Popen[str]) -> None:
+def end_launcher(process: subprocess.Popen[str], server: int) -> None:
     process.terminate()
 
 
-def kill(servers: Servers, process: subprocess.Popen[str]) -> None:
+def kill_launcher(process: subprocess.Popen[str], server: int) -> None:
     process.kill()
 
 
-def kill_fio(servers: Servers, process: subprocess.Popen[str]) -> None:
-    os.kill(int(servers.found()[0].read_text().split()[2]), signal.SIGKILL)
+def kill_fio(process: subprocess.Popen[str], server: int) -> None:
+    os.kill(server, signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
-    ("end", "status", "message"),
+    ("end", "message"),
     [
-        (stop, 0, ""),
-        (term, 1, "a signal"),
-        (kill, -9, "the process that started it is gone"),
-        (kill_fio, 1, "fio ended by itself"),
+        (end_launcher, ""),
+        (kill_launcher, "what started it is gone"),
+        (kill_fio, "fio ended by itself"),
     ],
 )
-def test_what_ends_a_server_ends_its_jobs(
-    servers: Servers,
-    end: Callable[[Servers, subprocess.Popen[str]], None],
-    status: int,
-    message: str,
+def test_what_ends_an_agent_ends_the_jobs_of_its_server(
+    servers: Servers, end: Callable[[subprocess.Popen[str], int], None], message: str
 ) -> None:
-    servers.directory.mkdir(parents=True)
-    process = servers.serve()
-    address = servers.found()[0].read_text().split()[1]
+    process, address, server = servers.attend()
     client = servers.start(["fio", f"--client={address}", "long.fio"])
     wait_for(servers.busy, 30, "fio's processes")
-    end(servers, process)
-    printed, _ = process.communicate(timeout=600)
-    assert process.returncode == status
+    end(process, server)
+    printed, _ = process.communicate(timeout=100)
     assert message in printed
     client.kill()
     client.communicate()
     wait_for(servers.all_gone, 20, "the end of all processes")
 
 
-def test_a_lease_that_is_not_renewed_ends_the_server(servers: Servers) -> None:
-    printed, _ = servers.serve(seconds=1).communicate(timeout=600)
+def test_a_lease_that_is_not_renewed_ends_the_agent(servers: Servers) -> None:
+    servers.environment["IOG_SERVERS_LEASE"] = "1"
+    process, _, _ = servers.attend()
+    printed, _ = process.communicate(timeout=60)
     assert "did not renew" in printed
     wait_for(servers.all_gone, 20, "the end of all processes")
+
+
+def test_a_node_that_does_not_see_the_stage_is_named(servers: Servers) -> None:
+    servers.program(
+        "blind",
+        '#!/bin/sh\nexec unshare --mount sh -euc \'mount -t tmpfs none "$0"; exec "$@"\' "$PWD" "$@"\n',
+    )
+    servers.environment["IOG_SERVERS_SECONDS"] = "6"
+    status, printed = servers.run(
+        f"iog_agents '' 2 '' {servers.bin / 'blind'}", "iog_phase never true"
+    )
+    assert status == 1
+    assert f"iogauge: agent failed on {os.uname().nodename}" in printed
+    assert "0 of 2 nodes answered and what started them has ended (none)" in printed
+    assert not (servers.stage / "never.1.out").exists()

@@ -61,6 +61,6 @@ def test_what_does_not_exist_is_refused(folders: list[Path], system: str, said: 
 
 def test_mistakes_are_told_of_the_selected_site_alone(tmp_path: Path, folders: list[Path]) -> None:
     broken = site(tmp_path, "broken", "login1.*", "systems: {{}}\nenvironments: 3\n")
-    with pytest.raises(ValueError, match="iogauge validate"):
+    with pytest.raises(ValueError, match="iogauge check"):
         stacks([broken, *folders], "broken", "login1")
     assert stacks([broken, *folders], "", "login1") == ["one-cpu", "one-gpu"]

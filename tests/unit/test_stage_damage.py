@@ -122,7 +122,7 @@ def test_a_file_that_is_no_file_any_more(good: Path, how: str) -> None:
             REPLACED[how](copy / file.name)
             found = verdict_of(copy)
         if isinstance(found, ToolOutputError):
-            assert file.name.split(".")[0] in str(found) or "evict" in str(found), str(found)
+            assert file.name.split(".")[0] in str(found) or "seen" in str(found), str(found)
         else:
             # What may be missing was not emptied, or says nothing of the judged repetitions.
             assert found.verdict is not Verdict.PASS or is_silent(file.name), file.name
@@ -157,7 +157,7 @@ def test_a_file_that_was_cut_or_damaged(good: Path, data: st.DataObject) -> None
 
 
 def test_every_cut_of_what_the_verdict_rests_on(good: Path) -> None:
-    for name in ("phases.tsv", "open.json", "evict-read.1.n1.json"):
+    for name in ("phases.tsv", "open.json", "seen.n1.jsonl"):
         whole = (good / name).read_bytes()
         with TemporaryDirectory() as folder:
             copy = shutil.copytree(good, Path(folder, "copy"))
@@ -170,10 +170,11 @@ def test_every_cut_of_what_the_verdict_rests_on(good: Path) -> None:
 
 def test_the_answer_of_one_node_does_not_stand_for_another(tmp_path: Path) -> None:
     stage = healthy.build(tmp_path / "stage", nodes=2)
-    shutil.copy(stage / "evict-read.1.n2.json", stage / "evict-read.1.n1.json")
+    others = (stage / "seen.n2.jsonl").read_text()
+    (stage / "seen.n1.jsonl").write_text(others)
     found = verdict_of(stage, 2)
     assert isinstance(found, ToolOutputError)
-    assert "evict-read.1.n1.json: the answer of 'n2'" in str(found)
+    assert "n1 gave the answer of 'n2'" in str(found)
 
 
 def test_a_file_that_grows_without_end_is_not_read(tmp_path: Path) -> None:

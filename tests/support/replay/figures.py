@@ -87,14 +87,11 @@ def dates() -> dict[str, Any]:
     return {"timestamp": int(now), "timestamp_ms": int(now * 1000), "time": time.ctime(now)}
 
 
-def share(output: str, number: int = 0, of: int = 1) -> float:
+def share(output: str) -> float:
     """What a sample is of the figure: repetitions differ by half a percent, and their median is the figure.
 
-    The repetition is the number in the output file's name (the warm-up, 0, is slow), or the ``number`` of
-    those that the tool does by itself.
+    The repetition is the number in the output file's name; the warm-up, 0, is slow.
     """
-    if of > 1:
-        return 1 + SPREAD * (2 * number / (of - 1) - 1)
     match = re.search(r"\.(\d+)\.", os.path.basename(output))
     repetition = int(match[1]) if match else 1
     return [0.9, 1.0, 1 - SPREAD, 1 + SPREAD][min(repetition, 3)]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MIB = 2**20
-_FLAGS = "wrecgCzmkEFWR"
-_VALUES = "a:o:t:b:s:Q:i:d:O:G:"
+_FLAGS = "wrecgCzkEFWR"
+_VALUES = "a:o:t:b:s:Q:O:G:"
 #: Part of a phase's time in which data moves, and times of the recorded run that are passed on.
 _MOVING = 0.9995
 
@@ -95,38 +95,22 @@ class Asked:
         return self.block * self.segments
 
     @property
-    def repetitions(self) -> int:
-        return int(self.values.get("i", "1"))
-
-    @property
     def operations(self) -> list[str]:
         chosen = [name for letter, name in (("w", "write"), ("r", "read")) if self.flags[letter]]
         return chosen or ["write", "read"]
 
-    def files(self, repetition: int) -> dict[str, int]:
-        """Sizes by name (aiori's ``%s.%08d``; ``-m`` adds the repetition)."""
-        end = f".{repetition}" if self.flags["m"] else ""
+    @property
+    def files(self) -> dict[str, int]:
+        """Sizes by name (aiori's ``%s.%08d``)."""
         if self.flags["F"]:
-            return {f"{self.file}.{n:08d}{end}": self.of_task for n in range(self.tasks)}
-        return {f"{self.file}{end}": self.of_task * self.tasks}
+            return {f"{self.file}.{n:08d}": self.of_task for n in range(self.tasks)}
+        return {self.file: self.of_task * self.tasks}
 
     @property
     def writers(self) -> int:
         """Ranks that write: all, unless the MPI library collects."""
-        given = figures.figures().get("writers")
-        if given is not None:
-            return int(given)
-        if not self.flags["c"]:
-            return self.tasks
-        told = os.environ.get("MPICH_MPIIO_HINTS", "")
-        if told:
-            import fnmatch
-        for one in told.split(",") if told else ():
-            pattern, *hints = one.split(":")
-            said = dict(hint.split("=", 1) for hint in hints)
-            if fnmatch.fnmatchcase(self.file, pattern) and said.get("romio_cb_write") == "enable":
-                return min(self.tasks, int(said["cb_nodes"]))
-        return self.tasks // self.per_node
+        known = self.tasks // self.per_node if self.flags["c"] else self.tasks
+        return int(figures.figures().get("writers", known))
 
 
 class Done:
@@ -140,9 +124,9 @@ class Done:
         return self.seconds * _MOVING
 
 
-def perform(asked: Asked, number: int) -> list[Done]:
-    """One repetition of all operations; ends the program as IOR would where a file is not there."""
-    sizes, done = asked.files(number), []
+def perform(asked: Asked) -> list[Done]:
+    """All operations once; ends the program as IOR would where a file is not there."""
+    sizes, done = asked.files, []
     for operation in asked.operations:
         if operation == "write":
             present = next((path for path in sizes if os.path.exists(path)), None)
@@ -154,7 +138,7 @@ def perform(asked: Asked, number: int) -> list[Done]:
                 f'ERROR: open64("{lacks}", 0) failed. Error: No such file or directory, (aiori-POSIX.c:493)'
             )
             sys.exit(255)
-        share = figures.share(asked.directives["summaryFile"], number, asked.repetitions)
+        share = figures.share(asked.directives["summaryFile"])
         mib_s = round(figures.figure(f"{operation}_bw") * share, 4)
         done.append(Done(operation, mib_s, asked.of_task * asked.tasks / _MIB / mib_s))
     if not asked.flags["k"]:
@@ -178,15 +162,15 @@ def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
     shift = int(asked.values.get("Q", "1"))
     found["Command line"] = " ".join(["ior", *asked.words])
     found["Began"] = found["Finished"] = test["StartTime"] = figures.dates()["time"]
-    test["Path"] = next(iter(asked.files(0)))
+    test["Path"] = next(iter(asked.files))
     test["Parameters"] |= {
         "api": asked.api,
         "testFileName": asked.file,
         "nodes": nodes,
         "tasksPerNode": asked.per_node,
-        "repetitions": asked.repetitions,
-        "multiFile": int(flags["m"]),
-        "interTestDelay": int(asked.values.get("d", "0")),
+        "repetitions": 1,
+        "multiFile": 0,
+        "interTestDelay": 0,
         "fsync": int(flags["e"]),
         "useExistingTestFile": int(flags["E"]),
         "readFile": int("read" in asked.operations),
@@ -212,7 +196,7 @@ def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
         "nodes": nodes,
         "tasks": asked.tasks,
         "clients per node": asked.per_node,
-        "repetitions": asked.repetitions,
+        "repetitions": 1,
         "xfersize": human(asked.transfer),
         "blocksize": human(asked.block),
         "aggregate filesize": human(asked.of_task * asked.tasks),
@@ -223,10 +207,7 @@ def document(asked: Asked, done: list[Done]) -> dict[str, Any]:
     recorded = {result["access"]: result for result in test["Results"]}
     test["Results"] = [result(asked, recorded[one.operation], one) for one in done]
     summaries = {entry["operation"]: entry for entry in found["summary"]}
-    found["summary"] = [
-        summary(asked, summaries[name], [one for one in done if one.operation == name], shift)
-        for name in asked.operations
-    ]
+    found["summary"] = [summary(asked, summaries[one.operation], one, shift) for one in done]
     return found
 
 
@@ -247,11 +228,9 @@ def result(asked: Asked, recorded: dict[str, Any], one: Done) -> dict[str, Any]:
     }
 
 
-def summary(asked: Asked, recorded: dict[str, Any], done: list[Done], shift: int) -> dict[str, Any]:
+def summary(asked: Asked, recorded: dict[str, Any], one: Done, shift: int) -> dict[str, Any]:
     """One entry of ``summary``."""
-    rates = [one.mib_s for one in done]
-    mean = sum(rates) / len(rates)
-    deviation = (sum((rate - mean) ** 2 for rate in rates) / len(rates)) ** 0.5
+    rate = one.mib_s
     per_mib = _MIB / asked.transfer
     return recorded | {
         "API": asked.api,
@@ -260,19 +239,15 @@ def summary(asked: Asked, recorded: dict[str, Any], done: list[Done], shift: int
         "transferSize": asked.transfer,
         "numTasks": asked.tasks,
         "tasksPerNode": asked.per_node,
-        "repetitions": asked.repetitions,
+        "repetitions": 1,
         "filePerProc": int(asked.flags["F"]),
         "reorderTasks": int(asked.flags["C"]),
         "taskPerNodeOffset": shift,
-        "bwMaxMIB": max(rates),
-        "bwMinMIB": min(rates),
-        "bwMeanMIB": round(mean, 4),
-        "bwStdMIB": round(deviation, 4),
-        "OPsMax": round(max(rates) * per_mib, 4),
-        "OPsMin": round(min(rates) * per_mib, 4),
-        "OPsMean": round(mean * per_mib, 4),
-        "OPsSD": round(deviation * per_mib, 4),
-        "MeanTime": round(sum(one.seconds for one in done) / len(done), 4),
+        **dict.fromkeys(("bwMaxMIB", "bwMinMIB", "bwMeanMIB"), rate),
+        **dict.fromkeys(("OPsMax", "OPsMin", "OPsMean"), round(rate * per_mib, 4)),
+        "bwStdMIB": 0.0,
+        "OPsSD": 0.0,
+        "MeanTime": round(one.seconds, 4),
         "xsizeMiB": round(asked.of_task * asked.tasks / _MIB, 4),
     }
 
@@ -300,7 +275,7 @@ def darshan_log(asked: Asked, done: list[Done]) -> None:
         "ended": figures.dates()["timestamp"],
         "tasks": asked.tasks,
         "writers": asked.writers if "write" in asked.operations else 0,
-        "file": os.path.abspath(next(iter(asked.files(0)))),
+        "file": os.path.abspath(next(iter(asked.files))),
         "bytes": asked.of_task * asked.tasks,
         "seconds": sum(one.seconds for one in done),
         "reduced": os.environ.get("DARSHAN_DISABLE_SHARED_REDUCTION") != "1",
@@ -312,7 +287,7 @@ def main(argv: list[str]) -> int:
     """Do what the command line asks."""
     asked = Asked.of(argv)
     print(f"Writing output to {asked.directives['summaryFile']}")
-    done = [one for number in range(asked.repetitions) for one in perform(asked, number)]
+    done = perform(asked)
     output = asked.directives["summaryFile"]
     figures.write(output, json.dumps(document(asked, done), indent=2))
     if ranks := asked.directives.get("saveRankPerformanceDetailsCSV"):

@@ -1,4 +1,4 @@
-"""elbencho: options to arguments, and recorded outputs of 3.0-29 and 3.1-10 to bytes and seconds."""
+"""elbencho: options to arguments, and recorded outputs of 3.1-10 to bytes and seconds."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ def words(**more: Any) -> ElbenchoOptions:
     return ElbenchoOptions(**given | more)
 
 
-@pytest.mark.parametrize(("version", "said"), [("", "3.1-10"), ("30", "3.0-29")])
 @pytest.mark.parametrize("name", ["write", "read"])
-def test_a_recorded_phase(name: str, version: str, said: str) -> None:
-    text = sample(name, version)
+def test_a_recorded_phase(name: str) -> None:
+    text = sample(name)
     output = elbencho.parse(text)
     assert (output.tool, output.version, output.tasks, output.nodes) == (
-        *("elbencho", said),
+        *("elbencho", "3.1-10"),
         *(2, 1),
     )
     (phase,) = output.phases
@@ -54,16 +53,12 @@ def test_a_recorded_phase(name: str, version: str, said: str) -> None:
 @pytest.mark.parametrize("name", ["write", "read"])
 @pytest.mark.parametrize(
     ("version", "more"),
-    [("", {}), ("_hosts", {"hosts": "servers.hosts", "secret": "servers.secret"}), ("30", {})],
+    [("", {}), ("_hosts", {"hosts": "servers.hosts", "secret": "servers.secret"})],
 )
 def test_the_words_are_those_of_the_recorded_command(
     version: str, more: dict[str, str], name: str
 ) -> None:
     given = words(write=name == "write", json_file=f"elbencho_{name}.json", **more).arguments()
-    if version == "30":
-        # Recorded without them; this version writes no such files of its own accord.
-        where = given.index("--csvfile")
-        del given[where : where + 4]
     if version == "_hosts" and name == "read":
         given[given.index("servers.hosts")] = "servers.next"
     assert elbencho.parse(sample(name, version)).command.split() == ["elbencho", *given]
@@ -77,21 +72,11 @@ def test_a_recorded_phase_of_several_hosts(name: str) -> None:
     assert (phase.bytes_moved, phase.operations) == (256 * MIB, 256)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"command": '"elbencho" "-t" "2"'}, "no size after -b"),
-        ({"command": '"elbencho" "-b" "1m"'}, "'threads' is None"),
-        (
-            {"command": '"elbencho" "--hostsfile" "servers.hosts" "-t" "2" "-b" "1m"'},
-            "expected 3.0-37 or newer on several nodes",
-        ),
-    ],
-)
-def test_an_older_line_that_lacks_what_it_stands_for(change: dict[str, Any], said: str) -> None:
-    line = json.dumps(json.loads(sample("write", "30")) | change)
-    with pytest.raises(ToolOutputError, match=re.escape(said)):
-        elbencho.parse(line)
+def test_an_older_elbencho_is_refused_by_name() -> None:
+    line = json.loads(sample("write"))
+    line["version"] = line.pop("config")["version"]
+    with pytest.raises(ToolOutputError, match=r"elbencho 3\.1-10: no 'config'.*install 3\.0-37"):
+        elbencho.parse(json.dumps(line))
 
 
 @pytest.mark.parametrize(
@@ -161,18 +146,6 @@ def test_directories_are_made_before_the_files() -> None:
     assert given[: len(words)] == words
     output = elbencho.parse_files(sample("files_unique_create"), "create", 1000)
     assert output.phases[0].operations == 1000
-
-
-def test_an_older_elbencho_makes_empty_files() -> None:
-    """Its lines have no config, and its command has no size of a request."""
-    lines = [json.loads(line) for line in sample("files_unique_create").splitlines()]
-    for line in lines:
-        line |= {key: line["config"][key] for key in ("version", "command")}
-        assert ' "-b" ' not in line["command"]
-        del line["config"]
-    old = "".join(json.dumps(line) + "\n" for line in lines)
-    whole = elbencho.parse_files(sample("files_unique_create"), "create", 1000)
-    assert elbencho.parse_files(old, "create", 1000) == whole
 
 
 @pytest.mark.parametrize(

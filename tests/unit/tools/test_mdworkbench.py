@@ -71,5 +71,3 @@ def test_the_words() -> None:
     )
     words = "-D=10 -I=5 -P=5 -S=3901 -O=2 -R=1 -w=30 -W -o=/t/o"
     assert options.arguments() == words.split()
-    with pytest.raises(ValueError, match="objects is 0"):
-        WorkbenchOptions(directory="/t", objects=0, sets=1, object_bytes=1, offset=1, stonewall_s=1)

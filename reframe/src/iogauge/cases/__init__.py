@@ -3,9 +3,10 @@
 - configuration: ReFrame's configuration of all sites
 - fio: scenarios that run fio
 - fio_sequential: sequential writes and reads with fio
-- ior: scenarios that run IOR, also those in which all tasks write one file
+- ior: scenarios that run IOR
 - judged: the base class of every case, measured or computed
 - mdtest: scenarios that run mdtest
+- shared_file: scenarios in which all tasks of IOR write one file together
 - storage: the base class of every measured case, and what ReFrame's host writes for its job
 - sweep: points of a sweep, as partitions declare them
 """
@@ -20,17 +21,15 @@ from iogauge.cases.fio import (
     span_of_boxes,
 )
 from iogauge.cases.fio_sequential import FioSequentialCheck
-from iogauge.cases.ior import (
+from iogauge.cases.ior import CheckpointCheck, IorCheck, PinnedFilesCheck
+from iogauge.cases.mdtest import MdtestCheck, MdtestOnMdtsCheck
+from iogauge.cases.shared_file import (
     AggregatorsCheck,
-    CheckpointCheck,
     DefaultWritersCheck,
     HintedFileCheck,
-    IorCheck,
-    PinnedFilesCheck,
     SharedFileCheck,
     SizedFileCheck,
 )
-from iogauge.cases.mdtest import MdtestCheck, MdtestOnMdtsCheck
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.kinds import traits

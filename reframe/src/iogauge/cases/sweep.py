@@ -62,7 +62,7 @@ def environments(feature: str) -> list[str]:
             environment.name
             for partition in runtime().system.partitions
             for environment in partition.environs
-            if feature in environment.features
+            if feature in (*environment.features, *environment.extras)
         }
     )
 

@@ -8,20 +8,64 @@ import platform
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-from iogauge.cli import reporting, results, running, site
+from iogauge.cli import ready, reporting, results, running, site
 from iogauge.core import registry
-from iogauge.core.text import visible
+from iogauge.core.text import did_you_mean, visible
+from iogauge.records import names
+from iogauge.session import current
 from iogauge.site import folders
 
 #: Options that a command does not know are passed on to ReFrame.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
+#: Names of earlier versions, and the words that have taken their place.
+OLD: Final = {
+    "plan": ("run", "--dry-run"),
+    "validate": ("check", "--files"),
+    "doctor": ("check", "--all"),
+    "allow": ("site", "allow"),
+    "ceilings": ("site", "ceilings"),
+    "bench": ("run", "--try"),
+    "trend": ("status", "--trend"),
+    "profile": ("compare",),
+}
+
+
+class _Commands(TyperGroup):
+    """Commands by their names of today; those of earlier versions work, and say the new one."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take ``list`` and old names for what they mean, and each case's name as one word."""
+        words = names.joined(args)
+        place = next(
+            (n for n, word in enumerate(words) if word in {*self.commands, *OLD, "list"}), -1
+        )
+        if place >= 0 and words[place] == "list":
+            words[place : place + 1] = ["run", "-l"]
+        elif place >= 0 and words[place] in OLD:
+            new = OLD[words[place]]
+            said = f"iogauge: {words[place]!r} is now {' '.join(new)!r}; the old name goes with version 2"
+            typer.echo(visible(said), err=True)
+            words[place : place + 1] = new
+        return super().parse_args(ctx, words)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command; for a slip say what was meant perhaps."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            ctx.fail(
+                f"No such command {args[0]!r}{did_you_mean(args[0], [*self.commands, 'list'])}."
+            )
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
-    no_args_is_help=True,
+    cls=_Commands,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # no boxes; paragraphs fold at the width of the terminal
     help="Storage benchmarks through ReFrame that pass only on a proven measurement.",
@@ -31,7 +75,7 @@ app = typer.Typer(
 def _show_version(asked: bool) -> None:
     if asked:
         reframe = f"ReFrame-HPC {version('ReFrame-HPC')}"
-        text = f"iogauge {version('iogauge')} ({reframe}, Python {platform.python_version()})"
+        text = f"iogauge {current.suite()} ({reframe}, Python {platform.python_version()})"
         typer.echo(visible(text))
         raise typer.Exit
 
@@ -50,10 +94,10 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
     return tell
 
 
-def _add(name: str) -> None:
+def _add(group: typer.Typer, name: str) -> None:
     """Add the command of an extra, or one that says that the extra is not there."""
     try:
-        app.command(name)(_told(registry.load("iogauge_commands", name)))
+        group.command(name)(_told(registry.load("iogauge_commands", name)))
     except registry.Missing as error:
         missing = error
 
@@ -61,11 +105,12 @@ def _add(name: str) -> None:
             """Not installed here."""
             raise missing
 
-        app.command(name, context_settings=_PASS_ON)(_told(command))
+        group.command(name, context_settings=_PASS_ON)(_told(command))
 
 
 @app.callback()
 def common(
+    context: typer.Context,
     sites: Annotated[
         list[Path] | None,
         typer.Option(
@@ -85,23 +130,23 @@ def common(
     before = os.environ.get(folders.VARIABLE)
     if named:
         os.environ[folders.VARIABLE] = os.pathsep.join([*named, *([before] if before else [])])
+    if context.invoked_subcommand is None:
+        _told(registry.load("iogauge_commands", "status"))(brief=True)
 
 
 app.command(context_settings=_PASS_ON)(running.run)
-app.command(context_settings=_PASS_ON)(running.bench)
+app.command("check")(ready.check)
 app.command("report")(_told(reporting.show_report))
 app.command("explain")(results.explain_word)
-app.command("doctor")(site.show_doctor)
-app.command(context_settings=_PASS_ON)(site.plan)
 app.command()(site.clean)
-app.command()(site.allow)
-app.command()(site.validate)
 app.command("history")(results.show_history)
 
-for _name in registry.names("iogauge_commands"):
-    _add(_name)
+for _name in ("status", "alarm", "calibrate", "compare"):
+    _add(app, _name)
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
 site_commands.command("new")(site.new)
+site_commands.command("allow")(site.allow)
 site_commands.command("paths")(site.show_paths)
+_add(site_commands, "ceilings")
 app.add_typer(site_commands, name="site")

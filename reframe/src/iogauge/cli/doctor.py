@@ -24,7 +24,6 @@ from iogauge.core import processes
 from iogauge.core.paths import state_dir
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint
-from iogauge.core.yamlfile import Mistake
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import as_declared
 from iogauge.guards.preflight import cores, health, identity, servers
@@ -240,44 +239,10 @@ def launch_check(machine: Machine) -> Check | None:
     )
 
 
-#: A partition by its name, what it declares, and what this host sees of its target.
-SeenHere = tuple[str, PartitionExtras, View]
-
-
-def seen_here(site: Mapping[str, Any]) -> Iterator[SeenHere]:
-    """Yield each partition whose target this host sees."""
-    for partition in site["systems"][0]["partitions"]:
-        extras = PartitionExtras.of_partition(partition["extras"])
-        path = extras.target.path
-        if not extras.target.of_job:
-            with contextlib.suppress(OSError, LustreError):  # this host may see no target
-                view = processes.call_in_time(path, partial(look, path))
-                if view.on_lustre and extras.target.striped_by == "lustre":
-                    view = processes.call_in_time(path, partial(with_lustre, view, True))
-                yield partition["name"], extras, view
-
-
-def seen_targets(seen: Iterable[SeenHere]) -> Iterator[str]:
-    """Yield a line for each target that is mounted here as the declared type and has a UUID."""
-    for name, extras, view in seen:
-        target = extras.target
-        if view.uuid and view.mount and view.mount.type == target.type:
-            declared = f", declared: {target.uuid}" if target.uuid else ""
-            declared = ", as declared" if target.uuid == view.uuid else declared
-            yield f"{name}: {target.path} has UUID {view.uuid} here (target.uuid){declared}"
-
-
-def seen_otherwise(folder: Path, seen: Iterable[SeenHere]) -> Iterator[Check]:
-    """Yield what this host sees otherwise than a site declares: its targets, and itself if partitions run on it."""
-    for name, extras, view in seen:
-        yield from _target_otherwise(f"partition {name}, target {view.path}", extras, view)
-    yield from _declared_nodes(folder)
-
-
 def missing_here(site: Mapping[str, Any]) -> Iterator[str]:
     """Yield a line for each target of a site's configuration that this host lacks, and for each stack."""
     for partition in site["systems"][0]["partitions"]:
-        target = PartitionExtras.of_partition(partition["extras"]).target
+        target = extras_of(partition).target
         path = target.path
         with contextlib.suppress(OSError):
             if not target.of_job and not processes.call_in_time(path, partial(os.path.isdir, path)):
@@ -288,11 +253,6 @@ def missing_here(site: Mapping[str, Any]) -> Iterator[str]:
     for environment in site.get("environments", []):
         if text := environment.get("extras", {}).get(settings.NOT_INSTALLED):
             yield f"{environment['name']}: {text}"
-
-
-def site_mistakes(folder: Path) -> list[Mistake]:
-    """Return the mistakes of a site, including references to checks that do not exist."""
-    return settings.read_site(folder)[1]
 
 
 def _versions() -> list[Check]:
@@ -334,21 +294,12 @@ def _state() -> Check:
     return Check("problem", "state", f"{place}: user {getpass.getuser()} may not write there", what)
 
 
-def _places(here: Path | None) -> Iterator[PartitionExtras | str]:
-    """Yield the targets of the site of this host; a path if it is the user's or nobody's choice."""
-    if os.environ.get("IOGAUGE_TARGET") or here is None or here.name == folders.LOCAL:
-        yield site_machine.target_path()
-        return
-    data, mistakes = settings.read_site(here)
-    seen = set()
-    for partition in [] if mistakes else data["systems"][0]["partitions"]:
-        extras = PartitionExtras.of_partition(partition["extras"])
-        if extras.target.path not in seen:
-            seen.add(extras.target.path)
-            yield extras
+def extras_of(partition: Mapping[str, Any]) -> PartitionExtras:
+    """Return what a partition of a site declares."""
+    return PartitionExtras.of_partition(partition["extras"])
 
 
-def _target(place: PartitionExtras | str) -> list[Check]:
+def of_target(place: PartitionExtras | str) -> list[Check]:
     """Return the lines about a target: one of a site, or a path."""
     extras = None if isinstance(place, str) else place
     path = place if isinstance(place, str) else place.target.path
@@ -534,12 +485,12 @@ def site_of_host(found: Sequence[Path]) -> Path | None:
     return next(iter(folders.sites_of_host(found, socket.gethostname())), None)
 
 
-def _declared_nodes(folder: Path) -> Iterator[Check]:
+def declared_nodes(folder: Path) -> Iterator[Check]:
     """Yield lines about partitions that run on this machine and declare it as another one."""
     data, mistakes = settings.read_site(folder)
     usable, memory = usable_cores(), site_machine.memory_bytes()
     for partition in [] if mistakes else data["systems"][0]["partitions"]:
-        extras = PartitionExtras.of_partition(partition["extras"])
+        extras = extras_of(partition)
         if partition["scheduler"] != "local" or extras.hosts:
             continue
         declared, tasks = extras.node, extras.scale.tasks_per_node
@@ -556,21 +507,8 @@ def _declared_nodes(folder: Path) -> Iterator[Check]:
         yield from _objections(f"site {folder.name}, partition {partition['name']}", findings)
 
 
-def examine() -> list[Check]:
-    """Return all lines of the doctor's report: Python, programs, target, sites."""
+def of_this_host() -> list[Check]:
+    """Return the lines about Python, the state directory, the programs and the MPI of this host."""
     machine = site_machine.machine()
-    checks = [*_versions(), _state(), *_programs(machine)]
     launch = launch_check(machine)
-    checks += [launch] if launch else []
-    found = folders.site_folders(*folders.site_dirs())
-    here = site_of_host(found)
-    for place in _places(here):
-        checks += _target(place)
-    for folder in found:
-        mistakes = site_mistakes(folder)
-        state: Answer = "problem" if mistakes else "ok"
-        text = "; ".join(map(str, mistakes)) if mistakes else "settings and references are in order"
-        subject = f"site {folder.name}"
-        checks.append(Check(state, subject, text, "correct the file" if mistakes else ""))
-        checks += [Check("note", subject, str(doubt), DOUBT) for doubt in settings.doubts(folder)]
-    return [*checks, *(_declared_nodes(here) if here else ())]
+    return [*_versions(), _state(), *_programs(machine), *([launch] if launch else [])]

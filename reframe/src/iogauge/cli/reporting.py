@@ -83,11 +83,12 @@ def _asked(console: Console, names: list[str], span: _Span | None, system: str) 
         raise typer.BadParameter("give sessions, or --since, --until and --system: not both")
     from iogauge.report import history_table  # with polars
 
-    records, damaged = history_table.newest_records(
-        paths.history_dir(),
-        system,
-        *(span or (None, None)),
-    )
+    try:
+        records, damaged = history_table.newest_records(
+            paths.history_dir(), system, *(span or (None, None))
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     if not records:
         raise typer.BadParameter(
             f"nothing was measured on {system or 'any system'} in this time: {paths.history_dir()}; "

@@ -1,15 +1,10 @@
-"""Commands that measure, through ReFrame: run and bench."""
+"""The command that measures, through ReFrame: run."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
-import shutil
-import socket
-import sys
-import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,62 +14,39 @@ import typer
 from reframe.frontend.cli import main as reframe_main
 
 from iogauge.cli import doctor
+from iogauge.cli.planning import (
+    LISTING,
+    demand_cases,
+    environment_of,
+    list_cases,
+    plan,
+    planned_cases,
+    reframe_command,
+    say_unclaimed,
+    selected_by,
+    settled,
+    unmeasured_of,
+)
 from iogauge.cli.screen import Wide, new_console, show_details, show_ending
-from iogauge.core import processes, untrusted
-from iogauge.core.paths import LIBRARY, history_dir, project_root, state_dir
+from iogauge.core import processes
+from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
-from iogauge.evidence import collect
-from iogauge.plan.stage import FOOTPRINT, PlannedCase
-from iogauge.records import journal, selected
+from iogauge.evidence import complaints
+from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.records.selected import (
     Selected,
     Unmeasured,
-    gone,
     save_unmeasured,
-    seen_before,
     selection,
-    without_match,
 )
 from iogauge.report import outcome, plan_table
 from iogauge.report.outcome import SessionRecords, plain
 from iogauge.session import current, life
 from iogauge.site import folders, machine, settings
-from iogauge.site.references import known_checks
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
-
-
-def _reframe_command(arguments: list[str]) -> list[str]:
-    """Return ReFrame's command line, with this project's checks unless others are named."""
-    given = [a for a in arguments if a in ("-c", "--checkpath") or a.startswith("--checkpath=")]
-    paths = [] if given else ["-c", str(project_root() / "checks")]
-    beside = Path(sys.executable).with_name("reframe")
-    program = str(beside) if beside.exists() else shutil.which("reframe")
-    if program is None:
-        raise SystemExit(
-            "iogauge: reframe is not installed here: run 'make setup', then '. ./activate'"
-        )
-    return [program, *paths, *arguments]
-
-
-def settled(context: typer.Context) -> list[str]:
-    """Return the arguments for ReFrame; end the command at a slip in ``-S``."""
-    try:
-        return selected.with_variables(context.args)
-    except ValueError as error:
-        typer.echo(visible(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
-
-
-def _environment(**extra: str) -> dict[str, str]:
-    source = str(LIBRARY.parent)
-    python_path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
-    defaults = {"RFM_CONFIG_PATH": str(project_root() / "site-configs")}
-    if not sys.stdout.isatty() and os.environ.get("GITLAB_CI") != "true":
-        defaults["RFM_COLORIZE"] = "n"  # ReFrame would write colours into files
-    return defaults | os.environ | {"PYTHONPATH": python_path} | extra
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +57,6 @@ class _Ran:
     status: int
     records: list[Record]
     details: Path
-
-
-def say_unclaimed(arguments: list[str]) -> None:
-    """Say which target is used if no site claims this host, and nobody has named a site."""
-    named = "RFM_SYSTEM" in os.environ or any(a.startswith("--system") for a in arguments)
-    here = None if named else doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
-    if here and here.name == folders.LOCAL:
-        text = (
-            f"iogauge: no site claims host {socket.gethostname()}: using site local, target "
-            f"{machine.target_path()}. Name another site: --system=SITE, or add the host to its hostnames"
-        )
-        typer.echo(visible_lines(text), err=True)
 
 
 def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
@@ -119,11 +79,11 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     extra = {"IOGAUGE_SESSION": name, life.DETAILS: str(details)}
     extra |= {"IOGAUGE_GATE": "1"} if gate else {}
     extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
-    environment = _environment(**extra)
+    environment = environment_of(**extra)
     if not gate:
         environment.pop("IOGAUGE_SELECTION", None)
     words = ["--report-file", str(reframe_report), "-r", *arguments]
-    process = processes.Fork(reframe_main, _reframe_command(words), environment)
+    process = processes.Fork(reframe_main, reframe_command(words), environment)
     status: int | None = None
     while status is None:
         try:
@@ -132,7 +92,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
             continue  # ReFrame gets the signal too, cancels its jobs and cleans up
     if status < 0:
         status = 128 - status
-        ended = collect.describe_status(status)
+        ended = complaints.describe_status(status)
         typer.echo(
             visible(
                 f"iogauge: ReFrame was {ended}. Undecided cases have no record, and their jobs may still "
@@ -194,64 +154,6 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
 #: Pattern for the tag of checks that are computed from the records of others.
 _DERIVED = "^derived$"
 
-#: ReFrame's options that multiply the selected cases; each may take a value.
-_MULTIPLYING = re.compile("--(distribute|repeat)(=|$)")
-
-
-def _selection(arguments: list[str]) -> Selected | None:
-    """Return what ReFrame's arguments select, also cases that ReFrame would leave out.
-
-    Returns None if ReFrame cannot list them: a run then says why.
-    """
-    words, skip = [], False
-    for word in arguments:
-        if not _MULTIPLYING.match(word) and not (skip and not word.startswith("-")):
-            words.append(word)
-        skip = word in ("--distribute", "--repeat")
-    words = ["-l", "--skip-system-check", "--skip-prgenv-check", *words]
-    with tempfile.TemporaryDirectory(prefix="iogauge-list-") as scratch:
-        notes = Path(scratch, "notes")
-        environment = _environment(**{selected.LISTING: str(notes)})
-        status, output, _ = processes.Fork.printed(
-            reframe_main, _reframe_command(words), environment
-        )
-        listed = re.findall(r"^- (.* /[0-9a-f]+)$", output, re.MULTILINE)
-        if status != 0 or not notes.exists():
-            return None
-        return selected.select(listed, notes.read_text(encoding="utf-8"))
-
-
-def _unmeasured(
-    arguments: list[str], chosen: Selected, records: list[Record], gate: bool, accept: bool
-) -> Unmeasured:
-    """Return what a run was asked for and did not measure."""
-    checks = known_checks(project_root() / "checks")
-    unmatched = without_match(arguments, chosen.runnable, chosen.listed, checks)
-    missed: list[str] = []
-    sessions = {record.session for record in records}
-    for system in dict.fromkeys(record.system for record in records) if gate else ():
-        before = seen_before(history_dir() / system, selection(arguments), sessions)
-        missed += gone(before, records, system)
-    nothing = not (chosen.runnable or chosen.left_out or chosen.unfit or unmatched)
-    return Unmeasured(
-        gate=gate,
-        accepted=accept,
-        left_out=chosen.left_out,
-        unfit=chosen.unfit,
-        unmatched=tuple(unmatched),
-        gone=tuple(missed),
-        nothing=(selection(arguments) or "none given") if nothing else "",
-    )
-
-
-def unmeasured_remarks(arguments: list[str]) -> list[str]:
-    """Return a line for each reason why cases that the arguments name would not be measured."""
-    chosen = _selection(arguments)
-    if chosen is None:
-        return []
-    lack = _unmeasured(arguments, chosen, [], gate=False, accept=False)
-    return [*lack.unmatched, *outcome.remarks(lack)]
-
 
 def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
     """Keep what a session did not measure beside its records, for ``iogauge report``."""
@@ -281,7 +183,7 @@ def _end(
     status = max(one.status for one in ran)
     lack = Unmeasured(gate=gate, accepted=accept)
     if chosen is not None:
-        lack = _unmeasured(arguments, chosen, records, gate, accept)
+        lack = unmeasured_of(arguments, chosen, records, gate, accept)
         _keep_unmeasured(lack, chosen, ran[0])
     found = SessionRecords(records)
     end = found.ending(gate, lack)
@@ -297,25 +199,40 @@ def _end(
     return max(status, end.status)
 
 
+Try = Annotated[
+    bool,
+    typer.Option("--try", help="Try this machine as it is: quick checks, sized to its speed."),
+]
+Gate = Annotated[
+    bool, typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran.")
+]
+Confirm = Annotated[
+    bool, typer.Option("--confirm", help="Measure failed cases once more; both results are kept.")
+]
+OverBudget = Annotated[
+    bool, typer.Option("--over-budget", help="Run even if it costs more than the budget.")
+]
+AcceptMissing = Annotated[
+    bool,
+    typer.Option("--accept-missing", help="Accept that cases of earlier gates no longer exist."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Measure nothing: what the cases cost, and if they fit.")
+]
+CostAsJson = Annotated[
+    bool, typer.Option("--json", help="With --dry-run: the cost of each case as JSON.")
+]
+
+
 def run(
     context: typer.Context,
-    gate: Annotated[
-        bool,
-        typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran."),
-    ] = False,
-    confirm: Annotated[
-        bool,
-        typer.Option("--confirm", help="Measure failed cases once more; both results are kept."),
-    ] = False,
-    over_budget: Annotated[
-        bool, typer.Option("--over-budget", help="Run even if it costs more than the budget.")
-    ] = False,
-    accept_missing: Annotated[
-        bool,
-        typer.Option(
-            "--accept-missing", help="Accept that cases seen in earlier gates no longer exist."
-        ),
-    ] = False,
+    try_out: Try = False,
+    gate: Gate = False,
+    confirm: Confirm = False,
+    over_budget: OverBudget = False,
+    accept_missing: AcceptMissing = False,
+    dry_run: DryRun = False,
+    as_json: CostAsJson = False,
     wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame, then show the table. All other options are ReFrame's.
@@ -325,6 +242,13 @@ def run(
     """
     gate = gate or current.is_gate()
     arguments = given = settled(context)
+    if any(word in LISTING for word in given):
+        list_cases(given)
+        return
+    if dry_run:
+        raise typer.Exit(0 if plan(given, wide, as_json) else 1)
+    if try_out:
+        raise typer.Exit(_try_out(given, wide))
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
@@ -336,7 +260,9 @@ def run(
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
     say_unclaimed(arguments)
-    chosen = _selection(arguments)
+    chosen = selected_by(arguments)
+    if not accept_missing:
+        demand_cases(given, chosen)
     if any("derived" in word for word in arguments) or not (chosen and len(chosen.derived) == 2):
         ran = [_run(arguments, gate)]
     else:
@@ -353,19 +279,16 @@ def _keep_budget(arguments: list[str]) -> None:
         for line in over:
             typer.echo(visible_lines(f"iogauge: {line}"), err=True)
         typer.echo(
-            "iogauge: no case was run. 'iogauge plan' shows the cost of each case. To run them "
+            "iogauge: no case was run. 'iogauge run --dry-run' shows the cost of each case. To run them "
             "nevertheless, add --over-budget",
             err=True,
         )
         raise typer.Exit(1)
 
 
-def bench(context: typer.Context, wide: Wide = False) -> None:
-    """Try this machine, with quick checks sized to its speed.
-
-    All other options are ReFrame's: -n NAME, -S repetitions=1, ...
-    """
-    console, given = new_console(), settled(context)
+def _try_out(given: list[str], wide: bool) -> int:
+    """Run quick checks sized to this machine's speed, on the site local; return the exit status."""
+    console = new_console()
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
     for line in doctor.describe_stack(machine.machine()):
@@ -390,16 +313,17 @@ def bench(context: typer.Context, wide: Wide = False) -> None:
             )
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     arguments += given
-    chosen, gate = _selection(arguments), current.is_gate()
+    chosen, gate = selected_by(arguments), current.is_gate()
+    demand_cases(arguments, chosen)
     status = _end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide)
     sites = "" if os.access(folders.site_dirs()[0], os.W_OK) else "--sites DIR "  # a shared one
-    for line in _AFTER_BENCH:
+    for line in _AFTER_TRY:
         typer.echo(visible_lines(line.format(sites=sites, target=target)))
-    raise typer.Exit(status)
+    return status
 
 
 #: What follows a first try.
-_AFTER_BENCH = (
+_AFTER_TRY = (
     "next, after '. ./activate' in this shell:",
     "    iogauge {sites}site new NAME --target {target}",
     "    iogauge run --system=NAME -t quick",
@@ -427,34 +351,3 @@ def _probe(target: str) -> float:
         if directory:
             remove(session_dir(target, name))
         held.release()
-
-
-def planned_cases(
-    arguments: list[str], notes: Path | None = None
-) -> tuple[list[PlannedCase], list[str]]:
-    """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
-
-    The lines say which cases cannot run, or why there is none; they are empty if all can. The run
-    writes what :func:`iogauge.records.selected.noted` reads into the file ``notes``.
-    """
-    with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
-        # Nothing runs, so ReFrame need not wait between the cases.
-        quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
-        quick |= {selected.LISTING: str(notes)} if notes else {}
-        report = Path(scratch, "report.json")
-        words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
-        words += ["--report-file", str(report)]
-        status, output, errors = processes.Fork.printed(
-            reframe_main, _reframe_command(words), _environment(**quick)
-        )
-        files = sorted(Path(scratch).rglob(FOOTPRINT))
-        cases = [PlannedCase.from_json(untrusted.read_json(file)) for file in files]
-        reasons: list[str] = []
-        with contextlib.suppress(OSError, ValueError):
-            reasons = outcome.unable(report)
-    if status != 0:
-        return cases, reasons or [output[-4000:] + errors[-4000:]]
-    return cases, [] if cases else [errors + _NO_CASE]
-
-
-_NO_CASE = "no case is selected: see what 'reframe -c checks/ -l' lists"

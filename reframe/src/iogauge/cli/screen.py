@@ -67,7 +67,7 @@ def drawn(
 def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bool = False) -> None:
     """Print the table, the ending, and what was not run."""
     if records:
-        console.print(outcome.table(outcome.rows(records), wide), soft_wrap=True)
+        console.print(outcome.table(outcome.folded(records), wide), soft_wrap=True)
     if prices := outcome.costs(records):
         console.print(outcome.cost_table(prices), soft_wrap=True)
     for line in (f"iogauge: {end}", *end.remarks):

@@ -9,9 +9,8 @@ import os
 import shlex
 import socket
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -19,153 +18,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from iogauge.cli import doctor
-from iogauge.cli.doctor import Check
-from iogauge.cli.running import (
-    planned_cases,
-    say_unclaimed,
-    settled,
-    unmeasured_remarks,
-    write_probe,
-)
-from iogauge.cli.screen import Wide, new_console, say
+from iogauge.cli.planning import planned_cases, show_plan
+from iogauge.cli.running import write_probe
+from iogauge.cli.screen import new_console
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
-from iogauge.core.text import did_you_mean, visible, visible_lines
+from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
-from iogauge.guards.finding import Outcome
-from iogauge.job import opening
-from iogauge.node.lustre.programs import LustreError
-from iogauge.plan.stage import PlannedCase
-from iogauge.records import selected
-from iogauge.report import plan_table
 from iogauge.report.outcome import plain
 from iogauge.session.current import Janitor
 from iogauge.site import folders, machine, settings, writing
 from iogauge.site.machine import NodeSeen, Queue, Slurm
 from iogauge.site.writing import Answers, Found
 from iogauge.workspace import lock, permission
-
-
-def _as_planned(folder: Path) -> tuple[list[str], list[str]]:
-    """Return what a run of all cases of a site would refuse in its files, and what is doubtful.
-
-    Both are empty if the files have other mistakes, or if nobody has described the site.
-    """
-    if folder.name == folders.LOCAL or settings.read_site(folder)[1]:
-        return [], []
-    with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
-        file = Path(scratch, "notes")
-        cases, unable = planned_cases([f"--system={folder.name}"], file)
-        _, noted = selected.noted(file.read_text(encoding="utf-8") if file.exists() else "")
-    values: dict[str, list[Mapping[str, Sequence[object]]]] = {}
-    for case in noted.values():
-        values.setdefault(case.check, []).append(case.values)
-    found = [line for line in unable if str(folder.resolve()) in line or not cases]
-    others = [line for line in unable if line not in found and "nothing could fail" not in line]
-    mistakes = [*found, *map(str, settings.unfitting(folder, values)), *plan_table.refused(cases)]
-    return mistakes, [*others, *plan_table.doubts(cases)]
-
-
-def show_doctor() -> None:
-    """Say what is available, what is missing, and what to do."""
-    console = new_console()
-    healthy, in_log = True, not console.is_terminal
-    checks = doctor.examine()
-    if here := doctor.site_of_host(folders.site_folders(*folders.site_dirs())):
-        refused, doubts = _as_planned(here)
-        subject = f"site {here.name}"
-        checks += [Check("problem", subject, text, doctor.DOUBT) for text in refused]
-        checks += [Check("note", subject, text, doctor.DOUBT) for text in doubts]
-    for check in checks:
-        mark = {"ok": "[green]ok     [/]", "note": "[yellow]note   [/]"}.get(
-            check.state, "[red]problem[/]"
-        )
-        console.print(f"{mark} {plain(check.subject)}: {plain(check.text)}", soft_wrap=in_log)
-        if check.remedy:
-            console.print(f"        -> {plain(check.remedy)}", soft_wrap=in_log)
-        healthy = healthy and check.state != "problem"
-    raise typer.Exit(0 if healthy else 1)
-
-
-def plan(
-    context: typer.Context,
-    wide: Wide = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the cost of each case as JSON.")
-    ] = False,
-) -> None:
-    """Show what cases would write and read, and whether they fit.
-
-    Compares with the target's space, the budget and the time limit.
-
-    All other options are ReFrame's: -t daily, -n NAME, --system=SITE, ...
-    """
-    console = Console(stderr=True) if as_json else new_console()
-    arguments = settled(context)
-    say_unclaimed(arguments)
-    cases, unable = planned_cases(arguments)
-    if as_json:
-        typer.echo(plan_table.to_json(cases))
-    fits = bool(cases) and show_plan(console, cases, wide)
-    for line in unable:
-        say(console, line, "bold red")
-    for line in unmeasured_remarks(arguments):
-        say(console, line)
-    raise typer.Exit(0 if fits and not unable else 1)
-
-
-def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
-    """Print the footprints, the budget and the room on each target; return whether all suffices."""
-    console.print(plan_table.table(cases, wide), soft_wrap=True)
-    remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
-    for line in [*remarks, *plan_table.within_budget(cases)]:
-        say(console, line)
-    over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
-    for line in over:
-        say(console, line, "bold red")
-    for line in plan_table.doubts(cases):
-        say(console, line, "yellow")
-    fits = not over
-    declared: dict[tuple[object, ...], list[PlannedCase]] = {}
-    for case in cases:
-        order = case.order
-        place = (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
-        declared.setdefault(place, []).append(case)
-    for (target, *_), group in sorted(declared.items(), key=str):
-        fits = _show_target(console, str(target), group) and fits
-    return fits
-
-
-def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> bool:
-    """Print what a target says to the cases that are declared for it; return whether all may run."""
-    try:
-        view, seen = processes.call_in_time(
-            target, partial(opening.look_as_declared, target, cases[0].order)
-        )
-    except (OSError, LustreError) as error:
-        console.print(plain(f"{target}: cannot be looked at from here: {error}"))
-        return False
-    fits = True
-    try:
-        by = processes.call_in_time(target, partial(permission.reason, target))
-        console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
-    except OSError as error:
-        console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
-        fits = False
-    findings = [(case, opening.preflight(view, seen, case.order)) for case in cases]
-    for finding, names in plan_table.worst(findings):
-        word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
-        fits = fits and finding.outcome in _WORDS
-        of = f" ({plan_table.first_and_more(names)})" if names else ""
-        console.print(f"{plain(target)}: {word} {plain(f'{finding}{of}')}")
-    return fits
-
-
-#: Words for findings with which a case runs.
-_WORDS = {Outcome.OK: "[green]ok[/]", Outcome.WARN: "[yellow]remark[/]"}
 
 
 def clean(
@@ -234,54 +100,6 @@ def allow(
     new_console().print(
         plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
     )
-
-
-def validate(
-    names: Annotated[list[str] | None, typer.Argument(help="Sites; all if omitted.")] = None,
-) -> None:
-    """List every mistake and every doubt in settings and references.
-
-    A doubt is a declaration that makes a PASS mean little, or a case that cannot run. References are
-    compared with the cases of a dry run: metrics, units, points, partitions, ceilings. If a site claims this
-    host, its declarations are compared with what this host sees. It lists the UUID of each target that is
-    mounted here. If you name sites, it lists those that do not claim this host.
-    """
-    console, wrong = new_console(), 0
-    every = folders.site_folders(*folders.site_dirs())
-    known = [folder.name for folder in every]
-    for name in names or ():
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise typer.BadParameter(visible(f"no site {name!r}{hint}; known: {', '.join(known)}"))
-    for folder in (folder for folder in every if not names or folder.name in names):
-        site, found = settings.read_site(folder)
-        mistakes = [str(mistake) for mistake in found]
-        doubts = [str(doubt) for doubt in settings.doubts(folder)]
-        mistakes += map(str, settings.claimed_twice(folder, every))
-        refused, doubted = _as_planned(folder)
-        mistakes, doubts = mistakes + refused, doubts + doubted
-        here = folder in folders.sites_of_host(every, socket.gethostname())
-        views = [] if mistakes else [*doctor.seen_here(site)]
-        if here and not mistakes:
-            doubts += map(str, doctor.seen_otherwise(folder, views))
-        wrong += len(mistakes)
-        console.print(
-            f"{plain(folder.name)}: "
-            + (f"[red]{len(mistakes)} mistake(s)[/]" if mistakes else "ok")
-            + (f", [yellow]{len(doubts)} doubt(s)[/]" if doubts else "")
-        )
-        seen = [*doctor.seen_targets(views)]
-        if names and not mistakes:
-            seen += doctor.missing_here(site)
-        if names and not mistakes and not here:
-            host = socket.gethostname()
-            seen.append(
-                f"hostnames: no pattern matches this host ({host}). Use --system={folder.name} here, "
-                f"or add a pattern for {host} to hostnames"
-            )
-        for line in (*mistakes, *doubts, *seen):
-            console.print(plain(f"  {line}"), soft_wrap=True)
-    raise typer.Exit(1 if wrong else 0)
 
 
 def show_paths() -> None:
@@ -581,7 +399,7 @@ def next_commands(name: str, tier: str, into: Path | None, sites: Path) -> list[
         first = [f"export {folders.VARIABLE}={os.environ[folders.VARIABLE]}    # in every shell"]
     return [
         *first,
-        f"iogauge validate {name}",
+        f"iogauge check {name}",
         f"iogauge run --system={name} -t {tier}",
         f"iogauge calibrate --system={name}    # after 20 runs: references",
     ]

@@ -49,6 +49,15 @@ def started(pid: int) -> int | None:
         return None
 
 
+def parent(pid: int) -> int:
+    """Return the parent of a process; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def identity(pid: int) -> list[int]:
     """Return what identifies a process for :func:`runs`, as plain data: [pid, start]."""
     return [pid, started(pid) or 0]
@@ -73,11 +82,7 @@ def _ancestors() -> set[int]:
     ancestors, pid = set(), os.getpid()
     while pid > 0 and pid not in ancestors:
         ancestors.add(pid)
-        try:
-            with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-                pid = int(file.read().rpartition(")")[2].split()[1])
-        except (OSError, ValueError, IndexError):
-            break
+        pid = parent(pid)
     return ancestors
 
 

@@ -16,10 +16,13 @@ import stat
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal, NoReturn, Union
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, Literal, NoReturn, Union
+
+if TYPE_CHECKING:
+    from typing_extensions import Self  # of Python 3.11
 
 #: Largest file in bytes: a tool's output for 10,000 tasks is smaller.
 LIMIT_BYTES: Final = 256 << 20
@@ -144,10 +147,16 @@ def build(kind: Any, value: Any, where: str = "") -> Any:
     ``kind`` may be str, bool, int (64 bits), float (finite), None, a union, or a Literal or Enum of
     text. It may be a tuple, a mapping from text, or a dataclass of these. Nothing is converted,
     with two exceptions: a whole number may stand for a float, a list for a tuple. A dataclass must
-    have all its keys, and no others.
+    have all its keys, and no others, but a :class:`Form` has its own rule.
     """
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if isinstance(kind, type) and issubclass(kind, Form):
+        return kind.from_json(value, f"{where}.")
     if origin in (Union, types.UnionType):
+        if value is not None and len(inner) == 2 and is_dataclass(inner[0]):
+            return build(inner[0], value, where)
         for member in inner:
             try:
                 return build(member, value, where)
@@ -190,6 +199,90 @@ def _build_dataclass(kind: type, value: Mapping[Any, Any], where: str) -> Any:
     if wrong := [str(name) for name in value if name not in names]:
         raise TypeError(f"{where or kind.__name__} has no key {wrong[0][:80]!r}")
     return kind(**{n: build(_hints(kind)[n], value[n], f"{where}.{n}".lstrip(".")) for n in names})
+
+
+class Plain:
+    """A dataclass that goes through JSON: :func:`build` reads what it wrote, and nothing else."""
+
+    __slots__ = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
+        return asdict(self)  # type: ignore[call-overload,no-any-return]
+
+    @classmethod
+    def from_json(cls, data: object) -> Self:
+        """Return the object that :meth:`to_json` made plain; raises TypeError or ValueError on other data."""
+        built: Self = build(cls, data)
+        return built
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """An object of JSON whose older and newer forms are read too: the fields of a subclass are its keys.
+
+    A field without a default must be there. A value that is there must have the field's type; ``Any`` takes every
+    value. Keys that are not declared, and the order of all, are kept. The constructor does not look at the values,
+    :meth:`from_json` does.
+    """
+
+    #: Keys that are not declared, and their values.
+    more: Mapping[str, Any] = field(default_factory=dict)
+    #: The keys in JSON, in their order; empty: those of a new object.
+    order: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, values: object, where: str = "") -> Self:
+        """Build the object from what JSON holds; raises TypeError or ValueError that names the key.
+
+        ``where`` stands before the keys in the message.
+        """
+        if not isinstance(values, Mapping):
+            found = reprlib.repr(values)
+            raise TypeError(f"{where.rstrip('.') or 'the record'} is {found}: expected an object")
+        form: Any = cls
+        keys, hints, given = _keys(form), _hints(form), {}
+        for name, one in keys.items():
+            if name in values:
+                given[one.name] = build(hints[one.name], values[name], where + name)
+            elif one.default is MISSING and one.default_factory is MISSING:
+                raise TypeError(f"the key {where}{name} is missing")
+        more = {name: values[name] for name in values if name not in keys}
+        built = cls(**given, more=more, order=tuple(values))
+        built._check(where)
+        return built
+
+    def _check(self, where: str) -> None:
+        """Raise TypeError or ValueError for values that have the right type and are wrong all the same."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the object as JSON holds it."""
+        form: Any = type(self)
+        values = {name: getattr(self, one.name) for name, one in _keys(form).items()}
+        left = {name for name, one in _keys(form).items() if "left out" in one.metadata}
+        order = self.order or [n for n in values if n not in left or values[n] is not None]
+        return {name: _plain(values[name] if name in values else self.more[name]) for name in order}
+
+
+@functools.lru_cache(maxsize=64)
+def _keys(form: type) -> Mapping[str, Field[Any]]:
+    """Return the fields of a form by their keys in JSON; the metadata of a field may name its key."""
+    own = [one for one in fields(form) if one.name not in ("more", "order")]
+    return {one.metadata.get("key", one.name): one for one in own}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Form):
+        return value.to_json()
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value.value if isinstance(value, Enum) else value
+
+
+def demand_sizes(*numbers: float) -> None:
+    """Raise TypeError for a number below 0, where JSON may hold one."""
+    if min(numbers) < 0:
+        raise TypeError(f"{min(numbers)} must not be negative")
 
 
 def numbers(values: object) -> list[float]:

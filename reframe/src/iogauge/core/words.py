@@ -32,11 +32,13 @@ IPERF: Final = "iperf3"
 IO500: Final = "io500"
 DARSHAN: Final = "darshan"
 ELBENCHO: Final = "elbencho"
+#: PnetCDF's benchmark of a weather model's output. An environment declares the path of its header in ``extras``.
+WRF_IO: Final = "wrf_io"
 
 PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
 ENVIRONMENT: Final = frozenset(
     {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, MD_WORKBENCH}
-    | {FIO, FIO_METADATA, IO500, IPERF, DARSHAN, ELBENCHO}
+    | {FIO, FIO_METADATA, IO500, IPERF, DARSHAN, ELBENCHO, WRF_IO}
 )
 
 #: Tag of cases that have a reference which a document prints; the site's references say so.
@@ -45,7 +47,7 @@ PUBLISHED_FIGURE: Final = "published-figure"
 #: Tags of checks: when they run, their tool, their purpose.
 TAGS: Final = frozenset(
     {"quick", "daily", "weekly", "acceptance", "derived"}
-    | {"elbencho", "fio", "io500", "ior", "md-workbench", "mdtest", "mpiio"}
+    | {"elbencho", "fio", "io500", "ior", "md-workbench", "mdtest", "mpiio", "wrf_io"}
     | {"ceiling", "needle", "scaling", "striping"}
     | {PUBLISHED_FIGURE}
 )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
-from iogauge.core import untrusted
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
 from iogauge.evidence.witness import NodeActivity, Testimony
@@ -17,7 +16,8 @@ from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import FileLayout, Layouts
 from iogauge.node.view import View
 from iogauge.plan.case import CasePlan
-from iogauge.plan.stage import LAYOUTS, Instant, PhaseRun
+from iogauge.plan.seen import Instant
+from iogauge.plan.stage import PhaseRun
 from iogauge.tools.mpi import Binding
 
 
@@ -54,7 +54,7 @@ class Evidence:
     outputs of the warm-up, which are not judged; ``testimony``, what the kernel says of them.
 
     ``activity`` says when the target's devices moved bytes, as the first node saw it. ``found`` says how many files
-    the case's directory held there before each phase, :data:`~iogauge.plan.stage.MOST_FOUND` at most. ``asked`` says when
+    the case's directory held there before each phase, :data:`~iogauge.plan.seen.MOST_FOUND` at most. ``asked`` says when
     the first task there passed bytes to the kernel, ``processes`` how many it had, and ``printed`` when the tool printed. ``hidden`` describes the mounts that hid the directory from the tool,
     ``loaded`` names the libraries that its first task loaded.
 
@@ -152,14 +152,13 @@ def rates_of(
 
 
 def striping_of_repetitions(
-    plan: CasePlan, text: str, placed: Callable[[int], Mapping[str, int]]
+    plan: CasePlan, noted: Mapping[int, Layouts], placed: Callable[[int], Mapping[str, int]]
 ) -> tuple[Striping, ...]:
     """Return the layouts of each judged repetition, or of the preparing one if it writes.
 
-    They are missing if the target is not on Lustre, or the case writes no data. ``text`` is what
-    the job noted, ``placed`` gives the pins of a repetition. Raises :class:`ToolOutputError`.
+    They are missing if the target is not on Lustre, or the case writes no data. ``noted`` is what
+    the job noted, ``placed`` gives the pins of a repetition.
     """
-    noted = parse_layouts(text)
     found = []
     for repetition in [0] if plan.prepare else range(1, plan.repetitions + 1):
         if repetition in noted or plan.striped:
@@ -167,20 +166,6 @@ def striping_of_repetitions(
             layouts = noted.get(repetition, Layouts(repetition=repetition, problem=silent))
             found.append(Striping(placed(repetition) if plan.pins else {}, layouts))
     return tuple(found)
-
-
-def parse_layouts(text: str) -> dict[int, Layouts]:
-    """Return the layouts that were noted, by repetition; raises :class:`ToolOutputError`."""
-    noted: dict[int, Layouts] = {}
-    for line in text.splitlines():
-        try:
-            layouts = Layouts.from_json(untrusted.parse_json(line))
-        except (TypeError, ValueError) as error:
-            raise ToolOutputError(f"{LAYOUTS}: not the layouts of the files: {error}") from error
-        if layouts.repetition in noted:
-            raise ToolOutputError(f"{LAYOUTS}: repetition {layouts.repetition}: there twice")
-        noted[layouts.repetition] = layouts
-    return noted
 
 
 #: The most targets and kinds of layouts that a record names; all are counted.

@@ -9,17 +9,18 @@ The activity of a node is what its counters show between two looks.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
-from typing import Final, TypeVar
+from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.node.counters import NETWORKS
 from iogauge.node.host import HARMLESS, OWN, Load
-from iogauge.node.mounts import BLOCK_DEVICE, unescape
+from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.stage import Instant, PhaseRun, look_phase
+from iogauge.plan.seen import Instant, Look, Noted, TaskRun
+from iogauge.plan.stage import PhaseRun
 
 #: Share of the bytes at each end of an execution that may move outside of the tool's timing, and the
 #: most that does not count with the bytes of others.
@@ -28,24 +29,11 @@ _MOST_TRIMMED: Final = 0.25
 #: Share of the mean rate of an execution below which it rests, if that lasts so long.
 _HARDLY: Final = 0.1
 _REST_S: Final = 0.1
-#: Bytes that a task reads or writes beside its data. Seen: 0.1 MiB of IOR and fio.
+#: Bytes that a task reads or writes beside its data. Noted: 0.1 MiB of IOR and fio.
 _STARTING_BYTES: Final = 1 << 20
 
 #: Processes of fio before it starts its jobs.
 _WITHOUT_JOBS: Final = 1
-
-_SECTOR: Final = 512
-_SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
-_SUM: Final = r"(-?[0-9]{1,19})"
-_EACH: Final = rf"\S+={_SUM},{_SUM}(?:,{_SUM},{_SUM})?"
-_LINE: Final = re.compile(
-    rf"(\S+) (\S+) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-) {' '.join([_SUM] * 7)}((?: {_EACH})*) end"
-)
-_COUNTER: Final = re.compile(rf"(\S+)={_SUM},{_SUM}(?:,{_SUM},{_SUM})?")
-_NETWORKS: Final = "net"
-
-#: A device of a Lustre client: storage target or metadata target, and the client's instance.
-_CLIENT: Final = re.compile(r"(\S+-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-\S+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +54,6 @@ class Moved:
     def way(self, direction: str) -> int:
         """Return the bytes of a direction, ``read`` or ``write``."""
         return self.read if direction == "read" else self.written
-
-
-#: Bytes, or requests.
-_Count = TypeVar("_Count", Moved, int)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +195,7 @@ class Testimony:
         for host, of_host in self._by_host().items():
             looks = [w.counters for w in of_host]
             for name in {name for look in looks for name in look}:
-                if name == _NETWORKS or name in devices.get(host, ()):
+                if name == NETWORKS or name in devices.get(host, ()):
                     for way in (name, ""):
                         ways[way] = ways.get(way, Moved()) + _widest(name, looks)
         return ways
@@ -456,79 +440,46 @@ def _seconds_of(
     )
 
 
-def parse(text: str) -> dict[str, list[Witness]]:
-    """Return the witnesses of each execution, ``PHASE.REPETITION``; a damaged line is no witness."""
-    witnesses: dict[str, list[Witness]] = {}
-    for line in text.splitlines():
-        if match := _LINE.fullmatch(line):
-            witnesses.setdefault(match[1], []).append(_of_line(match))
-    return witnesses
+def witnesses(seen: Noted) -> dict[str, list[Witness]]:
+    """Return the witnesses of each execution, ``PHASE.REPETITION``: its tasks, or the looks at its servers' nodes."""
+    grown = {(look.host, look.execution): look for look in seen.looks()}
+    found: dict[str, list[Witness]] = {}
+    for task in seen.tasks:
+        first = task.number in (0, None)
+        look = grown.get((task.host, task.execution)) if first else None
+        found.setdefault(task.execution, []).append(_of_task(task, look))
+    return found
 
 
-def _of_line(match: re.Match[str]) -> Witness:
-    sums = [int(match[n]) for n in range(6, 13)]
+def _of_task(task: TaskRun, look: Look | None) -> Witness:
+    """Return the witness of a task; the first one of a node brings the growth of the node's counters."""
+    rchar, wchar, syscr, syscw, fetched, stored, cancelled = task.sums
     counters, requests = dict[str, Moved](), dict[str, int]()
-    clients, of_clients = dict[str, Moved](), dict[str, int]()
-    for name, read, written, reads, writes in _COUNTER.findall(match[13]):
-        moved = Moved(int(read), int(written))
-        if name == _NETWORKS:
+    targets = dict[str, Moved | None]()
+    for name, count in (look.growth() if look else {}).items():
+        moved = None if count is None else Moved(count.read, count.written)
+        if count is not None and count.requests is not None:
+            requests[name] = count.requests
+        if not (BLOCK_DEVICE.fullmatch(name) or name.startswith("/") or name == NETWORKS):
+            targets[name] = moved
+        elif moved is not None:
             counters[name] = moved
-        elif name.startswith("/"):
-            counters[unescape(name)] = moved
-        elif BLOCK_DEVICE.fullmatch(name):
-            counters[name] = Moved(_SECTOR * moved.read, _SECTOR * moved.written)
-            requests[name] = int(reads or 0) + int(writes or 0)
-        else:
-            clients[name], of_clients[name] = moved, int(reads or 0) + int(writes or 0)
-    told, disks = clients.pop("lustre", Moved()), clients.pop("disks", Moved(1))
-    targets = _by_target(clients, Moved()) if 0 < told.read == told.written else None
-    if targets is not None:
-        requests |= _by_target(of_clients, 0)
+    told = {name: moved for name, moved in targets.items() if moved is not None}
     return Witness(
-        host=match[2],
-        started=float(match[3]),
-        ended=float(match[4]),
-        synced=float(match[5]) if match[5] else None,
-        asked=Moved(sums[0], sums[1]),
-        calls=Calls(sums[2], sums[3]),
-        moved=Moved(sums[4], max(0, sums[5] - sums[6])),
+        host=task.host,
+        # A look at the node of a server tells when it was taken.
+        started=look.started if look and task.number is None else task.started,
+        ended=task.ended,
+        synced=task.synced,
+        asked=Moved(rchar, wchar),
+        calls=Calls(syscr, syscw),
+        moved=Moved(fetched, max(0, stored - cancelled)),
         counters=counters,
         requests=requests,
-        targets=targets,
-        lists_disks=disks.read > 0,
-    )
-
-
-def _by_target(clients: Mapping[str, _Count], none: _Count) -> dict[str, _Count]:
-    """Return counts of a Lustre client by target. Two mounts of a file system have two devices for each target."""
-    targets: dict[str, _Count] = {}
-    for name, count in clients.items():
-        if match := _CLIENT.fullmatch(name):
-            targets[match[1]] = targets.get(match[1], none) + count
-    return targets
-
-
-def between(before: Iterable[Witness], after: Sequence[Witness]) -> list[Witness]:
-    """Return what happened between two looks at each node, for nodes with both."""
-    first = {look.host: look for look in before}
-    return [_since(first[last.host], last) for last in after if last.host in first]
-
-
-def _since(look: Witness, last: Witness) -> Witness:
-    """Return what happened since a look."""
-
-    def growth(now: Mapping[str, Moved], then: Mapping[str, Moved]) -> dict[str, Moved]:
-        return {name: moved - then.get(name, Moved()) for name, moved in now.items()}
-
-    both = last.targets is not None and look.targets is not None
-    return replace(
-        last,
-        started=look.started,
-        asked=last.asked - look.asked,
-        moved=last.moved - look.moved,
-        counters=growth(last.counters, look.counters),
-        requests={name: n - look.requests.get(name, 0) for name, n in last.requests.items()},
-        targets=growth(last.targets or {}, look.targets or {}) if both else None,
+        targets={n: m for n, m in told.items() if m != Moved()}
+        if told and told == targets
+        else None,
+        lists_disks=any(BLOCK_DEVICE.fullmatch(name) for name in counters),
     )
 
 
@@ -544,12 +495,8 @@ def hear(
     ``told`` are the witnesses of all executions.
     """
     if phase.on_servers:
-        before, after = (
-            told.get(f"{look_phase(when, phase.name)}.{repetition}", ())
-            for when in ("before", "after")
-        )
         return Testimony(
-            witnesses=tuple(between(before, after)),
+            witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
             expected=plan.nodes,
             of_tasks=False,
             asked_for=(run.started, run.ended) if run else None,
@@ -576,7 +523,7 @@ def synced(
             return phase
         share = phase.seconds / (phase.seconds + seconds)
         rates = {
-            name: Quantity(share * rate.value, rate.unit) if name == "rate" else rate
+            name: Quantity(share * rate.value, rate.unit) if name in ("rate", "bw") else rate
             for name, rate in phase.rates.items()
         }
         return replace(phase, rates=rates, seconds=phase.seconds + seconds)

@@ -103,12 +103,11 @@ def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
     """G8: ``pairs`` holds the samples after the write and after the read, ``reads`` counts the repetitions that read."""
     demanded = rule("G8 contents")
     problems = [sample.problem for pair in pairs for sample in pair if sample.problem]
-    compared = 0
+    compared = sum(len(read.blocks) for _, read in pairs)
     buffered = any(not sample.direct for pair in pairs for sample in pair)
     for written, read in pairs:
         before = {(block.file, block.offset): block.digest for block in written.blocks}
         for block in read.blocks:
-            compared += 1
             if before.get((block.file, block.offset)) != block.digest:
                 change = "the file is gone" if block.digest == GONE else "the block is another"
                 return demanded.invalid(
@@ -121,7 +120,7 @@ def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
         return demanded.invalid(f"{saw}, {reads - len(pairs)} repetition(s) without a sample")
     if problems:
         return demanded.warn(f"{saw}, {problems[0]}")
-    return demanded.decide(compared > 0, saw)
+    return demanded.decide(bool(pairs) and all(read.blocks for _, read in pairs), saw)
 
 
 def unchanged_of(seen: CaseSeen) -> Iterator[Finding]:

@@ -43,7 +43,8 @@ from iogauge.guards.ledger import (
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, SLACK_S, CaseSeen, PhaseSeen
 from iogauge.node.kinds import KINDS, Traits
-from iogauge.plan.stage import MOST_FOUND, PhaseRun
+from iogauge.plan.seen import MOST_FOUND
+from iogauge.plan.stage import PhaseRun
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.fio.output import told_seconds
 
@@ -475,9 +476,10 @@ def _moving(
     case, first = seen.case, seen.case.evidence.first
     span = case.span(testimony)
     # Clients of a network count what programs ask for, or in the background.
-    # Metadata reach the devices in the sync after the tool.
+    # Metadata reach the devices in the sync after the tool; between both no clock runs, and data move.
     of_data = (
         case.counters
+        and not seen.phase.syncs
         and not case.on_network
         and seen.access.direction not in ("elsewhere", "metadata")
     )

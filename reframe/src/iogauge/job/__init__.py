@@ -1,14 +1,16 @@
 """Programs that run on the nodes; they start without pydantic, polars and ReFrame.
 
 - agent: the commands that a job script runs on its nodes
+- attending: the agent of one node while a case runs, and how the job script waits for all of them
 - background.sh: start a program, remember it, end it
-- counters.sh: what this node's devices and clients have moved
+- bell: how the first task of a node lets its agent look at the counters
 - job.sh: open the case, run its phases, close it
-- opening: lock, look, make the directory; samples between the phases; and the way out
+- keeper: the agent that keeps the lock, and serves the job script of the first node
+- opening: lock, look, guard, make the directory
 - recorder: what moves, what appears and what a tool asks for, several times a second
 - rounds.sh: a job of fio again and again, each time on one probe
-- server.sh: a server of fio or elbencho on one node
-- servers.sh: the servers of all nodes, and their client
+- server: a server of fio or elbencho on one node
+- servers.sh: clients of all servers
 - target: what a node sees of the target and of expected settings; on Lustre pins, layouts, checksums
-- witness.sh: run a tool, and write down what the kernel says that it did
+- witness.sh: run a tool, and keep what the kernel forgets with it
 """

@@ -5,9 +5,11 @@ refuses with status 3. It prints "opened", and keeps the lock until its standard
 commands, which the job script sends it.
 ``open`` also restores settings of jobs that were killed before they could.
 
-These commands write their answer to ``OUT.<host>.json``, a file for each node, because launchers
-mix the nodes' output. ``view PATH OUT`` writes this host's view of a path, and refuses the case if
-it is of another file system than the first node's. ``evict DIR OUT`` drops
+``attend STAGE DIR PROGRAM INTERFACE`` attends a node while the case runs, with a server or without
+(:mod:`iogauge.job.attending`); ``await NODES TOOL LAUNCHER SECONDS`` waits until all nodes are attended.
+
+These commands note their answer under the word OUT (:mod:`iogauge.plan.seen`), because launchers
+mix the nodes' output. ``evict DIR OUT`` drops
 the page cache of all files below a directory. ``pin PINS.json DIR OUT`` puts files or directories
 on storage targets of Lustre. ``spread N DIR`` makes a directory on each of N metadata targets of
 Lustre, and refuses the case if one does not lie there. ``stripe-directory WORD... DIR KEEP`` makes a directory, and
@@ -30,7 +32,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from iogauge.core.paths import expand
@@ -43,37 +44,23 @@ if TYPE_CHECKING:
 
 
 def _answer(out: str, answer: dict[str, Any]) -> int:
-    """Write this node's answer; the file appears whole or not at all."""
-    file = Path(f"{out}.{os.uname().nodename}.json")
-    scratch = file.with_suffix(f".{os.getpid()}")
-    scratch.write_text(json.dumps(answer), encoding="utf-8")
-    scratch.replace(file)
+    """Note this node's answer under a word."""
+    from iogauge.plan.seen import note
+
+    note(out, answer)
     return 0
-
-
-def _servers() -> list[int]:
-    """Return the processes of the servers on this node."""
-    from iogauge.core import untrusted
-    from iogauge.plan.stage import SERVERS
-
-    try:
-        lines = untrusted.read_text(SERVERS).splitlines()
-    except OSError:
-        return []
-    words = [line.split() for line in lines]
-    here = [w[2] for w in words if len(w) == 3 and w[0] == os.uname().nodename]
-    return [int(pid) for pid in here if pid.isdecimal()]
 
 
 def _facts(directory: str, out: str) -> int:
     """Write this node's facts and counters; always return 0, as no run depends on them."""
+    from iogauge.job.attending import server_here
     from iogauge.node import host, probes
 
     try:
         path = expand(directory)
         answer = {
             "load": host.look(path).to_json(),
-            "fingerprint": probes.collect(path, processes=_servers()),
+            "fingerprint": probes.collect(path, processes=[*filter(None, [server_here()])]),
             "clock": host.read_clock().to_json(),
             "versions": probes.versions(),
         }
@@ -103,15 +90,6 @@ def _remove(directory: str, seconds: float) -> int:
         print(visible(text), file=sys.stderr, flush=True)
     remove_case(directory, seconds=seconds or None, report=_progress(directory))
     return 0
-
-
-def _view(path: str, out: str) -> int:
-    """Write this node's view of a path; refuse the case if it is of another file system."""
-    from iogauge.job.target import look_again, refuse
-
-    view, objection = look_again(path)
-    _answer(out, view.to_json())
-    return refuse(objection)
 
 
 def _evict(directory: str) -> dict[str, Any]:
@@ -164,11 +142,17 @@ def _command(argv: list[str]) -> int | None:
     """Run one of the agent's commands; return its exit status, or None for another command."""
     match argv:
         case ["open", order_file]:
-            from iogauge.job.opening import open_case
+            from iogauge.job.keeper import open_case
 
             return open_case(order_file, main)
-        case ["view", path, out]:
-            return _view(expand(path), out)
+        case ["attend", stage, directory, program, interface]:
+            from iogauge.job.attending import attend
+
+            return attend(stage, directory, program, interface)
+        case ["await", nodes, tool, launcher, seconds]:
+            from iogauge.job.attending import await_all
+
+            return await_all(int(nodes), tool, int(launcher), float(seconds))
         case ["evict", directory, out]:
             return _answer(out, _evict(expand(directory)))
         case ["facts", directory, out]:
@@ -206,7 +190,7 @@ def main(argv: list[str]) -> int:
     if status is not None:
         return status
     usage = (
-        "open FILE | view PATH OUT | evict DIR OUT | pin PINS DIR OUT | spread N DIR | "
+        "open FILE | attend STAGE DIR PROGRAM INTERFACE | await NODES TOOL LAUNCHER SECONDS | evict DIR OUT | pin PINS DIR OUT | spread N DIR | "
         "stripe-directory WORD... DIR KEEP | on-metadata-targets DIR KEEP | passed-on DIR... KEEP | fill LEVEL MOST NEED DIR KEEP | facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP | "
         "turns JOBFILE ROUNDS MEASURED [SERVERS] | streams PLAN OUT INTERFACE START..."
     )

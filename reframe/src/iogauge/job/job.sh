@@ -15,23 +15,22 @@
 #   iog_reset               empty $IOG_DIR between repetitions
 #   iog_do WORDS...         a command of the agent, on this node, by the agent that runs already
 #
-# Files in the stage directory that the agent or the judge reads, by their names in plan/stage.py; the agent writes the last eleven:
+#   iog_agents TOOL N INTERFACE LAUNCHER...   start an agent on each of N nodes, by a launcher's words (empty: here), with a
+#                           server of TOOL (empty: none); stops the job unless all answer in $IOG_SERVERS_SECONDS
+#
+# Files in the stage directory, by their names in plan/stage.py. The job script writes the first three, the agent that keeps
+# the lock the others:
 #   RUNS phases.tsv         a line for each execution of a phase
 #   NEIGHBOURS neighbours.txt   directories of other cases that were on the target meanwhile
 #   SIGNAL told.txt         name of the signal that ended the job
-#   TASK task.pid           process of this node's first task, written by witness.sh, or of its server
-#   witness.HOST            what the kernel says of the tasks of a node, written by witness.sh (WITNESS)
+#   AGENTS_ERRORS agents.err   what the launcher of the agents said
 #   OPENED open.json        what the agent saw of the target before the first byte
-#   LOCKED lock.json        whether the case had the lock to the end
-#   ACTIVITY activity.tsv   when the target's devices moved bytes
-#   ASKED asked.tsv         what the first task of this node passed to read(2) and write(2), and when
-#   PROCESSES processes.tsv   how many processes this task had, and when
-#   PRINTED printed.tsv     how much the tool had printed, and when
-#   HIDDEN hidden.tsv       what was mounted over $IOG_DIR meanwhile
-#   LOADED loaded.tsv       libraries that the first task and its children have loaded
-#   FOUND found.tsv         how many files the case's directory held before each phase
-#   CONTENTS contents.jsonl   the samples of the contents
-#   LAYOUTS layouts.jsonl   the layouts of the files of each repetition
+#   LEASE agents.lease      changes while this script lives; an agent ends without it
+#   SERVERS servers.txt     a line "host address,port pid" for each server
+#   SERVERS_HOSTS servers.hosts   for elbencho: a line "address:port" for each
+#   SERVERS_NEXT servers.next   the same, but the first one last: what a node wrote is then read by the next node
+#   SERVERS_SECRET servers.secret   the word that a server of elbencho wants to hear from those who send it work
+# What agents and witness.sh see on the nodes is in seen.HOST.jsonl and tasks.HOST (plan/seen.py).
 #
 # The job script sets $IOG_DIR. However the job ends, it removes its directory, and then gives up
 # the lock.
@@ -45,8 +44,8 @@ IOG_KEEPER_PID=
 IOG_ENDING=
 IOG_AT_CLOSE=()
 IOG_AGENT=()
-# Process of this node's server, if servers do the work (servers.sh).
-IOG_SERVER_PID=
+# The launcher of the agents.
+IOG_AGENTS=
 # Seconds for the removal (0: no limit). After a signal it is the time before the batch system
 # kills: Slurm 30 s after TERM (KillWait), or the job's warning time (--signal=B:USR1@30). The
 # janitor does the rest.
@@ -60,11 +59,7 @@ unset OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID MV2_COMM_WORLD_LOCAL_RANK PALS_
 unset POSIXLY_CORRECT IFS
 # If a rank dies, srun must not wait for the others until the time limit.
 export SLURM_KILL_BAD_EXIT=1
-# Where the first task of this node leaves the number of its process, for the agent (witness.sh).
 IOG_STAGE=$PWD
-IOG_TASK=$IOG_STAGE/task.pid
-read -r IOG_HOST </proc/sys/kernel/hostname
-export IOG_TASK IOG_HOST
 
 # Remove the case's directory, only if the agent made it for this job; the agent checks again that
 # it is ours.
@@ -73,7 +68,7 @@ iog_end() {
     trap '' TERM INT HUP USR1 ALRM PIPE
     IOG_ENDING=1
     iog_stop_tool 8
-    [ "$(type -t iog_servers_stop)" != function ] || iog_servers_stop
+    iog_stop "$IOG_AGENTS" 40 || echo "iogauge: what started the agents does not end: process $IOG_AGENTS" >&2
     [ "${#IOG_AT_CLOSE[@]}" -eq 0 ] || "${IOG_AT_CLOSE[@]}" || status=1
     case $IOG_DIR_MADE$IOG_DIR in
         1*/iogauge/*/*/*)
@@ -94,7 +89,7 @@ iog_remove() {
 iog_stop_keeper() {
     [ -n "$IOG_KEEPER_PID" ] || return 0
     echo end >&"$IOG_KEEPER_IN"
-    (iog_listen 30 end >/dev/null)
+    iog_listen 30 end >/dev/null
     # 3: the agent did not end in time. Others that wait for the lock will see that it is dead.
     [ $? -ne 3 ] || kill -KILL "$IOG_KEEPER_PID"
 } 2>/dev/null
@@ -115,7 +110,7 @@ iog_open() {
     trap 'iog_on_signal HUP 129' HUP
     trap 'iog_on_signal USR1 138' USR1
     trap 'iog_on_signal ALRM 142' ALRM # Flux, at the time limit
-    rm -f told.txt witness.*
+    rm -f told.txt tasks.* seen.* agent.* agents.* servers.*
     IOG_AGENT=("${@:1:$#-2}")
     : >phases.tsv
     iog_start_keeper "$@" || exit $?
@@ -153,19 +148,33 @@ iog_listen() {
     while :; do
         IFS= read -r -t "$1" line <&"$IOG_KEEPER_OUT"
         status=$?
-        [ "$status" -eq 0 ] || exit $((status > 128 ? 3 : 2))
+        [ "$status" -eq 0 ] || return $((status > 128 ? 3 : 2))
         case $line in
-            "$2" | "done $2") exit 0 ;;
-            "failed $2") exit 1 ;;
+            "$2" | "done $2") return 0 ;;
+            "failed $2") return 1 ;;
             '' | alive) ;;
             *) echo "$line" ;;
         esac
     done
 }
 
-# Listen in another process: bash acts on a signal that comes just before read(2) only after it. In the end none comes.
+# Listen in another process: bash acts on a signal that comes just before read(2) only after it. A copy of the script dies of
+# a signal, and in the end none comes.
 iog_hear() {
-    if [ -n "$IOG_ENDING" ]; then (iog_listen "$@"); else iog_run iog_listen "$@"; fi
+    if [ -n "$IOG_ENDING" ] || [ "$BASHPID" != "$$" ]; then iog_listen "$@"; else iog_run iog_listen "$@"; fi
+}
+
+iog_agents() {
+    local tool=$1 nodes=$2 interface=$3
+    shift 3
+    iog_ask 10 lease || exit 1
+    # The agent that keeps the lock must see the end of this script and of all that loads the target. Slurm lets no other
+    # step run beside one unless it declares that it shares its node. A launcher may start in another directory, and with
+    # another PATH.
+    SLURM_OVERLAP=1 iog_start "$@" "${IOG_AGENT[@]}" attend "$IOG_STAGE" "$IOG_DIR" "$(type -P "$tool" || echo "$tool")" "$interface" \
+        </dev/null >agents.out 2>agents.err {IOG_KEEPER_IN}>&- {IOG_KEEPER_OUT}<&-
+    IOG_AGENTS=$IOG_TOOL IOG_TOOL=
+    iog_phase view iog_do await "$nodes" "$tool" "$IOG_AGENTS" "${IOG_SERVERS_SECONDS:-60}"
 }
 
 # Record directories of other cases on the target, of any session: they load the target as well.
@@ -181,7 +190,6 @@ iog_phase() {
     shift
     read -r token </proc/sys/kernel/random/uuid || exit 1
     token=$name.$IOG_REP.$token
-    echo "$IOG_SERVER_PID" >"$IOG_TASK" || exit 1
     # The agent looks at the target's counters now, and often from now on.
     iog_ask 10 phase "$name.$IOG_REP.out" || true
     read -r started _ </proc/uptime

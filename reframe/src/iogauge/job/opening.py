@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
-import json
 import os
 import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from iogauge.core import processes
 from iogauge.core.paths import expand
@@ -33,70 +30,22 @@ from iogauge.guards.preflight import (
     stripes_against_size,
     target_room,
 )
-from iogauge.job.recorder import EXACT, Recorder, note_found
 from iogauge.job.target import as_expected, identify
-from iogauge.node import files as contents
 from iogauge.node.below import resolve_device
-from iogauge.node.files import Block, Sample
 from iogauge.node.host import read_clock, usable_cores
-from iogauge.node.identity import is_upper
-from iogauge.node.kinds import kind_of
 from iogauge.node.lustre import checksums, lov
 from iogauge.node.lustre.directory import Directory, look_at_directory, passed_on
 from iogauge.node.lustre.layout import last_with_data
 from iogauge.node.lustre.programs import PROGRAM_SECONDS, LustreError
 from iogauge.node.lustre.request import place
 from iogauge.node.lustre.targets import StorageTarget
-from iogauge.node.mounts import find_mount, upper_directory
 from iogauge.node.view import View, look, with_lustre
+from iogauge.plan.seen import LOST, note
 from iogauge.plan.stage import (
-    ALIVE,
-    CONTENTS,
-    LOCKED,
-    OPENED,
-    REFUSAL,
-    REFUSED,
-    WORD,
     JobOrder,
-    LockKept,
     Opened,
 )
 from iogauge.workspace import alone, directory, lock, permission
-
-#: Seconds that a sample may take on storage that answers slowly; less than the job script waits.
-_ANSWER_S: Final = 5.0
-
-
-@dataclass(slots=True)
-class Sampler:
-    """Takes samples, and remembers which blocks of a directory were read after the last write."""
-
-    type: str
-    _written: dict[str, Sequence[Block]] = field(default_factory=dict)
-
-    def take(self, repetition: int, after: str, directory: str) -> None:
-        """Write a sample to the stage, or why there is none; raises OSError of the stage alone."""
-        known = self._written.get(directory) if after == "read" else None
-        way: Final = "read" if after == "read" else "write"
-        try:
-            blocks, files, direct = processes.call_in_time(
-                directory,
-                lambda: contents.take_sample(directory, known, kind_of(self.type).maps),
-                _ANSWER_S,
-            )
-            sample = Sample(
-                repetition=repetition,
-                after=way,
-                blocks=tuple(blocks),
-                files=tuple(files),
-                direct=direct,
-            )
-        except OSError as error:
-            sample = Sample(repetition=repetition, after=way, problem=str(error))
-        if way == "write":
-            self._written[directory] = sample.blocks
-        with open(CONTENTS, "a", encoding="utf-8") as file:
-            file.write(json.dumps(sample.to_json()) + "\n")
 
 
 def _striped(order: JobOrder) -> bool:
@@ -272,7 +221,7 @@ def _release(held: lock.Lock) -> None:
             )
     except OSError as error:
         lost = f"the lock of the target could not be given up: {error}"
-    Path(LOCKED).write_text(json.dumps(LockKept(lost).to_json()), encoding="utf-8")
+    note(LOST, lost)
 
 
 def _may_lock(order: JobOrder, target: str, of_job: bool) -> View | None:
@@ -345,7 +294,7 @@ def _disks(order: JobOrder) -> tuple[str, ...]:
     return tuple(dict.fromkeys(disk for one in below for disk in one.disks))
 
 
-def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
+def prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
     """Take the lock, look at the target and make the directory, or record the reason against it."""
     opened = Opened(session=order.session, case=order.case, clock=read_clock())
     try:
@@ -384,167 +333,6 @@ def _prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
         return replace(opened, refused=(f"{order.target}: {error}",))
     except lock.Occupied as error:
         return replace(opened, occupied=str(error))
-
-
-def open_case(order_file: str, run: Callable[[list[str]], int]) -> int:
-    """Open a case by its order and keep the lock until the job script ends; return the status.
-
-    ``run`` runs one of the agent's commands and returns its exit status.
-    """
-    order = JobOrder.from_json(json.loads(Path(order_file).read_text(encoding="utf-8")))
-    with contextlib.ExitStack() as leaving:
-        opened = _prepare(order, leaving)
-        Path(OPENED).write_text(json.dumps(opened.to_json()), encoding="utf-8")
-        if opened.failed:
-            print(visible(f"iogauge: {opened.failed}"), file=sys.stderr)
-            return 1
-        reasons = [*opened.refused, *filter(None, [opened.occupied])]
-        for reason in reasons:
-            print(visible(f"{REFUSAL}{reason}"), file=sys.stderr)
-        if reasons:
-            return REFUSED
-        print(WORD, flush=True)
-        view = opened.view
-        held_by = opened.directory if _is_exact(order.type, view) else None
-        recorder = Recorder(view.counters if view else (), held_by, opened.directory)
-        try:
-            _serve(recorder, Sampler(order.type), run)
-        finally:
-            recorder.write()
-    return 0
-
-
-def _is_exact(kind: str, view: View | None) -> bool:
-    """Return whether a file system says at any time how many inodes are in use; an overlay says it of its upper directory's."""
-    mount = view.mount if view else None
-    upper = upper_directory(mount) if mount else None
-    if mount and upper and is_upper(mount, upper) and (beneath := find_mount(upper)):
-        kind = beneath.type
-    return kind in EXACT
-
-
-def _heard(recorder: Recorder) -> bytes:
-    """Return what the job script says next; meanwhile record what the target's devices move."""
-    while not select.select([0], [], [], recorder.pause_s)[0]:
-        recorder.look()
-    recorder.look()
-    return os.read(0, 4096)
-
-
-def _serve(recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]) -> None:
-    """Obey the job script until it says "end", or is gone with all its children.
-
-    A line ``phase N FILE`` says that a phase begins whose tool prints to FILE. A line ``empty N`` empties the case's directory, ``$IOG_DIR``. A line ``sample N AFTER DIR``
-    reads a sample of the contents, ``layouts N DIR`` the layouts of all files. ``run N WORDS`` runs a command of the
-    agent, with a tab between two words; meanwhile a line ``alive`` comes now and then. The answer is the line, after ``done``
-    or ``failed``.
-    """
-    waiting = b""
-    while chunk := _heard(recorder):
-        *lines, waiting = (waiting + chunk).split(b"\n")
-        for line in lines:
-            if line == b"end":
-                return
-            done = _obey(os.fsdecode(line), recorder, sampler, run)
-            if done is not None:
-                sys.stdout.flush()  # What the command said comes before the answer.
-                # On a line of its own, even if the script has lost the end of one for which it waited in vain.
-                sys.stdout.buffer.write(b"\ndone " if done else b"\nfailed ")
-                sys.stdout.buffer.write(line + b"\n")
-                sys.stdout.flush()
-
-
-def _obey(
-    line: str, recorder: Recorder, sampler: Sampler, run: Callable[[list[str]], int]
-) -> bool | None:
-    """Obey a line of the job script and return whether that succeeded; None for other words."""
-    word, _, rest = line.partition(" ")
-    number, _, words = rest.partition(" ")
-    match word:
-        case "phase":
-            return _began(recorder, words)
-        case "empty":
-            return _emptied()
-        case "layouts":
-            return _noted(int(number), words)
-        case "sample":
-            after, _, directory = words.partition(" ")
-            return _sampled(sampler, int(number), after, directory)
-        case "run":
-            return _ran(words.split("\t"), run)
-    return None
-
-
-#: Modules that the agent's commands need and this one does not. Imported once here, each fork has them.
-_MODULES: Final = {
-    "evict": ("iogauge.node.files",),
-    "facts": ("iogauge.node.host", "iogauge.node.probes"),
-}
-
-
-def _ran(words: list[str], run: Callable[[list[str]], int]) -> bool:
-    """Run a command of the agent in a process of its own.
-
-    Nothing of it goes on while a phase is measured. It ends if the job script waits no longer, which then gets the lock released at once.
-    """
-    for module in _MODULES.get(words[0], ()):
-        importlib.import_module(module)
-
-    def work() -> bool:
-        with contextlib.redirect_stderr(sys.stdout):
-            return run(words) == 0
-
-    return processes.attended(work, 0, lambda: _say(ALIVE))
-
-
-def _began(recorder: Recorder, output: str) -> bool:
-    """Look before a phase; on failure, which is the stage's, print why and return False."""
-    try:
-        note_found(os.environ["IOG_DIR"])
-        recorder.begin(output)
-    except OSError as error:
-        _say(f"iogauge: phase: {error}")
-        return False
-    return True
-
-
-def _sampled(sampler: Sampler, number: int, after: str, directory: str) -> bool:
-    """Take a sample; on failure, which is the stage's, print why and return False."""
-    try:
-        sampler.take(number, after, directory)
-    except OSError as error:
-        _say(f"iogauge: sample: {error}")
-        return False
-    return True
-
-
-def _noted(number: int, directory: str) -> bool:
-    """Note the layouts of all files; on failure, which is the stage's, print why and return False."""
-    from iogauge.job import target
-
-    try:
-        target.note_layouts(number, directory)
-    except OSError as error:
-        _say(f"iogauge: layouts: {error}")
-        return False
-    return True
-
-
-def _emptied() -> bool:
-    """Empty the case's directory and print progress; on failure print why and return False."""
-    path = os.environ["IOG_DIR"]
-    try:
-        # The script waits for lines: it does not give up a slow removal that reports progress.
-        directory.empty_case(path, report=directory.Progress(path, _say))
-    except OSError as error:
-        _say(f"iogauge: empty: {error}")
-        return False
-    return True
-
-
-def _say(text: str) -> None:
-    """Print a line for the job script to pass on."""
-    print(visible(text), flush=True)
 
 
 def restore_settings(folder: str) -> int:

@@ -12,36 +12,39 @@ that keeps the target's lock writes them down for as long as the job lasts.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import re
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from iogauge.node.lustre import client
-from iogauge.node.mounts import BLOCK_DEVICE, Mount, no_barriers, parse_mountinfo, unescape
-from iogauge.plan.stage import (
-    ACTIVITY,
+from iogauge.core.processes import parent
+from iogauge.job.bell import Task
+from iogauge.node.counters import Reading, follow
+from iogauge.node.mounts import Mount, no_barriers, parse_mountinfo
+from iogauge.plan.seen import (
     ASKED,
-    CLOSE_FOR_S,
-    CLOSE_S,
-    FIRST_FOR_S,
-    FIRST_S,
     FOUND,
     HIDDEN,
     LOADED,
     MOST_FOUND,
-    PAUSE_S,
+    MOVED,
     PRINTED,
     PROCESSES,
+    append,
+    line_of,
+    note,
+)
+from iogauge.plan.stage import (
+    CLOSE_FOR_S,
+    CLOSE_S,
+    FIRST_FOR_S,
+    FIRST_S,
+    PAUSE_S,
     STARTING_FOR_S,
     STARTING_S,
-    TASK,
 )
 
 #: Lines that may wait before they are written.
@@ -72,51 +75,6 @@ _MANY_PROCESSES: Final = 512
 #: Bytes that were read and written.
 _Moved = tuple[int, int]
 
-_SECTOR: Final = 512
-#: The sum in a line of a Lustre client's ``stats``: name, samples, unit, least, most, sum.
-_SUM: Final = re.compile(
-    r"^(read|write)_bytes +[0-9]+ samples \[bytes\] [0-9]+ [0-9]+ ([0-9]+)", re.M
-)
-
-
-def _of_device(number: str) -> Callable[[], _Moved]:
-    """Return what reads a block device, ``MAJOR:MINOR`` or the name of one without a number; raises OSError without one."""
-    place = "dev/block" if ":" in number else "block"
-    file = os.open(f"/sys/{place}/{number}/stat", os.O_RDONLY | os.O_CLOEXEC)
-
-    def look() -> _Moved:
-        words = os.pread(file, 512, 0).split()
-        return _SECTOR * int(words[2]), _SECTOR * int(words[6])
-
-    return look
-
-
-def of_nfs(point: str, file: str = "/proc/self/mountstats") -> _Moved:
-    """Return what the client of NFS has moved for a mount; raises ValueError without one."""
-    here = False
-    for line in Path(file).read_text(errors="surrogateescape").splitlines():
-        words = line.split()
-        if words[:1] == ["device"]:
-            here = len(words) > 7 and unescape(words[4]) == point and words[7] in ("nfs", "nfs4")
-        elif here and words[:1] == ["bytes:"]:
-            return int(words[5]), int(words[6])
-    raise ValueError(f"no mount of NFS at {point}")
-
-
-def of_lustre(fsname: str, root: Path = Path("/")) -> _Moved:
-    """Return what programs on this node have asked of a Lustre file system.
-
-    It is what moves if they use O_DIRECT. Raises ValueError if the client does not tell this user.
-    """
-    stats = client.read_parameters(fsname, {"llite": ("stats",)}, root)
-    if not stats:
-        raise ValueError(f"no statistics of {fsname}: root alone may read them")
-    sums = {"read": 0, "write": 0}
-    for text in stats.values():
-        for way, count in _SUM.findall(text):
-            sums[way] += int(count)
-    return sums["read"], sums["write"]
-
 
 def note_found(directory: str) -> None:
     """Record how many files a directory holds, counted up to a limit; raises OSError of the stage alone.
@@ -125,9 +83,7 @@ def note_found(directory: str) -> None:
     tool makes: the files behind it lie elsewhere.
     """
     found = sum(1 for _ in islice(_files_below(directory), MOST_FOUND))
-    now = time.clock_gettime(time.CLOCK_BOOTTIME)
-    with open(FOUND, "a", encoding="ascii") as file:
-        file.write(f"{now:.3f}\t{found}\n")
+    note(FOUND, found)
 
 
 def _files_below(directory: str) -> Iterator[str]:
@@ -161,18 +117,6 @@ def _content(file: str) -> bytes:
         os.close(descriptor)
 
 
-def _noted_task() -> int | None:
-    """Return the number of the process that the first task of this node left in the stage; None before.
-
-    A process that began at another time is another one: the task may have a name space of processes of its own.
-    """
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        task, *began = _content(TASK).split()
-        if not began or began == _stat(int(task))[19:20]:
-            return int(task)
-    return None
-
-
 def _stat(process: int) -> list[bytes]:
     """Return what proc(5) tells of a process, from its state on."""
     return _content(f"/proc/{process}/stat").rpartition(b")")[2].split()
@@ -194,13 +138,9 @@ def _tree(first: int, most: int) -> list[int]:
 def tasks_beside(task: int) -> list[int]:
     """Return all that descends from what started a task's shell, as the other tasks of its node; empty if there is nothing."""
     with contextlib.suppress(OSError, ValueError, IndexError):
-        launcher = _parent(_parent(task))
+        launcher = parent(parent(task))
         return _tree(launcher, _MANY_PROCESSES)[1:] if launcher > 1 else []
     return []
-
-
-def _parent(process: int) -> int:
-    return int(_stat(process)[1])
 
 
 def asked_by(processes: Sequence[int]) -> _Moved:
@@ -241,8 +181,8 @@ class Mounts:
         self.own = own
         self._read()
 
-    def look(self) -> str:
-        """Return type, source and point of the mount that hides the directory now as JSON, or nothing.
+    def look(self) -> list[str]:
+        """Return type, source and point of the mount that hides the directory now, or nothing.
 
         A target's own mount that lost its barriers counts too: fsync would empty no write cache any more. The kernel
         says whether the mounts have changed.
@@ -260,7 +200,7 @@ class Mounts:
             for m in parse_mountinfo(text)
             if inside.startswith(f"{m.point.rstrip('/')}/") or m.point.startswith(inside)
         ]
-        self._hides = ""
+        self._hides: list[str] = []
         if not at:
             return
         mount = at[-1]  # hides those before it
@@ -268,7 +208,7 @@ class Mounts:
         lost = "" if no_barriers(own) else no_barriers(mount)
         if lost or _is_another(mount, own):
             point = f"{mount.point} with {lost}" if lost else mount.point
-            self._hides = json.dumps([mount.type, mount.source, point])
+            self._hides = [mount.type, mount.source, point]
 
 
 def _is_another(mount: Mount, own: Mount) -> bool:
@@ -277,36 +217,27 @@ def _is_another(mount: Mount, own: Mount) -> bool:
 
 
 class _Log:
-    """Lines of a file of the stage: what was seen, whenever it has changed."""
+    """What was seen of one kind, whenever it has changed."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._lines: list[str] = []
-        self._last = self._quiet = ""
+    def __init__(self, what: str, lines: list[str]) -> None:
+        self._what, self._lines = what, lines
+        self._last: object = None
+        self._quiet: float | None = None
 
-    def note(self, now: float, seen: str) -> None:
-        """Note what was seen at a time; raises OSError."""
-        if seen != self._last:
+    def note(self, now: float, seen: object) -> None:
+        """Note what was seen at a time."""
+        if seen == self._last:
+            self._quiet = now
+        else:
             self.settle()
-            self._lines.append(f"{now:.3f}\t{seen}\n")
-        self._quiet = f"{now:.3f}\t{seen}\n" if seen == self._last else ""
-        self._last = seen
-        if len(self._lines) > _WAITING:
-            self.write()
+            self._lines.append(line_of(self._what, seen, now))
+            self._last = seen
 
     def settle(self) -> None:
         """Note the last look of a quiet time, so that the time ends there; the next look begins another."""
-        if self._quiet:
-            self._lines.append(self._quiet)
-        self._last = self._quiet = ""
-
-    def write(self) -> None:
-        """Write the waiting lines; raises OSError."""
-        self.settle()
-        if self._lines:
-            with open(self._name, "a", encoding="ascii") as file:
-                file.writelines(self._lines)
-            self._lines.clear()
+        if self._quiet is not None:
+            self._lines.append(line_of(self._what, self._last, self._quiet))
+        self._last = self._quiet = None
 
 
 class Recorder:
@@ -314,18 +245,19 @@ class Recorder:
 
     ``counters`` are block devices (``MAJOR:MINOR``), the point of a mounted NFS, or the name of a
     Lustre file system. ``held_by`` is a directory on a target whose inodes and bytes are counted. ``directory`` is the
-    case's. The first task of this node leaves the number of its process in the stage. If a server does the work, its
-    number stands there before the phase begins.
+    case's.
     """
 
     def __init__(
         self, counters: Sequence[str], held_by: str | None = None, directory: str | None = None
     ) -> None:
         """Open the counters; what cannot be read is left out."""
-        self._looks: list[Callable[[], _Moved]] = []
-        self._activity, self._asked = _Log(ACTIVITY), _Log(ASKED)
-        self._hidden, self._loaded = _Log(HIDDEN), _Log(LOADED)
-        self._processes, self._printed, self._output = _Log(PROCESSES), _Log(PRINTED), ""
+        self._looks: list[Callable[[], Reading]] = []
+        self._lines: list[str] = []
+        self._activity, self._asked, self._hidden, self._loaded, self._processes, self._printed = (
+            _Log(what, self._lines) for what in (MOVED, ASKED, HIDDEN, LOADED, PROCESSES, PRINTED)
+        )
+        self._output = ""
         self._starting_until = self._close_until = 0.0
         self._total = self._at_begin = (0, 0)
         self._task: int | None = None
@@ -344,24 +276,21 @@ class Recorder:
         self._own = next((mounts.own for mounts in self._mounts.values()), None)
         for name in counters:
             with contextlib.suppress(OSError, ValueError):
-                self._watch(name)
+                look = follow(name)
+                look()
+                self._looks.append(look)
 
-    def _watch(self, name: str) -> None:
-        look: Callable[[], _Moved]
-        if BLOCK_DEVICE.fullmatch(name):
-            look = _of_device(name)
-        elif name.startswith("/"):
-            look = partial(of_nfs, name)
-        else:
-            look = partial(of_lustre, name)
-        look()
-        self._looks.append(look)
+    def take(self, task: Task) -> None:
+        """Look at the tool of this node's first task from now on."""
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            if int(_stat(task.process)[19]) == task.start:
+                self._task = task.process
 
-    def begin(self, output: str = "") -> None:
-        """Look often for a while: a phase begins. Its tool prints to the file ``output``."""
+    def begin(self, output: str = "", server: int | None = None) -> None:
+        """Look often for a while: a phase begins. Its tool prints to the file ``output``, or its ``server`` does the work."""
         self._output = output
         self._processes.settle()
-        self._task, self._looks_at_task = _noted_task(), 0
+        self._task, self._looks_at_task = server, 0
         # A server has worked in earlier phases.
         self._asked_before, self._asked_most = asked_by(self._task_tree(_MANY_PROCESSES)), (0, 0)
         for _ in range(_TRIES):
@@ -385,6 +314,8 @@ class Recorder:
 
         Returns False if the node was too busy for an exact look.
         """
+        if len(self._lines) > _WAITING:
+            self.write()
         self._look_at_output()
         self._look_at_task()
         if not self._looks:
@@ -398,8 +329,8 @@ class Recorder:
             return True
         if self._late(now):
             return False
-        read, written = (sum(ways) for ways in zip(*seen, strict=True))
-        self._activity.note(now, f"{read}\t{written}" + (f"\t{files}\t{held}" if files else ""))
+        read, written = sum(one.read for one in seen), sum(one.written for one in seen)
+        self._activity.note(now, [read, written, *([files, held] if files else [])])
         self._total = read + written, files
         self._notice_begin()
         return True
@@ -410,19 +341,17 @@ class Recorder:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - began > exact_s
 
     def _look_at_output(self) -> None:
-        """Note how much the tool has printed; raises OSError of the stage alone."""
+        """Note how much the tool has printed."""
         if not self._output:
             return
         now, size = time.clock_gettime(time.CLOCK_BOOTTIME), 0
         with contextlib.suppress(OSError):
             size = os.stat(self._output).st_size
         if not self._late(now):
-            self._printed.note(now, str(size))
+            self._printed.note(now, size)
 
     def _look_at_task(self) -> None:
-        """Note what the first task of this node has asked for; raises OSError of the stage alone."""
-        if self._task is None:
-            self._task = _noted_task()
+        """Note what the first task of this node has asked for."""
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         processes = self._task_tree(_MANY_PROCESSES if self.pause_s == PAUSE_S else _MOST_PROCESSES)
         asked = asked_by(processes)
@@ -432,8 +361,8 @@ class Recorder:
         ways = zip(asked, self._asked_before, self._asked_most, strict=True)
         read, written = (max(sums - before, most) for sums, before, most in ways)
         self._asked_most = read, written
-        self._asked.note(now, f"{read}\t{written}")
-        self._processes.note(now, str(len(processes)))
+        self._asked.note(now, [read, written])
+        self._processes.note(now, len(processes))
         self._look_at_mounts(now, processes)
         self._looks_at_task += 1
         if self._looks_at_task == _ALL_AT and self._task is not None:
@@ -441,7 +370,7 @@ class Recorder:
             self._look_at_mounts(now, processes)
             processes = processes[-_MOST_PROCESSES:]
         if self._looks_at_task in _LIBRARIES_AT:
-            self._loaded.note(now, json.dumps(libraries_of(processes)))
+            self._loaded.note(now, libraries_of(processes))
 
     def _task_tree(self, most: int) -> list[int]:
         """Return the first task's processes, up to a number."""
@@ -480,13 +409,15 @@ class Recorder:
 
     def write(self) -> None:
         """Write the waiting lines; raises OSError."""
-        logs = (
+        for log in (
             self._activity,
             self._asked,
-            self._processes,
-            self._printed,
             self._hidden,
             self._loaded,
-        )
-        for log in logs:
-            log.write()
+            self._processes,
+            self._printed,
+        ):
+            log.settle()
+        lines, self._lines[:] = "".join(self._lines), []
+        if lines:
+            append(lines)

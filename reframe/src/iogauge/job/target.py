@@ -32,7 +32,8 @@ from iogauge.node.lustre.request import Layout, Pins, place
 from iogauge.node.lustre.targets import StorageTarget, of_metadata_targets
 from iogauge.node.mounts import existing_parent, find_mount, fsname_of
 from iogauge.node.view import View, look
-from iogauge.plan.stage import LAYOUTS, OPENED, ORDER, REFUSAL, REFUSED, JobOrder, Opened
+from iogauge.plan.seen import LAYOUTS, note
+from iogauge.plan.stage import OPENED, ORDER, REFUSAL, REFUSED, JobOrder, Opened
 
 #: Looks at a node, and seconds for the probes of each: on a busy node a program may be late.
 _LOOKS: Final = 3
@@ -213,8 +214,7 @@ def note_layouts(repetition: int, directory: str) -> None:
         )
     except (OSError, LustreError) as error:
         seen = Layouts(repetition=repetition, problem=str(error))
-    with open(LAYOUTS, "a", encoding="utf-8") as file:
-        file.write(json.dumps(seen.to_json()) + "\n")
+    note(LAYOUTS, seen.to_json())
 
 
 def passed_on_by(paths: Sequence[str]) -> dict[str, Any]:

@@ -19,18 +19,18 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
 
-from iogauge.core.untrusted import build
+from iogauge.core.untrusted import Plain, demand_sizes
 
 _PAGE = mmap.PAGESIZE
 _WINDOW = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(Plain):
     """One node's eviction: files, bytes, bytes resident before and after, the first problem."""
 
     host: str
@@ -52,18 +52,9 @@ class Eviction:
             + (f", {self.problem}" if self.problem else "")
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON line; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Eviction:
-        """Return the eviction that :meth:`to_json` made plain; raises TypeError on other data."""
-        done: Eviction = build(Eviction, data)
-        counts = (done.files, done.bytes, done.resident_before, done.resident_after)
-        if min(counts) < 0:
-            raise TypeError(f"{counts} must not be negative")
-        return done
+    def __post_init__(self) -> None:
+        """Refuse negative counts."""
+        demand_sizes(self.files, self.bytes, self.resident_before, self.resident_after)
 
 
 @functools.lru_cache(maxsize=1)
@@ -199,7 +190,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class Sample(Plain):
     """Blocks of a repetition's files after the last write or read, and the files themselves.
 
     ``direct`` means that all blocks were read with O_DIRECT. ``problem`` is why there is no sample.
@@ -212,19 +203,10 @@ class Sample:
     direct: bool = True
     problem: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON line; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Sample:
-        """Return the sample that :meth:`to_json` made plain; raises TypeError on other data."""
-        sample: Sample = build(Sample, data)
-        numbers = [sample.repetition, *(block.offset for block in sample.blocks)]
-        numbers += [number for held in sample.files for number in (held.size, held.stored)]
-        if min(numbers) < 0:
-            raise TypeError(f"{min(numbers)} must not be negative")
-        return sample
+    def __post_init__(self) -> None:
+        """Refuse negative numbers."""
+        sizes = [number for held in self.files for number in (held.size, held.stored)]
+        demand_sizes(self.repetition, *(block.offset for block in self.blocks), *sizes)
 
 
 def _any(count: int) -> int:

@@ -18,13 +18,12 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from iogauge.core import untrusted
 from iogauge.core.text import text_digest
-from iogauge.core.untrusted import build
+from iogauge.core.untrusted import Plain
 from iogauge.node.identity import uuid_of
 from iogauge.node.lustre.client import read_parameters
 from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of
@@ -55,7 +54,7 @@ def usable_cores() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Plain):
     """One look at a clock: seconds since the epoch, seconds since boot, seconds east of UTC.
 
     ``boot`` is the first number of /proc/uptime, as job.sh reads it.
@@ -64,16 +63,6 @@ class Clock:
     epoch: float
     boot: float
     utc_offset: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> Clock:
-        """Return the look that :meth:`to_json` made plain; raises TypeError on other data."""
-        clock: Clock = untrusted.build(Clock, data)
-        return clock
 
 
 def read_clock() -> Clock:
@@ -114,7 +103,7 @@ _COMPLAINT: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(Plain):
     """One look at a node. ``time`` is in seconds since the epoch, ``load1`` the one-minute load.
 
     ``cache_id`` names kernel and mount, as in :class:`iogauge.node.view.View`.
@@ -140,17 +129,6 @@ class Load:
     complaints: tuple[tuple[int, str], ...] = ()
     jobs: Mapping[str, int] = field(default_factory=dict)
     uuid: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Load:
-        """Return the look that :meth:`to_json` made plain; raises TypeError on other data."""
-        # Old looks have no UUID.
-        load: Load = build(Load, {"uuid": "", **data})
-        return load
 
 
 def parse_jobs(text: str) -> dict[str, int]:

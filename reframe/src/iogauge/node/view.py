@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
-from iogauge.core.untrusted import build
+from iogauge.core.untrusted import Plain, demand_sizes
 from iogauge.node import below
 from iogauge.node.identity import uuid_of
 from iogauge.node.kinds import Below
@@ -24,7 +23,7 @@ from iogauge.node.mounts import (
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class View(Plain):
     """One host's view of a path: its mount and its room.
 
     ``cache_id`` names the page cache of the path: kernel and mounted file system. Two hosts that
@@ -69,23 +68,10 @@ class View:
             return (fsname_of(self.mount.source),)
         return self.below.devices
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: dict[str, Any]) -> View:
-        """Return the view that :meth:`to_json` made plain; raises TypeError on other data."""
-        # Old views have no keys for targets, UUID, unanswered questions, soft limits, ways and devices that may not count.
-        whole = {"targets": (), "uuid": "", "unanswered": (), "quotas": (), **data}
-        if isinstance(whole.get("below"), dict):
-            whole["below"] = {"unsure": (), "ways": (), **whole["below"]}
-        whole["quotas"] = [{"over": "", **quota} for quota in whole["quotas"]]
-        view: View = build(View, whole)
-        space = view.space
-        if min(space.bytes_total, space.bytes_free, space.inodes_total, space.inodes_free) < 0:
-            raise TypeError(f"{space}: room is not negative")
-        return view
+    def __post_init__(self) -> None:
+        """Refuse negative room."""
+        room = self.space
+        demand_sizes(room.bytes_total, room.bytes_free, room.inodes_total, room.inodes_free)
 
 
 def look(path: str) -> View:

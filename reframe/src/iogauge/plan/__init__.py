@@ -2,5 +2,6 @@
 
 - case: phases and their command lines; expected speed and time, and the budget of a session
 - script: the lines of a job script, and the options of launchers and schedulers
+- seen: what was noted on the nodes: two files a node
 - stage: the files that cross between a job and its judge
 """

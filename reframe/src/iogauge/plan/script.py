@@ -15,8 +15,6 @@ from iogauge.plan.stage import (
     PINNED,
     PINS,
     SPREAD,
-    VIEW,
-    WITNESS,
     evict_stem,
     look_phase,
 )
@@ -97,13 +95,13 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     return [*before, *lines, f"{function} {phase.name} {command}", *after]
 
 
-def _witness(execution: str, phase: PhasePlan, launch: Launch) -> list[str]:
-    words = ["sh", launch.witness, f"{STAGE}/{WITNESS}", f"{execution}.{REP}"]
+def _witness(phase: PhasePlan, launch: Launch) -> list[str]:
+    words = ["sh", launch.witness, STAGE, f"{phase.name}.{REP}"]
     return [*words, *(["--sync", DIR] if phase.syncs else [])]
 
 
 def _witnessed(phase: PhasePlan, launch: Launch) -> str:
-    return f"{shell_command(_witness(phase.name, phase, launch))} " if phase.witnessed else ""
+    return f"{shell_command(_witness(phase, launch))} " if phase.witnessed else ""
 
 
 def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
@@ -113,7 +111,7 @@ def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
     before, after = (look_phase(when, phase.name) for when in ("before", "after"))
 
     def line(look: str, when: str) -> str:
-        words = [*launch.each_node, *_witness(look, phase, launch), "--look", when]
+        words = [*launch.each_node, *_witness(phase, launch), "--look", when]
         return f"iog_phase {look} {shell_command(words)}"
 
     return [line(before, "before")], [line(after, "after")]
@@ -178,12 +176,11 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
     if plan.restores:
         words = [*launch.agent, "restore", launch.restore]
         prepare.append(f"    iog_at_close {shell_command(words)}")
-    if plan.nodes > 1:
-        words = launch.on_each_node("view", DIR, VIEW)
-        prepare.append(f"    iog_phase view {shell_command(words)}")
-    if any(phase.on_servers for phase in plan.phases):
-        words = [plan.tool, str(plan.nodes), launch.interface or "", *launch.each_node]
-        prepare.append(f"    iog_servers {shell_command(words)}")
+    served = any(phase.on_servers for phase in plan.phases)
+    if plan.nodes > 1 or served:
+        tool = plan.tool if served else ""
+        words = [tool, str(plan.nodes), launch.interface or "", *launch.each_node]
+        prepare.append(f"    iog_agents {shell_command(words)}")
     if plan.prepare:
         prepare += lines(plan.prepare, True)
     begin = [f'    [ "$IOG_REP" != 1 ] || {first}']

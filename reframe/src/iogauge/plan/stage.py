@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Final
 
-from iogauge.core import untrusted
+from iogauge.core.untrusted import Plain
 from iogauge.core.words import Value
 from iogauge.node.host import Clock
 from iogauge.node.lustre.directory import Directory
@@ -23,7 +23,7 @@ from iogauge.node.view import View
 
 #: The :class:`JobOrder`.
 ORDER: Final = "case.json"
-#: The :class:`PlannedCase`, for ``iogauge plan``; no job reads it.
+#: The :class:`PlannedCase`, for ``iogauge run --dry-run``; no job reads it.
 FOOTPRINT: Final = "footprint.json"
 #: Hosts of a partition without a scheduler.
 HOSTFILE: Final = "hosts.txt"
@@ -51,32 +51,14 @@ SERVERS_HOSTS: Final = "servers.hosts"
 SERVERS_NEXT: Final = "servers.next"
 SERVERS_SECRET: Final = "servers.secret"
 
-#: What the kernel says of each task of a node: with ``.<host>``, and with ``.<host>.0`` of the first task (witness.sh).
-WITNESS: Final = "witness"
+#: What the launcher of the agents said, and a word that changes while the job script lives: an agent ends without it.
+AGENTS_ERRORS: Final = "agents.err"
+LEASE: Final = "agents.lease"
 
 # Written by the agent on the first node.
 
 #: :class:`Opened`.
 OPENED: Final = "open.json"
-#: :class:`LockKept`.
-LOCKED: Final = "lock.json"
-#: Counters under the target's mount, see :func:`parse_activity`.
-ACTIVITY: Final = "activity.tsv"
-#: Bytes that the first task of the first node passed to read(2) and write(2), as :data:`ACTIVITY`. witness.sh leaves the number
-#: of its process in :data:`TASK`.
-ASKED: Final = "asked.tsv"
-TASK: Final = "task.pid"
-#: Mounts that hid the case's directory while a tool ran, see :func:`parse_hidden`.
-HIDDEN: Final = "hidden.tsv"
-#: Libraries that the first task and its children have loaded, see :func:`parse_loaded`.
-LOADED: Final = "loaded.tsv"
-#: Bytes that the tool had printed, see :func:`parse_counts`. The output of each execution begins with none.
-PRINTED: Final = "printed.tsv"
-#: Processes of that task, see :func:`parse_counts`: the tool, and what it has started.
-PROCESSES: Final = "processes.tsv"
-#: Files of the case that the agent found before each phase, see :func:`parse_counts`; it counts no more than so many.
-FOUND: Final = "found.tsv"
-MOST_FOUND: Final = 100
 #: Seconds between two looks at the counters. The seconds of a short phase are confirmed as finely as its looks follow
 #: each other. So looks are nearer to each other while a tool starts, and nearer still when its bytes or files begin to
 #: move, most of all at first; each for a limited time. A look takes some 50 microseconds of a core.
@@ -87,13 +69,7 @@ FIRST_S: Final = 0.005
 FIRST_FOR_S: Final = 0.15
 CLOSE_S: Final = 0.02
 CLOSE_FOR_S: Final = 2.0
-#: A line for each :class:`iogauge.node.files.Sample`.
-CONTENTS: Final = "contents.jsonl"
-
-#: A line for the :class:`iogauge.node.lustre.layout.Layouts` of each repetition.
-LAYOUTS: Final = "layouts.jsonl"
-
-# Stems of the agent's answers on each node: ``STEM.<host>.json``.
+# Words under which the nodes note their answers to commands (:mod:`iogauge.plan.seen`).
 
 #: A node's view of the target.
 VIEW: Final = "view"
@@ -121,7 +97,7 @@ REFUSAL: Final = "iogauge: refused: "
 
 
 def evict_stem(phase: str, repetition: int | str) -> str:
-    """Return the stem of the answers of ``evict`` before a phase."""
+    """Return the word of the answers of ``evict`` before a phase."""
     return f"evict-{phase}.{repetition}"
 
 
@@ -141,7 +117,7 @@ def complaints_file(phase: str, repetition: int | str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOrder:
+class JobOrder(Plain):
     """The agent's order to open a case: the declared target, the case's size, the limits.
 
     ``target`` and ``lock`` are paths that may begin with a variable. ``lock`` is None if the target
@@ -193,16 +169,6 @@ class JobOrder:
     alone: bool = False
     directory_layout: DirectoryLayout | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> JobOrder:
-        """Return the order that :meth:`to_json` made plain; raises TypeError or ValueError."""
-        order: JobOrder = untrusted.build(JobOrder, data)
-        return order
-
 
 @dataclass(frozen=True, slots=True)
 class TimedPhases:
@@ -217,8 +183,8 @@ class TimedPhases:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedCase:
-    """Cost of a case, as a dry run leaves it for ``iogauge plan``.
+class PlannedCase(Plain):
+    """Cost of a case, as a dry run leaves it for ``iogauge run --dry-run``.
 
     ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
     plain data. ``timed`` are the phases whose bytes are unknown; ``written_bytes`` and
@@ -242,19 +208,9 @@ class PlannedCase:
     doubts: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> PlannedCase:
-        """Return the case that :meth:`to_json` made plain; raises TypeError or ValueError."""
-        planned: PlannedCase = untrusted.build(PlannedCase, data)
-        return planned
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Opened(Plain):
     """The agent's look at the target before the first byte, and its decision.
 
     ``directory`` is the case's directory as this node names it. ``clock`` is a look at the clock of
@@ -276,52 +232,6 @@ class Opened:
     failed: str = ""
     disks: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> Opened:
-        """Return the decision that :meth:`to_json` made plain; raises TypeError on other data."""
-        if not isinstance(data, Mapping):
-            raise TypeError(f"expected an object, found {type(data).__name__}")
-        view, clock = data.get("view"), data.get("clock")
-        # Stage directories of older versions lack these keys.
-        plain = {
-            "failed": "",
-            "directory": "",
-            "directory_seen": None,
-            "disks": (),
-            **data,
-            "view": None,
-            "clock": None,
-        }
-        opened: Opened = untrusted.build(Opened, plain)
-        if "view" not in data:
-            raise TypeError("the key 'view' is missing")
-        return replace(
-            opened,
-            view=None if view is None else View.from_json(view),
-            clock=None if clock is None else Clock.from_json(clock),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class LockKept:
-    """Whether the case held the target's lock to the end; if not, ``lost`` is the reason."""
-
-    lost: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> LockKept:
-        """Return the state that :meth:`to_json` made plain; raises TypeError on other data."""
-        kept: LockKept = untrusted.build(LockKept, data)
-        return kept
-
 
 @dataclass(frozen=True, slots=True)
 class PhaseRun:
@@ -336,77 +246,6 @@ class PhaseRun:
     started: float
     ended: float
     token: str
-
-
-@dataclass(frozen=True, slots=True)
-class Instant:
-    """The counters under the target's mount at a time: seconds since boot, bytes of each way.
-
-    ``files`` is the number of inodes in use on the target, and ``held`` the bytes; None if nobody
-    counted them. Bytes that wait in the page cache have their place already.
-    """
-
-    time: float
-    read: int
-    written: int
-    files: int | None = None
-    held: int | None = None
-
-    @property
-    def bytes_moved(self) -> int:
-        """Return the bytes of both ways."""
-        return self.read + self.written
-
-
-_INSTANT: Final = re.compile(
-    r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,19})\t([0-9]{1,19})(?:\t([0-9]{1,19})\t([0-9]{1,19}))?"
-)
-
-
-def parse_activity(text: str) -> list[Instant]:
-    """Return the counters that the agent recorded, in order; damaged lines are left out."""
-    matches = map(_INSTANT.fullmatch, text.splitlines())
-    return [
-        Instant(
-            float(m[1]),
-            int(m[2]),
-            int(m[3]),
-            int(m[4]) if m[4] else None,
-            int(m[5]) if m[5] else None,
-        )
-        for m in matches
-        if m
-    ]
-
-
-def parse_loaded(text: str) -> list[str]:
-    """Return the names of all libraries that the agent recorded; damaged lines are left out."""
-    return sorted({name for line in text.splitlines() for name in _words(line)})
-
-
-def _words(line: str) -> list[str]:
-    """Return the words of a line of a time and a list in JSON; empty if it is damaged."""
-    try:
-        words = untrusted.parse_json(line.partition("\t")[2])
-    except ValueError:
-        return []
-    good = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    return words if good else []
-
-
-def parse_hidden(text: str) -> list[str]:
-    """Return the mounts that the agent recorded, as type, source and point; damaged lines are left out."""
-    mounts = [words for line in text.splitlines() if len(words := _words(line)) == 3]
-    return list(dict.fromkeys("{} from {}, mounted at {}".format(*words) for words in mounts))
-
-
-_COUNT: Final = re.compile(r"([0-9]{1,15}\.[0-9]{2,3})\t([0-9]{1,15})")
-
-
-def parse_counts(text: str) -> list[tuple[float, int]]:
-    """Return a count of the agent by seconds since boot; damaged lines are left out."""
-    matches = map(_COUNT.fullmatch, text.splitlines())
-    return [(float(m[1]), int(m[2])) for m in matches if m]
 
 
 _RUN: Final = re.compile(

@@ -10,15 +10,10 @@ from __future__ import annotations
 import json
 import math
 import re
-import reprlib
-import types
-import typing
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
-from enum import Enum
-from functools import partial
-from typing import Any, Final, NoReturn, TypeVar, Union
+from typing import Any, Final, NoReturn
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import Reference
@@ -39,125 +34,9 @@ def named(key: str) -> Mapping[str, Any]:
     return {"key": key}
 
 
-_Form = TypeVar("_Form", bound="Form")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """An object of JSON: the fields of a subclass are its keys.
-
-    A field without a default must be there. A value that is there must have the field's type; ``Any`` takes every
-    value. The constructor does not look at the values, :meth:`from_json` does.
-    """
-
-    #: Keys that are not declared, and their values.
-    more: Mapping[str, Any] = field(default_factory=dict)
-    #: The keys in JSON, in their order; empty: those of a new object.
-    order: tuple[str, ...] = ()
-
-    @classmethod
-    def from_json(cls: type[_Form], values: object, where: str = "") -> _Form:
-        """Build the object from what JSON holds; raises TypeError or ValueError that names the key.
-
-        ``where`` stands before the keys in the message.
-        """
-        if not isinstance(values, Mapping):
-            found = reprlib.repr(values)
-            raise TypeError(f"{where.rstrip('.') or 'the record'} is {found}: expected an object")
-        keys = _keys(cls)
-        given: dict[str, Any] = {}
-        for name, key in keys.items():
-            if name in values:
-                given[key.attribute] = key.read(values[name], where + name)
-            elif key.required:
-                raise TypeError(f"the key {where}{name} is missing")
-        more = {name: values[name] for name in values if name not in keys}
-        form = cls(**given, more=more, order=tuple(values))
-        form._check(where)
-        return form
-
-    def _check(self, where: str) -> None:
-        """Raise TypeError or ValueError for values that have the right type and are wrong all the same."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the object as JSON holds it."""
-        keys = _keys(type(self))
-        order = self.order or tuple(
-            name
-            for name, key in keys.items()
-            if not key.left_out or getattr(self, key.attribute) is not None
-        )
-        return {
-            name: _plain(getattr(self, keys[name].attribute)) if name in keys else self.more[name]
-            for name in order
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """A declared key: the attribute that holds its value, and how the value is read."""
-
-    attribute: str
-    read: Callable[[Any, str], Any]
-    required: bool
-    left_out: bool
-
-
-_KEYS: Final[dict[type[Any], Mapping[str, _Key]]] = {}
-
-
-def _keys(form: type[Any]) -> Mapping[str, _Key]:
-    """Return the declared keys of a form by their name in JSON."""
-    if form not in _KEYS:
-        _KEYS[form] = _find_keys(form)
-    return _KEYS[form]
-
-
-def _find_keys(form: type[Any]) -> Mapping[str, _Key]:
-    kinds = typing.get_type_hints(form)
-
-    def key(one: Field[Any]) -> _Key:
-        required = one.default is MISSING and one.default_factory is MISSING
-        return _Key(one.name, _reader(kinds[one.name]), required, "left out" in one.metadata)
-
-    declared = [one for one in fields(form) if one.name not in ("more", "order")]
-    return {one.metadata.get("key", one.name): key(one) for one in declared}
-
-
-def _reader(kind: Any) -> Callable[[Any, str], Any]:
-    """Return the function that turns a value of JSON into one of a type, or raises TypeError."""
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (Union, types.UnionType):
-        (sort,) = (one for one in inner if one is not type(None))
-        read = _reader(sort) if issubclass(sort, Form) else partial(_read_plain, sort, kind)
-        return lambda value, where: None if value is None else read(value, where)
-    if kind is Any:
-        return lambda value, where: value
-    if origin is tuple and issubclass(inner[0], Form):
-        return partial(_read_forms, inner[0])
-    if isinstance(kind, type) and issubclass(kind, Form):
-        return lambda value, where: kind.from_json(value, f"{where}.")
-    sort = dict if origin is Mapping else kind
-    return partial(_read_plain, sort, sort)
-
-
-def _read_forms(form: type[Form], value: Any, where: str) -> tuple[Form, ...]:
-    entries = untrusted.build(list, value, where)
-    return tuple(form.from_json(one, f"{where}[{n}].") for n, one in enumerate(entries))
-
-
-def _read_plain(sort: type[Any], kind: Any, value: Any, where: str) -> Any:
-    if type(value) is sort and (sort is not float or math.isfinite(value)):
-        return value  # what build would say, sooner
-    return untrusted.build(kind, value, where)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Form):
-        return value.to_json()
-    if isinstance(value, tuple):
-        return [_plain(one) for one in value]
-    return value.value if isinstance(value, Enum) else value
+def _taken(source: object, *names: str) -> dict[str, Any]:
+    """Return attributes of an object by their names."""
+    return {name: getattr(source, name) for name in names}
 
 
 #: Version of the record's form. It grows if a key changes its meaning, not if keys are added.
@@ -210,7 +89,7 @@ def microseconds(text: object) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FindingRecord(Form):
+class FindingRecord(untrusted.Form):
     """What a guard saw; ``metric`` is None if it concerns the whole case. Older records have no ``subject``."""
 
     guard: str
@@ -224,15 +103,8 @@ class FindingRecord(Form):
     @classmethod
     def of(cls, finding: Finding) -> FindingRecord:
         """Return the record of a finding."""
-        return cls(
-            guard=finding.guard,
-            outcome=finding.outcome.value,
-            metric=finding.metric,
-            saw=finding.saw,
-            demands=finding.demands,
-            remedy=finding.remedy,
-            subject=finding.subject,
-        )
+        taken = _taken(finding, "guard", "metric", "saw", "demands", "remedy", "subject")
+        return cls(outcome=finding.outcome.value, **taken)
 
     @property
     def name(self) -> str:
@@ -245,7 +117,7 @@ class FindingRecord(Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceRecord(Form):
+class ReferenceRecord(untrusted.Form):
     """The reference for a metric; bounds are shares of the value, None if open."""
 
     value: float
@@ -258,14 +130,7 @@ class ReferenceRecord(Form):
     @classmethod
     def of(cls, reference: Reference) -> ReferenceRecord:
         """Return the record of a reference."""
-        return cls(
-            value=reference.value,
-            lower=reference.lower,
-            upper=reference.upper,
-            unit=reference.unit,
-            source=reference.source,
-            xfail=reference.xfail,
-        )
+        return cls(**_taken(reference, "value", "lower", "upper", "unit", "source", "xfail"))
 
     def _check(self, where: str) -> None:
         """Raise ValueError for a reference that is not positive."""
@@ -274,7 +139,7 @@ class ReferenceRecord(Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRecord(Form):
+class MetricRecord(untrusted.Form):
     """The measured values of one metric, in its unit, and the verdict on it."""
 
     name: str
@@ -308,16 +173,10 @@ class MetricRecord(Form):
         (``probes``), and of each part in every round.
         """
         metric, reference = decided.metric, decided.reference
-        median: Any = decided.median  # None for a verdict without samples, which is read as damaged
         return cls(
-            name=metric.name,
-            unit=metric.unit,
-            better=metric.better,
-            samples=decided.samples,
-            median=median,
-            spread=decided.spread,
-            verdict=decided.verdict,
-            reason=decided.reason,
+            # The median is None for a verdict without samples, which is read as damaged.
+            **_taken(decided, "samples", "median", "spread", "verdict", "reason"),
+            **_taken(metric, "name", "unit", "better"),
             cold=cold,
             probes=probes or None,
             rounds=rounds or None,
@@ -349,7 +208,7 @@ class MetricRecord(Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PriceRecord(Form):
+class PriceRecord(untrusted.Form):
     """The price of the target; ``capacity`` in bytes."""
 
     source: str
@@ -363,7 +222,7 @@ class PriceRecord(Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record(Form):
+class Record(untrusted.Form):
     """The record of a case. The fields are in the order in which a new record has its keys."""
 
     schema: Any = SCHEMA
@@ -474,7 +333,7 @@ class Record(Form):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Target(Form):
+class _Target(untrusted.Form):
     """The keys that the record of a target must have."""
 
     path: str

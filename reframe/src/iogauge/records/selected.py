@@ -14,7 +14,6 @@ compares itself with earlier gates of the same selection, which is the words on 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import os
 import re
@@ -29,7 +28,8 @@ from iogauge.core.paths import replace_file
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, parse_bytes
 from iogauge.records import journal
-from iogauge.records.record import Record
+from iogauge.records.names import pattern_of
+from iogauge.records.record import Record, short_name
 
 #: Variable with the path of the file for the notes of a listing; unset in any other run.
 LISTING: Final = "IOGAUGE_LISTING"
@@ -334,7 +334,7 @@ def gone(before: Mapping[CaseKey, str], records: Iterable[Record], system: str) 
     """Return a line for each case that was recorded before and is not now."""
     now = {(r.partition, r.environment, r.case) for r in records if r.system == system}
     return [
-        f"{name} ({system}:{partition}, {environment}) was recorded in {session}, and is gone"
+        f"{short_name(name)} ({system}:{partition}, {environment}) was recorded in {session}, and is gone"
         for (partition, environment, name), session in sorted(before.items())
         if (partition, environment, name) not in now
     ]
@@ -356,7 +356,7 @@ def without_match(
     excluded = _unknown_tags(arguments, "-T", "--exclude-tag", "excludes")
     for pattern in values(arguments, "-x", "--exclude"):
         hint = _hint(pattern, checks)
-        if hint and not any(re.search(pattern, check) for check in checks):
+        if hint and not any(re.search(pattern_of(pattern), check) for check in checks):
             excluded.append(f"-x {pattern} excludes no case{hint}")
     if unknown:  # nothing is listed then, whatever the names are
         return [*unknown, *excluded]
@@ -365,8 +365,8 @@ def without_match(
         cases = [name.rpartition(" /") for name in names]
         if pattern.startswith("/"):
             return any(pattern[1:] == case[2] for case in cases)
-        test = pattern.rpartition("@")[0]
-        return any(re.search(test or pattern, case[0].replace(" ", "")) for case in cases)
+        test = pattern_of(pattern.rpartition("@")[0] or pattern)
+        return any(re.search(test, case[0].replace(" ", "")) for case in cases)
 
     named = [
         f"-n {pattern} selects no case"
@@ -399,7 +399,6 @@ def _unknown_tags(arguments: Sequence[str], short: str, long: str, does: str) ->
 def _hint(pattern: str, checks: Collection[str]) -> str:
     """Return what may have been meant by a name that fits no case."""
     if " " in pattern:
-        return f" (names have no blanks here: -n '{pattern.replace(' ', '')}')"
+        return did_you_mean(pattern, checks)
     check = re.split(r"[^\w]", pattern.lstrip("^"))[0]
-    similar = [] if check in checks else difflib.get_close_matches(check, checks, 1)
-    return f" (did you mean {similar[0]}?)" if similar else ""
+    return did_you_mean(check, () if check in checks else checks)

@@ -139,7 +139,8 @@ def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:
 
     ``site`` becomes the first column, which tells merged histories apart. Raises OSError.
     """
-    sorted_rows = frame.sort(SORTED, maintain_order=True)
+    shown = frame["case"].map_elements(short_name, return_dtype=pl.String)
+    sorted_rows = frame.with_columns(shown).sort(SORTED, maintain_order=True)
     named = sorted_rows.select(pl.lit(site).alias("site"), *sorted_rows.columns)
     named.write_parquet(file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
 

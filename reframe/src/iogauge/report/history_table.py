@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 import polars as pl
 
+from iogauge.core.text import did_you_mean
 from iogauge.core.units import format_value, in_order
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal, query
+from iogauge.records import journal, names, query
 from iogauge.records.record import (
     Excerpt,
     Record,
@@ -32,7 +34,7 @@ class RecordChoice:
     """
 
     system: str = ""
-    #: Regular expression that the case's name holds; the name begins with the check's.
+    #: The case's name in the table, or a regular expression that a form of it holds.
     name: str = ""
     #: Verdicts of the case or of one of its metrics.
     verdicts: tuple[Verdict, ...] = ()
@@ -47,12 +49,8 @@ class RecordChoice:
         the limit.
 
         The columns are ``record``, ``metric`` and the position of the record (:func:`records`).
-        Raises ValueError if the name is not a regular expression.
+        Raises ValueError for a name that fits no case, and for a system without records.
         """
-        try:
-            pattern = re.compile(self.name)
-        except re.error as error:
-            raise ValueError(f"{self.name!r} is no regular expression: {error}") from error
         columns = ["record", *query.PLACE, "metric"]
         used = {
             "system": bool(self.system),
@@ -64,7 +62,7 @@ class RecordChoice:
         columns += [column for column, needed in used.items() if needed]
         frame = query.load(folder, cache, columns=columns)
         if self.system:
-            frame = frame.filter(pl.col("system") == self.system)
+            frame = of_system(frame, self.system)
         if self.metric:
             frame = frame.filter(pl.col("metric") == self.metric)
         if self.since:
@@ -72,8 +70,9 @@ class RecordChoice:
         if self.until:
             frame = frame.filter(pl.col("time") <= self.until)
         if self.name:
-            cases = frame["case"].drop_nulls().unique()
-            frame = frame.filter(pl.col("case").is_in([c for c in cases if pattern.search(c)]))
+            frame = frame.filter(
+                pl.col("case").is_in(names.chosen(self.name, frame["case"].unique()))
+            )
         if self.verdicts:
             wanted = [verdict.value for verdict in self.verdicts]
             # If a case is worse than its metrics, all of them are shown.
@@ -88,6 +87,15 @@ class RecordChoice:
         rows = frame.filter(pl.col("record") >= oldest)
         rows = rows.select("record", *query.PLACE, "metric")
         return rows.sort("record", descending=True, maintain_order=True), matching.len()
+
+
+def of_system(frame: pl.DataFrame, system: str) -> pl.DataFrame:
+    """Return the rows of a system; raises ValueError for one that has none, if others have some."""
+    known = frame["system"].unique().drop_nulls().to_list()
+    if known and system not in known:
+        hint = did_you_mean(system, known) or f" (recorded: {', '.join(sorted(known))})"
+        raise ValueError(f"--system {system!r}: no case of it is recorded{hint}")
+    return frame.filter(pl.col("system") == system)
 
 
 def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], set[str | None]]]:
@@ -133,21 +141,30 @@ _COLUMNS: Final = (
 
 def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
     """Return a table of records with their chosen metrics, by time and place, reasons below it."""
-    groups: dict[str, list[tuple[str, ...]]] = {}
-    reasons: list[str] = []
-    shown: tuple[int, str] | None = None
-    for record, names in chosen:
-        for excerpt, *others in _facts(list(excerpts(record, names))):
-            reason = excerpt.reason if excerpt.verdict != Verdict.PASS.value else ""
-            if reason and reason not in reasons:
-                reasons.append(reason)
-            why = f"[{reasons.index(reason) + 1}]" if reason else ""
-            heading = f"{excerpt.time} {excerpt.where}"
-            rows = groups.setdefault(heading, [])
-            case = "" if shown == (id(record), excerpt.case) else excerpt.case
-            shown = (id(record), excerpt.case)
-            rows.append((case, *_measured([excerpt, *others]), why))
-    return Table(_COLUMNS, [Group(name, rows) for name, rows in groups.items()], reasons, wide=wide)
+    places: dict[str, dict[tuple[object, ...], list[list[Excerpt]]]] = {}
+    for number, (record, metrics) in enumerate(chosen):
+        again = "%.repeat_no=" in str(record.get("case"))
+        for fact in _facts(list(excerpts(record, metrics))):
+            one = fact[0]
+            run = record.get("session") if again else number
+            key = (one.case, run, one.metric, one.verdict)
+            places.setdefault(one.where, {}).setdefault(key, []).append(fact)
+    reasons: dict[str, None] = {}
+    groups = []
+    for where, runs in places.items():
+        rows: list[tuple[str, ...]] = []
+        last = ""
+        for (case, *_), facts in runs.items():
+            first = facts[0][0]
+            reason = first.reason if first.verdict != Verdict.PASS.value else ""
+            reasons |= {reason: None} if reason else {}
+            why = f"[{list(reasons).index(reason) + 1}]" if reason else ""
+            when = first.time[:16].replace("T", " ")
+            shown = f"{when}  {case}"
+            rows.append(("" if shown == last else shown, *_measured(facts), why))
+            last = shown
+        groups.append(Group(where, rows))
+    return Table(_COLUMNS, groups, tuple(reasons), wide=wide)
 
 
 def _facts(found: Sequence[Excerpt]) -> Iterator[list[Excerpt]]:
@@ -165,15 +182,20 @@ def _facts(found: Sequence[Excerpt]) -> Iterator[list[Excerpt]]:
             yield [excerpt, *(other for other in found if repeats(other, excerpt))]
 
 
-def _measured(fact: Sequence[Excerpt]) -> tuple[str, str, str]:
-    """Return metrics, medians and verdict of a fact."""
-    first = fact[0]
+def _measured(runs: Sequence[Sequence[Excerpt]]) -> tuple[str, str, str]:
+    """Return metrics, medians and verdict of a fact; of ``--repeat`` the range of its runs."""
+    fact = runs[0]
+    first, values = fact[0], [run[0].median for run in runs if run[0].median is not None]
+    many = f"{len(runs)} runs" if len(runs) > 1 else ""
     if first.metric is None:
-        return ("-", "-", first.verdict)
+        return ("-", many or "-", first.verdict)
     measured = ", ".join(
         "-" if one.median is None else f"{format_value(one.median)} {one.unit}" for one in fact
     )
-    if first.spread is not None:
+    if many and values:
+        least, middle, most = map(format_value, (min(values), median(values), max(values)))
+        measured = f"{many}: {least} to {most}, median {middle} {first.unit}"
+    elif first.spread is not None:
         measured += f" ±{first.spread:.1%}"
     return (", ".join(str(one.metric) for one in fact), measured, first.verdict)
 
@@ -197,7 +219,7 @@ def newest_records(
     """
     frame = query.load(folder, columns=(*CASE, "time", "line", *query.PLACE))
     if system:
-        frame = frame.filter(pl.col("system") == system)
+        frame = of_system(frame, system)
     if since:
         frame = frame.filter(pl.col("time") >= since)
     if until:

@@ -12,10 +12,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from rich.markup import escape
@@ -427,6 +428,33 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     return (*([reason] if reason else []), *remarks)
 
 
+def folded(records: Iterable[Record]) -> list[Row]:
+    """Return the rows of records, those of ``--repeat`` as one row a case, metric and verdict, in the first one's place.
+
+    Its measured values are the least, the most and their median; its reasons are those of the first run.
+    """
+    groups: dict[tuple[object, ...], list[tuple[Row, MetricRecord | None]]] = {}
+    for number, record in enumerate(records):
+        measured = {metric.name: metric for metric in record.metrics}
+        for row in rows([record]):
+            again = "" if "%.repeat_no=" in record.case else number
+            key = (again, record.place, row.scenario, row.metric, row.verdict)
+            groups.setdefault(key, []).append((row, measured.get(row.metric)))
+    return [_folded(found) for found in groups.values()]
+
+
+def _folded(found: Sequence[tuple[Row, MetricRecord | None]]) -> Row:
+    row, metric = found[0]
+    values = [one.median for _, one in found if one]
+    if len(found) == 1:
+        return row
+    if metric is None or not values:
+        return replace(row, measured=f"{len(found)} runs")
+    least, middle, most = map(format_value, (min(values), median(values), max(values)))
+    text = f"{len(found)} runs: {least} to {most}, median {middle} {metric.unit}"
+    return replace(row, measured=text)
+
+
 def rows(records: Iterable[Record]) -> list[Row]:
     """Return the rows of a session's records; a case without metrics has one row."""
     lines: list[Row] = []
@@ -559,7 +587,7 @@ def to_json(records: Iterable[Record], ending: Ending) -> str:
             figures = measured.get(row.metric, {})
             metrics.append(
                 {
-                    "case": record.case,
+                    "case": record.short_name,
                     "system": record.system,
                     "partition": record.partition,
                     "environment": record.environment,

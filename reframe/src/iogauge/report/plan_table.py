@@ -55,7 +55,7 @@ _COLUMNS: Final = (
 )
 
 
-def _by_size(text: str) -> tuple[tuple[float, str], ...]:
+def by_size(text: str) -> tuple[tuple[float, str], ...]:
     """Return a key that sorts names by the sizes and numbers in them: 4KiB before 32KiB."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([KMGTP]?)|(\D+)", text)
     return tuple(
@@ -85,8 +85,13 @@ def table(cases: Sequence[PlannedCase], wide: bool = False) -> Table:
     return Table(_COLUMNS, groups, wide=wide)
 
 
+def listing(rows: Sequence[tuple[str, str]]) -> Table:
+    """Return a table of cases, and of what each lacks here."""
+    return Table((Column("case"), Column("runs here")), [Group("cases", rows)])
+
+
 def _sorting(case: PlannedCase) -> tuple[tuple[float, str], ...]:
-    return _by_size(record.short_name(case.name))
+    return by_size(record.short_name(case.name))
 
 
 def to_json(cases: Sequence[PlannedCase]) -> str:
@@ -94,7 +99,7 @@ def to_json(cases: Sequence[PlannedCase]) -> str:
     return json.dumps(
         [
             {
-                "case": case.name,
+                "case": record.short_name(case.name),
                 "check": case.check,
                 "partition": case.partition,
                 "target": case.order.target,

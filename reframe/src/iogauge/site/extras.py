@@ -5,8 +5,8 @@ All that a site declares beyond ReFrame's own keys is modelled here and nowhere 
 hold a size or a path of a site; sites never hold a line of Python.
 
 A declaration that leaves nothing to fail is a mistake: the settings or references that hold it are
-refused. One that leaves little is a doubt, and the site may have its reasons: ``iogauge validate``,
-``iogauge doctor`` and every case that rests on it name it.
+refused. One that leaves little is a doubt, and the site may have its reasons: ``iogauge check``,
+``iogauge check`` and every case that rests on it name it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Target(SiteModel):
     #: The mounted device or export (``10.0.0.1@tcp:/scratch``, ``/dev/sdb1``); not compared if left
     #: out.
     source: str | None = None
-    #: The UUID or other name of the file system that every node must see, as ``iogauge doctor``
+    #: The UUID or other name of the file system that every node must see, as ``iogauge check``
     #: prints it; see :mod:`iogauge.node.identity`.
     uuid: str | None = Field(default=None, min_length=1)
     #: Overrides the default of the type: whether the file system really bypasses caches under

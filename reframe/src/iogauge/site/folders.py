@@ -91,7 +91,7 @@ def _claims(folder: Path, host: str) -> bool:
         patterns = [p for system in data["systems"] for p in system.get("hostnames", [])]
         return any(re.match(pattern, host) for pattern in patterns)
     except (YamlError, KeyError, TypeError, AttributeError, re.error):
-        return False  # `iogauge validate` tells of it
+        return False  # `iogauge check` tells of it
 
 
 def sites_of_host(folders: Sequence[Path], host: str) -> list[Path]:

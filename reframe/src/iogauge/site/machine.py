@@ -40,6 +40,7 @@ from iogauge.core.words import (
     IPERF,
     MD_WORKBENCH,
     MDTEST,
+    WRF_IO,
     Fingerprint,
 )
 from iogauge.node import below, probes
@@ -80,6 +81,7 @@ BRINGS: Final = {
     "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
+    "wrf_io": "docs/checks.md, 'An application's output'",
 }
 
 
@@ -160,7 +162,8 @@ class Machine:
             if feature not in self.features
         }
         return missing | {
-            DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}"
+            DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}",
+            WRF_IO: f"no wrf_io with its header is on PATH. It comes with: {BRINGS['wrf_io']}",
         }
 
     def _why_not(self, feature: str, name: str) -> str:
@@ -324,6 +327,13 @@ def darshan_library() -> str | None:
     return str(library) if watches and library.exists() else None
 
 
+def wrf_header() -> str | None:
+    """Return the path of the header that lies beside WRF-IO on PATH, where the recipe of this suite puts it; None without."""
+    program = Path(shutil.which("wrf_io") or "/nonexistent")
+    header = program.parent.parent / "share" / "wrf-io" / "wrf_header.txt"
+    return str(header) if header.exists() else None
+
+
 def memory_bytes() -> int:
     """Return the memory of this node, ``MemTotal`` of /proc/meminfo."""
     with open("/proc/meminfo", encoding="ascii") as file:
@@ -399,10 +409,12 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     built = here.stack
     library = (built and built.darshan) or darshan_library()
     mpi = dialect_of(here.programs["mpirun"].version) if "mpirun" in here.programs else None
-    detected = {name: value for name, value in (("mpi", mpi), ("darshan", library)) if value}
+    header = wrf_header()
+    found = (("mpi", mpi), (DARSHAN, library), (WRF_IO, header))
+    detected = {name: value for name, value in found if value}
     for environment in environments:
         if environment["name"] in partition.get("environs", []):
-            has = [*here.features, *([DARSHAN] if library else [])]
+            has = [*here.features, *(name for name in (DARSHAN, WRF_IO) if name in detected)]
             environment["features"] = sorted({*environment.get("features", []), *has})
             environment["extras"] = detected | environment.get("extras", {})
             lacks = {name: why for name, why in here.lacks().items() if name not in has}
@@ -452,7 +464,7 @@ _SINFO: Final = "%P|%D|%X|%Y|%m|%l|%a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSeen:
+class NodeSeen(untrusted.Plain):
     """What a node sees: itself, and the target.
 
     ``facts`` are those of a fingerprint. ``layout`` holds the default layout of the target, as
@@ -524,16 +536,6 @@ def look_here(path: str) -> NodeSeen:
     )
 
 
-def _to_json(seen: NodeSeen) -> dict[str, Any]:
-    names = ("host", "cores", "memory_bytes", "facts", "layout", "mdts", "troubles")
-    return {name: getattr(seen, name) for name in names} | {"view": seen.view.to_json()}
-
-
-def _from_json(data: dict[str, Any]) -> NodeSeen:
-    troubles = tuple(str(text) for text in data.pop("troubles"))
-    return NodeSeen(**{**data, "view": View.from_json(data["view"]), "troubles": troubles})
-
-
 def look_through(words: Sequence[str], path: str) -> NodeSeen:
     """Return what a node sees that a scheduler's command gives, such as ``srun``; raises OSError.
 
@@ -544,7 +546,7 @@ def look_through(words: Sequence[str], path: str) -> NodeSeen:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sources))}
     printed = _printed(command, NODE_SECONDS, environment)
     try:
-        seen = _from_json(json.loads(printed))
+        seen = NodeSeen.from_json(json.loads(printed))
     except (ValueError, TypeError, KeyError) as error:
         raise OSError(
             f"{words[0]} printed no facts of a node: found {printed[:200]!r}, expected JSON. "
@@ -658,4 +660,4 @@ def other_scheduler() -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_to_json(look_here(sys.argv[1]))))
+    print(json.dumps(look_here(sys.argv[1]).to_json()))

@@ -34,11 +34,15 @@ MPI: Final = "mpi"
 #: Key under an environment's ``extras``: path of Darshan's library (libdarshan.so).
 DARSHAN: Final = "darshan"
 
+#: Key under an environment's ``extras``: path of the header that WRF-IO takes.
+WRF_IO: Final = words.WRF_IO
+
 #: Keys of an environment's ``extras``: form and meaning of each value.
 _ENVIRONMENT_EXTRAS: Final = {
     STACK: (re.compile(r"[\w-][\w.-]*"), "name of a folder in environments/"),
     MPI: (re.compile("|".join(mpi.DIALECTS)), f"one of {', '.join(mpi.DIALECTS)}"),
     DARSHAN: (re.compile(r"/[^\s\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
+    WRF_IO: (re.compile(r"/[^\s\"'$`\\]+"), "absolute path of wrf_header.txt"),
 }
 
 _NO_EXTRAS: Final = (re.compile(r"(?!)"), f"the keys {', '.join(_ENVIRONMENT_EXTRAS)}")
@@ -202,7 +206,11 @@ def _choice_mistakes(
             )
         elif not partition.get("extras", {}).get(DETECT):
             declared = environments[name]
-            if not declared.get("features") and {*declared.get("extras", {})} <= {MPI, DARSHAN}:
+            if not declared.get("features") and {*declared.get("extras", {})} <= {
+                MPI,
+                DARSHAN,
+                WRF_IO,
+            }:
                 allowed = f"features that say which tools there are, of {', '.join(sorted(words.ENVIRONMENT))}"
                 yield Mistake(file, f"environments.{name}.features", _MISSING, allowed)
 

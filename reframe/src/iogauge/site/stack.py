@@ -207,9 +207,7 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
             if environment["name"] in used and STACK in environment.get("extras", {})
         ]
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{folder / SETTINGS} has mistakes ({error!r}): iogauge validate"
-        ) from error
+        raise ValueError(f"{folder / SETTINGS} has mistakes ({error!r}): iogauge check") from error
     places = [spack_environments(folder, one) / one for one in named]
     return [str(p) if p.is_dir() else p.name for p in dict.fromkeys(places)]
 

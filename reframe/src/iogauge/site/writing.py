@@ -148,7 +148,7 @@ def settings_text(answers: Answers, found: Found, time_limit: str) -> str:
     """Return the text of settings.yaml."""
     lines = [
         f"# {answers.name}, as `iogauge site new` found it on {found.login}, {found.day}. Each key: docs/keys.md.",
-        f"# Check it with: iogauge validate {answers.name}",
+        f"# Check it with: iogauge check {answers.name}",
         "systems:",
         f"  - name: {answers.name}",
         f"    descr: {json.dumps(f'{_type_of(found.seen)} at {answers.target}')}",
@@ -242,7 +242,7 @@ def _target(answers: Answers, seen: NodeSeen) -> Iterator[str]:
     if mount and (is_remote(mount.type) or not seen.view.uuid):  # a device may get another name
         yield f"  source: {json.dumps(mount.source)}"
     if seen.view.uuid:
-        yield "  # Another file system in its place is refused. After a restore or a mkfs: iogauge doctor"
+        yield "  # Another file system in its place is refused. After a restore or a mkfs: iogauge check"
         yield f"  uuid: {json.dumps(seen.view.uuid)}"
     known = traits(_type_of(seen)).over(seen.view.below)
     if known.why:

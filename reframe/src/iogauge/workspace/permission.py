@@ -174,7 +174,7 @@ def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.dat
     if marker.expires and today > marker.expires:
         raise NotAllowed(
             f"{file} allowed {place.path} until {marker.expires}: ask the administrator to renew it "
-            f"(iogauge allow --replace {place.path})"
+            f"(iogauge site allow --replace {place.path})"
         )
     mount = place.mount
     source = marker.source
@@ -192,7 +192,7 @@ def _by_marker(place: Place, marker: Marker, caller: Caller, today: datetime.dat
         raise NotAllowed(
             f"{place.path} is on the file system {place.uuid}; {file} was written for {marker.uuid}: the file "
             "was copied, or another file system is mounted there. Mount the right one; if this is the right "
-            f"one, have it allowed again (iogauge allow --replace {place.path})"
+            f"one, have it allowed again (iogauge site allow --replace {place.path})"
         )
     matches = {caller.user, str(caller.uid)} & {*marker.users}
     if (marker.users or marker.groups) and not matches and not caller.groups & {*marker.groups}:

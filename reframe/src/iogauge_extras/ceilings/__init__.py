@@ -2,6 +2,7 @@
 
 - check: scenarios that measure network, memory and devices
 - commands: ceilings
+- guilty: who makes pairs of nodes slow
 - iperf3: streams between nodes, and their reports
 - measured: the most that each layer carried when it was measured
 - streams: iperf3 on all nodes, turn by turn

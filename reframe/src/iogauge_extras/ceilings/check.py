@@ -6,6 +6,7 @@ each layer by ``ceilings`` in a partition's extras.
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Mapping
 from dataclasses import replace
@@ -115,7 +116,7 @@ class NetworkCeilingCheck(StorageCheck):
             tasks=self.total_tasks,
             nodes=nodes,
             repeat=[phase],
-            inputs={_STREAMS: planned.to_json()},
+            inputs={_STREAMS: json.dumps(planned.to_json())},
             warm_up=False,
             held_bytes=0,
             files=0,

@@ -6,7 +6,6 @@ short reads (1 % to 15 % of them on a loopback, fio 3.33).
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -43,7 +42,7 @@ class StreamTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamPlan:
+class StreamPlan(untrusted.Plain):
     """What is measured between ``nodes`` nodes: seconds of a turn, and connections of a pair.
 
     Each node sends to the next ``distances`` nodes of the ring of their sorted names, each pair alone.
@@ -54,17 +53,6 @@ class StreamPlan:
     distances: int
     seconds: int
     connections: int
-
-    def to_json(self) -> str:
-        """Return the text of the file that the job reads."""
-        names = ("nodes", "distances", "seconds", "connections")
-        return json.dumps({name: getattr(self, name) for name in names})
-
-    @classmethod
-    def from_json(cls, text: str) -> StreamPlan:
-        """Return the plan of a file's text; raises ValueError or TypeError."""
-        plan: StreamPlan = untrusted.build(cls, untrusted.parse_json(text))
-        return plan
 
     def turns(self, hosts: Sequence[str]) -> list[StreamTurn]:
         """Return the turns over the hosts, in order."""

@@ -133,7 +133,7 @@ def measure(plan_file: str, out: str, interface: str, start: Sequence[str]) -> N
 
     ``start`` are the words that start the agent on every node. Raises OSError or ValueError.
     """
-    plan = StreamPlan.from_json(untrusted.read_text(plan_file))
+    plan = StreamPlan.from_json(untrusted.read_json(plan_file))
     address, _ = _place(interface)
     word = uuid.uuid4().hex
     with socket.create_server((address, 0)) as listening:

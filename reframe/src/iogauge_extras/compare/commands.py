@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,8 +12,11 @@ from iogauge.cli.reporting import write_file
 from iogauge.cli.screen import Wide, new_console
 from iogauge.core import paths, registry
 from iogauge.core.text import visible_lines
-from iogauge_extras.compare import logs, sides
-from iogauge_extras.compare.sides import CompareError
+from iogauge_extras.compare import logs
+from iogauge_extras.compare.logs import CompareError
+
+if TYPE_CHECKING:
+    from iogauge_extras.compare import sides
 
 
 def show_comparison(
@@ -24,8 +27,11 @@ def show_comparison(
         ),
     ],
     b: Annotated[
-        str, typer.Argument(help="The other; its figures are shown relative to those of A.")
-    ],
+        str,
+        typer.Argument(
+            help="The other, shown relative to A; none: what the program of a Darshan log did."
+        ),
+    ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     html: Annotated[
         Path | None, typer.Option(help="Write a page with a figure, of two sets of records.")
@@ -42,7 +48,10 @@ def show_comparison(
     ] = "",
     wide: Wide = False,
 ) -> None:
-    """Compare two sets of records, two records or two Darshan logs."""
+    """Compare two sides: sets of records, records or Darshan logs."""
+    if not b:
+        registry.load("iogauge_commands", "profile")(Path(a), as_json)
+        return
     found: logs.LogComparison | sides.Contrast
     console = new_console()
     of_logs = {_is_log(name) for name in (a, b)}
@@ -91,6 +100,10 @@ def _contrast(
     divisors: tuple[tuple[float | None, float | None], ...],
 ) -> sides.Contrast:
     """Return the contrast of two sets of records, and write its page; raises CompareError."""
+    from iogauge_extras.compare import (
+        sides,  # with numpy, which takes longer to start than all else
+    )
+
     servers, tib = divisors
     a, b = (
         sides.read(paths.history_dir(), name, servers[n], tib[n]) for n, name in enumerate(names)

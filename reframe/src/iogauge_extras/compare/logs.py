@@ -14,10 +14,22 @@ from iogauge.core.measurement import Quantity
 from iogauge.core.text import visible
 from iogauge.core.units import format_bytes, format_value
 from iogauge.report.layout import Column, Group, Table
-from iogauge_extras.compare.sides import Difference
 
 #: Values whose ratio differs from 1 by no more than this count as alike.
 TOLERANCE: Final = 0.10
+
+
+class CompareError(ValueError):
+    """A side cannot be read, or two cannot be compared; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A fact that differs; the text of a side without it is empty."""
+
+    name: str
+    a: str
+    b: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

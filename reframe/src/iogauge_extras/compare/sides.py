@@ -30,21 +30,8 @@ from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record
 from iogauge.report.history_table import moment
 from iogauge.report.layout import Column, Group, Table
+from iogauge_extras.compare.logs import CompareError, Difference
 from iogauge_extras.history.statistics import interval
-
-
-class CompareError(ValueError):
-    """A side cannot be read, or two cannot be compared; the message says what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A fact that differs; the text of a side without it is empty."""
-
-    name: str
-    a: str
-    b: str
-
 
 #: ``session``, ``session:case`` or ``session#number``; the file of a session in its place, whose name may hold a colon.
 _NAMED: Final = re.compile(r"(.+?\.jsonl|[^:#]+)(?::(.*)|(#\d+))?")

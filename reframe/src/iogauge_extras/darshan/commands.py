@@ -1,24 +1,20 @@
-"""Commands over Darshan logs: profile."""
+"""What Darshan logs say: a part of ``iogauge compare``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from iogauge.cli.screen import new_console
 from iogauge.core.text import visible_lines
 from iogauge.report.outcome import plain
-from iogauge_extras.compare.sides import CompareError
+from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import profile
 from iogauge_extras.darshan.log import read_log
 
 
-def show_profile(
-    log: Annotated[Path, typer.Argument(help="A Darshan log.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
+def show_profile(log: Path, as_json: bool = False) -> None:
     """Say what a program did to the file system, from its Darshan log."""
     try:
         found = profile.Profile.of(str(log), read_log(log))

@@ -20,7 +20,7 @@ from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOu
 from iogauge.core.paths import project_root
 from iogauge.tools.darshan import KEEP_RANKS
 from iogauge.tools.parsing import excerpt, moment
-from iogauge_extras.compare.sides import CompareError
+from iogauge_extras.compare.logs import CompareError
 
 #: Rank of a record that sums up all ranks.
 ALL_RANKS: Final = -1

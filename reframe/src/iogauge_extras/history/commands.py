@@ -1,13 +1,14 @@
-"""Commands over the history: calibrate and trend."""
+"""Commands over the history: calibrate, and the trend of status."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from iogauge.cli.screen import Wide, drawn, new_console
+from iogauge.cli.screen import drawn, new_console
 from iogauge.core import paths
 from iogauge.core.text import visible_lines
 from iogauge.report.outcome import plain
@@ -62,47 +63,28 @@ def propose_references(
 
 
 def show_trend(
-    system: Annotated[str, typer.Option(help="Only this system.")] = "",
-    name: Annotated[
-        str, typer.Option("--name", "-n", help="Only cases that match this regular expression.")
-    ] = "",
-    since: Annotated[str, typer.Option(help="Only runs since this day, YYYY-MM-DD.")] = "",
-    baseline: Annotated[
-        int, typer.Option(help="Number of runs with which later runs are compared.")
-    ] = 30,
-    false_alarms: Annotated[
-        float, typer.Option(help="Share of healthy series that may raise an alarm within 30 runs.")
-    ] = 0.05,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="Show all past changes of the newest series.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    wide: Wide = False,
-) -> None:
-    """Say which metrics have become worse.
+    system: str,
+    name: str,
+    since: datetime | None,
+    baseline: int,
+    false_alarms: float,
+    offline: bool,
+    as_json: bool,
+    wide: bool,
+) -> int:
+    """Print which metrics have become worse: ``iogauge status --trend``. Return the exit status, 1 for an alarm.
 
-    Says since when, by how much, and what changed just before.
-    Exit status 1: there is an alarm; 2: a wrong option. Improvements and short series are no alarm.
+    Raises ValueError for an option that makes no sense.
     """
-    from iogauge.report.history_table import moment
     from iogauge_extras.history import states
 
-    try:
-        status = states.show_trend(
-            new_console(),
-            paths.history_dir(),
-            states.Question(
-                system=system,
-                name=name,
-                since=moment(since) if since else None,
-                baseline=baseline,
-                false_alarms=false_alarms,
-                offline=offline,
-                as_json=as_json,
-            ),
-            partial(drawn, wide),
-        )
-    except ValueError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
-    raise typer.Exit(status)
+    question = states.Question(
+        system=system,
+        name=name,
+        since=since,
+        baseline=baseline,
+        false_alarms=false_alarms,
+        offline=offline,
+        as_json=as_json,
+    )
+    return states.show_trend(new_console(), paths.history_dir(), question, partial(drawn, wide))

@@ -9,7 +9,6 @@ step or a trend, two populations. docs/design.md has the formulas and simulation
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,14 +19,16 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
+from iogauge.core.text import did_you_mean
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal
+from iogauge.records import journal, names
 from iogauge.records.record import Record, short_name
 from iogauge_extras.history.statistics import (
+    LEAST_SPREAD,
     MEDIAN_EFFICIENCY,
     POWER,
-    find_step,
+    change_points,
     least_baseline,
     location_and_spread,
     robust_factor,
@@ -110,8 +111,8 @@ def summary_of(
         raise Refused(
             f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
         )
-    split = find_step(values)
-    if split is not None:
+    if changes := change_points(values, LEAST_SPREAD):
+        split = changes[-1]
         old, new = float(np.median(values[:split])), float(np.median(values[split:]))
         missing = max(0, LEAST_RUNS - (runs - split))
         more = f", {missing} more run(s) needed" if missing else ""
@@ -285,19 +286,20 @@ class RunChoice:
             missing = [name for name in wanted if name not in present]
             if missing:
                 listed = ", ".join(present) or "none"
+                hint = did_you_mean(missing[0], present)
                 raise CalibrateError(
-                    f"no record has the {column} {missing[0]!r}; there are: {listed}"
+                    f"no record has the {column} {missing[0]!r}{hint}; there are: {listed}"
                 )
             if wanted:
                 frame = frame.filter(pl.col(column).is_in(wanted))
         if self.newest is not None and self.newest < LEAST_RUNS:
             raise CalibrateError(f"--runs {self.newest}: expected {LEAST_RUNS} or more")
-        try:
-            fits = re.compile(self.name).search
-        except re.error as error:
-            raise CalibrateError(f"-n {self.name!r} is no regular expression: {error}") from error
-        cases = [case for case in frame["case"].unique().to_list() if case and fits(case)]
-        frame = frame.filter(pl.col("case").is_in(cases))
+        if self.name:
+            try:
+                cases = names.chosen(self.name, frame["case"].unique())
+            except ValueError as error:
+                raise CalibrateError(str(error)) from error
+            frame = frame.filter(pl.col("case").is_in(cases))
         if self.since is not None:
             frame = frame.filter(pl.col("time") >= self.since)
         if frame.is_empty():

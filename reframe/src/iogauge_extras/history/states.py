@@ -1,5 +1,5 @@
 """Judge every metric of every line of the history by :mod:`iogauge_extras.history.statistics`, and show them as text or JSON:
-``iogauge trend``.
+``iogauge status --trend``.
 
 The result says whether a metric has become worse, since when, by how much and how surely. The
 detector gets the logarithm of the value, signed so that more is better.
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -28,8 +27,9 @@ from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
-from iogauge.records import query
+from iogauge.records import names, query
 from iogauge.records.record import operations_of, short_name
+from iogauge.report.history_table import of_system
 from iogauge_extras.history import statistics
 from iogauge_extras.history.statistics import LEAST_CHANGE, Counts, Doubles
 
@@ -553,7 +553,7 @@ def chance(judged: Sequence[Judged], false_alarms: float) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Options of ``iogauge trend``; an empty text and None restrict nothing."""
+    """Options of ``iogauge status --trend``; an empty text and None restrict nothing."""
 
     system: str
     name: str
@@ -587,18 +587,15 @@ def show_trend(console: Console, folder: Path, question: Question, draw: Draw) -
 
     Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense.
     """
-    try:
-        re.compile(question.name)
-    except re.error as error:
-        raise ValueError(f"--name {question.name!r} is no regular expression: {error}") from error
     frame = query.load(folder, columns=_COLUMNS)
     if question.system:
-        frame = frame.filter(pl.col("system") == question.system)
+        frame = of_system(frame, question.system)
     if question.since:
         frame = frame.filter(pl.col("time") >= question.since)
     if question.name:
-        cases = [c for c in frame["case"].unique() if c and re.search(question.name, c)]
-        frame = frame.filter(pl.col("case").is_in(cases))
+        frame = frame.filter(
+            pl.col("case").is_in(names.chosen(question.name, frame["case"].unique()))
+        )
     if question.offline:
         return _offline(console, frame, question, draw)
     judged = states_of(frame, baseline=question.baseline, false_alarms=question.false_alarms)

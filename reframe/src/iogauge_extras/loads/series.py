@@ -18,7 +18,8 @@ from typing import Final, Literal
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_seconds, format_value
 from iogauge.evidence.model import SERIES
-from iogauge.plan.stage import Instant, PhaseRun
+from iogauge.plan.seen import Instant
+from iogauge.plan.stage import PhaseRun
 
 #: Seconds of a step and of a window, at most; a short execution has this many of each at least.
 _STEP_S: Final = 1.0

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
+from iogauge.core.quantiles import t_quantile
 from iogauge.core.units import format_value
 from iogauge.tools.fio.output import Turn, in_order, join_options, parse_turns, rates_of
 from iogauge.tools.parsing import excerpt, unique
@@ -246,38 +247,13 @@ def _proofs(
     }
     variances = {name: statistics.variance(row) for name, row in found.items()}
     together, turns = statistics.fmean(variances.values()), len(beside)
-    limit = -_student(FALSE_ALARMS / len(found), turns - 1)
+    limit = t_quantile(FALSE_ALARMS / len(found), turns - 1)
     proofs = {}
     for name, row in found.items():
         s = max(LEAST_SCALE, math.sqrt(max(variances[name], together)))
         t = statistics.fmean(row) / (s / math.sqrt(turns))
         proofs[name] = (math.exp(statistics.median(row)), t, limit)
     return proofs
-
-
-def _student(probability: float, freedom: int) -> float:
-    """Return what Student's t exceeds with a probability below 1/2; ``freedom`` degrees of freedom.
-
-    Bisection of the finite sums in Abramowitz and Stegun, Handbook of Mathematical Functions,
-    26.7.3 and 26.7.4. They need no library: one with threads could not be forked.
-    """
-    odd = freedom % 2
-
-    def exceeds(t: float) -> float:
-        angle = math.atan(t / math.sqrt(freedom))
-        square = math.cos(angle) ** 2
-        term, total = (math.cos(angle) if odd else 1.0), 0.0
-        for k in range(2 + odd, freedom + 1, 2):
-            total += term
-            term *= square * (k - 1) / k
-        inside = math.sin(angle) * total
-        return (1 - ((angle + inside) * 2 / math.pi if odd else inside)) / 2
-
-    low, high = 0.0, 1e6
-    for _ in range(100):
-        middle = (low + high) / 2
-        low, high = (middle, high) if exceeds(middle) > probability else (low, middle)
-    return high
 
 
 def _between(share: Mapping[str, float]) -> float:

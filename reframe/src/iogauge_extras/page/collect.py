@@ -304,6 +304,15 @@ class Trouble:
         return text + (f"; {self.cause}" if self.cause else "") + "."
 
     @property
+    def brief(self) -> str:
+        """Return a few words: ``write_bw 29.8 % below its reference``, ``DRIFT read_bw 12 % worse``."""
+        if self.kind == DRIFT:
+            return f"{DRIFT} {self.metric} {self.trend.partition(' (')[0]} since {self.since[:10]}"
+        if self.kind == Verdict.FAIL.value and self.metric:
+            return f"{self.metric} {self.measured.rpartition(', ')[2]}"
+        return ""
+
+    @property
     def paragraph(self) -> str:
         """Return the headline, and a line for each known fact."""
         facts = {
@@ -513,7 +522,8 @@ def _measured(metric: MetricRecord) -> str:
     spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
     text = f"{format_value(metric.median)} {metric.unit}{spread}"
     if metric.reference and metric.verdict is Verdict.FAIL:
-        text += f", {metric.median / metric.reference.value - 1:+.1%} against the reference"
+        share = metric.median / metric.reference.value - 1
+        text += f", {abs(share):.1%} {'below' if share < 0 else 'above'} its reference"
     return visible(text)
 
 

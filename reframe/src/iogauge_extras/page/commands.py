@@ -6,15 +6,14 @@ import os
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from iogauge.cli.reporting import Asked, sessions_of
 from iogauge.cli.screen import Wide, new_console, say
-from iogauge.core import paths
+from iogauge.core import paths, registry
 from iogauge.core.text import visible, visible_lines
-from iogauge.judge.verdict import Verdict
 from iogauge.report.outcome import Ending, SessionRecords, plain
 
 if TYPE_CHECKING:
@@ -101,49 +100,72 @@ def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
     return sent
 
 
-#: Verdicts that fail no run, and yet are a problem to look at.
-_DOUBTFUL: Final = (Verdict.UNSTABLE, Verdict.CONTAMINATED)
+System = Annotated[str, typer.Option(help="System; all if omitted.")]
+Name = Annotated[str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")]
+MeasuredSince = Annotated[
+    str, typer.Option(help="Only what was measured since this day or time (UTC), or 7d, 4w ago.")
+]
+Brief = Annotated[bool, typer.Option("--brief", help="Ten lines: green or red, what next.")]
+TrendAsJson = Annotated[bool, typer.Option("--json", help="With --trend: print JSON.")]
+Trend = Annotated[
+    bool,
+    typer.Option("--trend", help="Which metrics have become worse for good; status 1: some have."),
+]
+Baseline = Annotated[
+    int, typer.Option(help="With --trend: the runs with which later ones are compared.")
+]
+FalseAlarms = Annotated[
+    float, typer.Option(help="With --trend: share of healthy series with an alarm within 30 runs.")
+]
+Offline = Annotated[
+    bool, typer.Option("--offline", help="With --trend: all past changes of the newest series.")
+]
 
 
 def show_status(
-    system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
-    since: Annotated[
-        str, typer.Option(help="Only cases measured since this day or time (UTC), or 7d, 4w ago.")
-    ] = "30d",
+    system: System = "",
+    name: Name = "",
+    since: MeasuredSince = "",
+    brief: Brief = False,
+    trend: Trend = False,
+    baseline: Baseline = 30,
+    false_alarms: FalseAlarms = 0.05,
+    offline: Offline = False,
+    as_json: TrendAsJson = False,
     wide: Wide = False,
 ) -> None:
-    """Show the last 14 runs of every case, and each problem."""
+    """Show a line for each case, the worst first."""
     from iogauge.report.history_table import moment
     from iogauge_extras.page import marks
     from iogauge_extras.page.collect import collect  # with numpy and polars
 
     console = new_console()
     try:
-        cases = marks.read_marks(paths.history_dir(), system, moment(since) if since else None)
+        start = moment(since or ("" if trend else "30d")) if since or not trend else None
+        if trend:
+            show_trend = registry.load("iogauge_commands", "trend")
+            more = (baseline, false_alarms, offline, as_json, wide)
+            raise typer.Exit(show_trend(system, name, start, *more))
+        cases = marks.read_marks(paths.history_dir(), system, start, name)
     except (ValueError, TypeError, OSError) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     if not cases:
-        console.print(plain(f"no case was measured since {since or 'ever'}: {paths.history_dir()}"))
+        console.print(plain(f"no case was measured since {since or '30d'}: {paths.history_dir()}"))
+        if brief:
+            say(console, "next: iogauge check, then iogauge run -t quick")
         return
-    console.print(marks.marks_table(cases, wide), soft_wrap=True)
-    console.print(plain(marks.marks_legend()))
     newest = sorted((case.newest for case in cases), key=lambda record: record.time)
     alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
-    troubles = list(alarm.troubles)
-    doubtful = [record for record in newest if record.verdict in _DOUBTFUL]
-    if doubtful:  # to a gate alone they are troubles
-        doubts = collect(paths.history_dir(), SessionRecords(doubtful), gate=True).troubles
-        troubles += [one for one in doubts if one.kind in {verdict.value for verdict in _DOUBTFUL}]
-    times = {(case.where, case.case): case.newest.time for case in cases}
-    for trouble in sorted(
-        troubles,
-        key=lambda trouble: times.get((trouble.where, trouble.case), ""),
-        reverse=True,
-    ):
-        time = times.get((trouble.where, trouble.case), "")[:16].replace("T", " ")
-        console.print(plain(f"{time} {trouble.sentence}"))
-    say(console, f"iogauge: {alarm.ending}")
+    why = marks.reasons(cases, alarm.troubles)
+    if brief:
+        for text, style in marks.brief(cases, why, alarm.ending, console.width):
+            say(console, text, style)
+    else:
+        console.print(marks.marks_table(cases, why, wide), soft_wrap=True)
+        console.print(plain(marks.marks_legend(cases)))
+        say(console, f"iogauge: {alarm.ending}")
+    raise typer.Exit(alarm.ending.status)
 
 
 def report(asked: Asked, since: datetime | None, until: datetime | None) -> tuple[Ending, str]:

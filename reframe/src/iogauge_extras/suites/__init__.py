@@ -6,4 +6,6 @@
 - io500_check: scenarios that run IO500
 - md_workbench: command lines of md-workbench, and its latencies
 - md_workbench_check: the scenario that runs md-workbench
+- wrf: reports of WRF-IO
+- wrf_check: the scenario that runs WRF-IO
 """

@@ -2,7 +2,7 @@
 
 elbencho appends a line to ``--jsonfile`` for each phase. All its values are texts. A line has the
 state when the first process was done, and when the last one was: the latter is what IOR and fio
-report. Before 3.0-37 a line has no ``config``: processes and block are then those of the command.
+report. Before 3.0-37 a line has no ``config``, and is refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -28,8 +28,6 @@ _ROUNDING_S: Final = 0.002
 
 _PHASES: Final = {"WRITE": "write", "READ": "read"}
 _NUMBER: Final = re.compile(r"\d{1,18}")
-_SIZE: Final = re.compile(r"(\d{1,18})([kmgt]?)")
-_SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _VERSION: Final = re.compile(r"\d{1,6}(?:[.-]\d{1,6}){1,4}")
 
 
@@ -39,7 +37,7 @@ class ElbenchoOptions:
 
     Sizes are bytes. elbencho names the files ``r0-f0``, ``r1-f0`` and so on. ``hosts`` is a file with a
     server on each line. Then ``threads`` are those of each server, and the servers take the files in the order of the
-    lines. ``secret`` is the file with the word that the servers want to hear. Raises :class:`ValueError` for values that elbencho refuses or treats otherwise.
+    lines. ``secret`` is the file with the word that the servers want to hear.
     """
 
     directory: str
@@ -51,20 +49,6 @@ class ElbenchoOptions:
     json_file: str
     hosts: str = ""
     secret: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse values that elbencho would refuse or change."""
-        if self.threads < 1:
-            raise ValueError(f"threads is {self.threads}: expected at least 1")
-        if self.block_bytes < 1 or self.file_bytes < self.block_bytes:
-            raise ValueError(
-                f"file_bytes is {self.file_bytes} and block_bytes {self.block_bytes}: expected a block of 1 byte "
-                "at least, and a file of a block at least"
-            )
-        if self.file_bytes % self.block_bytes:
-            raise ValueError(
-                f"file_bytes is {self.file_bytes}: expected a multiple of block_bytes ({self.block_bytes})"
-            )
 
     def arguments(self) -> list[str]:
         """Return the arguments after ``elbencho``."""
@@ -99,8 +83,7 @@ class FilesOptions:
 
     Each process has ``files`` of them: in one directory for all processes, or in one of its own if ``own_directory`` is
     set, which it makes before it creates files. Creating and removing end with syncfs(2) on each node. ``hosts``,
-    ``threads`` and ``secret`` are those of :class:`ElbenchoOptions`. Raises :class:`ValueError` for numbers below 1, and
-    for ``file_bytes`` below 0.
+    ``threads`` and ``secret`` are those of :class:`ElbenchoOptions`.
     """
 
     directory: str
@@ -112,16 +95,6 @@ class FilesOptions:
     json_file: str
     hosts: str = ""
     secret: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse values that elbencho would refuse or change."""
-        for name, value, least in (
-            ("threads", self.threads, 1),
-            ("files", self.files, 1),
-            ("file_bytes", self.file_bytes, 0),
-        ):
-            if value < least:
-                raise ValueError(f"{name} is {value}: expected at least {least}")
 
     @property
     def syncs(self) -> bool:
@@ -182,7 +155,7 @@ def parse(text: str) -> ToolOutput:
         raise ToolOutputError(
             f"elbencho: the phase is {excerpt(repr(name))}, expected {' or '.join(_PHASES)}"
         )
-    return _output(data, _phase(_PHASES[name], _done(data), _block_bytes(data)))
+    return _output(data, _phase(_PHASES[name], _done(data), _count(_config(data), "block_size")))
 
 
 def parse_files(text: str, action: Action, files: int) -> ToolOutput:
@@ -249,7 +222,12 @@ def _done(data: Mapping[str, Any]) -> Any:
 
 
 def _config(data: Mapping[str, Any]) -> Any:
-    return data["config"] if "config" in data else _of_command(data)
+    if "config" not in data:
+        said = excerpt(str(data.get("version")))
+        raise ToolOutputError(
+            f"elbencho {said}: no 'config' in its lines, which tells processes and blocks: install 3.0-37 or newer"
+        )
+    return data["config"]
 
 
 def _output(data: Mapping[str, Any], phase: Phase) -> ToolOutput:
@@ -269,40 +247,6 @@ def _output(data: Mapping[str, Any], phase: Phase) -> ToolOutput:
         command=_command(config),
         moments=(_begin(data),),
     )
-
-
-def _of_command(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a newer elbencho says of a run: from the words that started it, which are written as ours."""
-    words = _command(data).split()
-    if "--hostsfile" in words:
-        raise ToolOutputError(
-            f"elbencho {data.get('version')}: no 'config', which tells its hosts: expected 3.0-37 or newer on several nodes"
-        )
-    return {
-        "version": data.get("version"),
-        "command": data.get("command"),
-        "hosts": "1",
-        "threads": _after("-t", words),
-    }
-
-
-def _after(option: str, words: Sequence[str]) -> str | None:
-    """Return the word after an option."""
-    place = words.index(option) + 1 if option in words else len(words)
-    return words[place] if place < len(words) else None
-
-
-def _block_bytes(data: Mapping[str, Any]) -> int:
-    """Return the size of a request."""
-    if "config" in data:
-        return _count(data["config"], "block_size")
-    words = _command(data).split()
-    block = _SIZE.fullmatch(_after("-b", words) or "")
-    if block is None:
-        raise ToolOutputError(
-            f"elbencho: no 'config', and no size after -b in its command: {excerpt(' '.join(words))}"
-        )
-    return int(block[1]) << _SHIFTS[block[2]]
 
 
 def _count(container: object, key: str) -> int:

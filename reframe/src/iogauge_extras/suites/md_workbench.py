@@ -70,7 +70,7 @@ class WorkbenchOptions:
     """Options of one execution: precreate, a timed phase with a stonewall, cleanup.
 
     ``objects`` are in each of a task's ``sets`` directories. ``offset`` is the number of ranks from a
-    task to the one whose objects it takes. Raises :class:`ValueError` for values that are no run.
+    task to the one whose objects it takes.
     """
 
     directory: str
@@ -79,13 +79,6 @@ class WorkbenchOptions:
     object_bytes: int
     offset: int
     stonewall_s: int
-
-    def __post_init__(self) -> None:
-        """Refuse values that are no run."""
-        for name in ("objects", "sets", "object_bytes", "offset", "stonewall_s"):
-            value = getattr(self, name)
-            if not 1 <= value < 2**31:
-                raise ValueError(f"{name} is {value}: expected at least 1")
 
     def arguments(self) -> list[str]:
         """Return the arguments after ``md-workbench``."""

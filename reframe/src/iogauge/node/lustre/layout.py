@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from iogauge.core.units import format_bytes
-from iogauge.core.untrusted import build
+from iogauge.core.untrusted import Plain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +112,7 @@ class FileLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layouts:
+class Layouts(Plain):
     """The layouts of the files of a repetition, as the first node read them after the last write.
 
     ``total`` is the number of files. If there are more than ``files``, these are a random sample of
@@ -126,14 +125,7 @@ class Layouts:
     seed: int = 0
     problem: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: object) -> Layouts:
-        """Return the layouts that :meth:`to_json` made plain; raises TypeError on other data."""
-        layouts: Layouts = build(Layouts, data)
-        if not 0 <= len(layouts.files) <= layouts.total:
-            raise TypeError(f"{len(layouts.files)} layouts of {layouts.total} files")
-        return layouts
+    def __post_init__(self) -> None:
+        """Refuse more layouts than files."""
+        if not len(self.files) <= self.total:
+            raise TypeError(f"{len(self.files)} layouts of {self.total} files")

@@ -6,36 +6,14 @@ them to its neighbour. So every request is read back and compared.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Final, Literal
+from typing import Literal
 
 from iogauge.core.units import tool_size
-from iogauge.core.untrusted import build
+from iogauge.core.untrusted import Plain
 from iogauge.node.lustre.targets import StorageTarget
-
-#: Stripe sizes and component ends are multiples of this (LOV_MIN_STRIPE_SIZE).
-STRIPE_STEP: Final = 1 << 16
-
-#: Stripes are smaller than this ("over 4GB limit").
-STRIPE_LIMIT: Final = 1 << 32
-
-#: Most stripes of a file (LOV_MAX_STRIPE_COUNT).
-MAX_STRIPES: Final = 2000
-
-
-def _check_size(what: str, size: int | None) -> None:
-    if size is not None and not (0 < size < STRIPE_LIMIT and size % STRIPE_STEP == 0):
-        raise ValueError(
-            f"{what} is {size}: expected a multiple of {STRIPE_STEP} bytes (64 KiB) below 4 GiB"
-        )
-
-
-def _check_count(what: str, count: int) -> None:
-    if count != -1 and not 1 <= count <= MAX_STRIPES:
-        raise ValueError(f"{what} is {count}: expected 1 to {MAX_STRIPES}, or -1 for all targets")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +35,7 @@ class Layout:
     """A layout to request. None means the file system's default.
 
     A plain layout has ``stripe_count`` (-1: all targets), ``stripe_bytes``, ``start`` (index of the
-    first target). A progressive layout has ``components`` instead. Both may have ``pool``. Raises
-    :class:`ValueError` for values that Lustre refuses, rounds or ignores.
+    first target). A progressive layout has ``components`` instead. Both may have ``pool``.
     """
 
     stripe_count: int | None = None
@@ -66,56 +43,6 @@ class Layout:
     start: int | None = None
     pool: str | None = None
     components: tuple[Component, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse values that Lustre would refuse, round or ignore."""
-        if self.arguments() == []:
-            raise ValueError(
-                "a layout that asks for nothing: give a stripe count, a size or a pool"
-            )
-        if self.stripe_count is not None:
-            _check_count("stripe_count", self.stripe_count)
-        _check_size("stripe_bytes", self.stripe_bytes)
-        if self.start is not None and self.start < 0:
-            raise ValueError(f"start is {self.start}: expected the index of a target, 0 or more")
-        if self.pool is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,15}", self.pool):
-            raise ValueError(
-                f"pool is {self.pool!r}: expected up to 15 letters, digits, _ and -, without the "
-                "name of the file system"
-            )
-        if self.components:
-            self._check_components()
-
-    def _check_components(self) -> None:
-        if (self.stripe_count, self.stripe_bytes, self.start) != (None, None, None):
-            raise ValueError(
-                "a progressive layout has counts and sizes in its components only: leave out "
-                "stripe_count, stripe_bytes and start"
-            )
-        ends = [component.end_bytes for component in self.components]
-        if ends[-1] is not None or None in ends[:-1]:
-            raise ValueError(
-                f"components end at {ends}: expected None (the end of the file) for the last one only"
-            )
-        begin = 0
-        for component in self.components:
-            if component.on_metadata:
-                if begin or component.end_bytes is None or component.stripe_count:
-                    raise ValueError(
-                        "only the first component can lie with the metadata: it has an end, and 0 stripes"
-                    )
-            else:
-                _check_count("stripe_count of a component", component.stripe_count)
-            _check_size("stripe_bytes of a component", component.stripe_bytes)
-            end = component.end_bytes
-            if end is None:
-                continue
-            step = component.stripe_bytes or STRIPE_STEP
-            if end <= begin or end % step:
-                raise ValueError(
-                    f"a component ends at {end}: expected a multiple of {step} above {begin}"
-                )
-            begin = end
 
     def arguments(self) -> list[str]:
         """Return the words after ``lfs setstripe``; sizes have a suffix, else they may be KiB."""
@@ -151,21 +78,11 @@ class Layout:
 class DirectoryLayout:
     """Where the new directories below a directory lie: on the metadata target ``target``, or on ``stripes`` of them.
 
-    -1 ``stripes`` mean all metadata targets. Raises :class:`ValueError` for other numbers below 1, and for stripes that
-    begin on a chosen target.
+    -1 ``stripes`` mean all metadata targets.
     """
 
     stripes: int = 1
     target: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that Lustre would refuse or round."""
-        _check_count("stripes", self.stripes)
-        if self.target is not None and (self.target < 0 or self.stripes != 1):
-            raise ValueError(
-                f"target is {self.target} with {self.stripes} stripe(s): expected the index of a metadata "
-                "target, 0 or more, and one stripe"
-            )
 
     def arguments(self) -> list[str]:
         """Return the words after ``lfs setdirstripe`` that make it the default of a directory."""
@@ -174,12 +91,12 @@ class DirectoryLayout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pins:
+class Pins(Plain):
     """Files or directories of a case, each pinned to one storage target.
 
     ``names`` are relative to the case's directory. They go round the active targets. With
     ``servers`` they go round the targets of that many servers; with ``targets`` (indices) round
-    exactly these. With ``pool`` they are made in it. Raises :class:`ValueError` for names that lead elsewhere or are repeated.
+    exactly these. With ``pool`` they are made in it. Raises :class:`ValueError` for names that lead elsewhere.
     """
 
     names: tuple[str, ...]
@@ -190,30 +107,10 @@ class Pins:
     pool: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse names that lead out of the case's directory, and contradictory choices."""
+        """Refuse names that lead out of the case's directory."""
         for name in self.names:
             if not name or any(part in ("", ".", "..") for part in name.split("/")):
                 raise ValueError(f"{name!r} is not a path below the case's directory")
-        if not self.names or len(set(self.names)) != len(self.names):
-            raise ValueError(f"{len(self.names)} names to pin: expected one or more, each once")
-        if self.kind not in ("file", "directory"):
-            raise ValueError(f"kind is {self.kind!r}: expected file or directory")
-        _check_size("stripe_bytes", self.stripe_bytes)
-        if self.servers is not None and (self.servers < 1 or self.targets):
-            raise ValueError(
-                f"servers is {self.servers} with targets {self.targets}: expected 1 or more, and one "
-                "of the two"
-            )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data for a JSON file; :meth:`from_json` is its inverse."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Pins:
-        """Return the pins that :meth:`to_json` made plain; raises TypeError or ValueError."""
-        pins: Pins = build(Pins, data)
-        return pins
 
 
 def place(pins: Pins, targets: Sequence[StorageTarget]) -> dict[str, int]:

@@ -1,0 +1,210 @@
+"""Base classes of the scenarios in which all tasks of IOR write one file together, through MPI-IO or a library over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from iogauge.cases.ior import WRITE, IorCheck
+from iogauge.core import registry
+from iogauge.core.measurement import Metric, Reference
+from iogauge.core.words import DARSHAN, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
+from iogauge.evidence.model import SECONDS
+from iogauge.node.lustre.request import Layout
+from iogauge.plan.case import REP, Access, PhasePlan
+from iogauge.tools import darshan, mpi
+from iogauge.tools.ior.options import IorOptions
+
+WRITE_TIME = Metric("write_time", "s", "less")
+WRITERS = Metric("writers", "1")
+
+
+class SharedFileCheck(IorCheck):
+    """A collective write of a file through MPI-IO or a library that uses it.
+
+    The tasks' transfers alternate in the file, like the rows of a distributed array. If each task
+    had a part of its own, MPI libraries would not use aggregators (OMPIO then writes from every
+    rank).
+    """
+
+    back_end = "MPIIO"
+    file_per_process = False
+    collective = True
+    segmented = True
+    reads = False
+    tags = {"ior", "mpiio", "striping", "weekly", "acceptance"}
+
+    needs = IOR_MPIIO
+
+    def choose_back_end(self, api: str) -> None:
+        """Use one of IOR's back ends, in environments that have it."""
+        self.back_end = api
+        feature = {"HDF5": IOR_HDF5, "NCMPI": IOR_NCMPI}
+        self.valid_prog_environs = [f"+{feature.get(api, IOR_MPIIO)}"]
+
+    def hinted_words(self, hints: mpi.MpiHints) -> Sequence[str]:
+        """Return the words that start IOR with hints in its environment.
+
+        Raises ValueError if the environment's MPI is not known.
+        """
+        dialect = self.current_environ.extras.get("mpi")
+        if dialect is None:
+            raise ValueError(
+                f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
+                f"understands: set extras.mpi to one of {', '.join(mpi.DIALECTS)}"
+            )
+        variables = mpi.environment(dialect, hints, nodes=self.nodes)
+        return ["env", *(f"{name}={value}" for name, value in variables.items()), "ior"]
+
+
+class HintedFileCheck(SharedFileCheck):
+    """A collective write whose stripes the MPI library is asked for; the layout is read back (G10).
+
+    A subclass sets ``stripe_size`` in bytes. The stripe count is the largest of the site's sweep. A
+    library that was built without Lustre ignores such hints, and the case is INVALID.
+    """
+
+    hinted = True
+    stripe_size: int
+
+    def layout(self) -> Layout:
+        """Return the layout that the hints ask for; raises ValueError in a pool."""
+        if self.site.target.pool:
+            raise ValueError(
+                f"target.pool is {self.site.target.pool}: hints name no pool; leave this check out there"
+            )
+        counts = self.site.sweeps.stripe_counts
+        if not counts:
+            raise ValueError(
+                "sweeps.striping_hints needs a stripe count: declare sweeps.stripe_counts"
+            )
+        return Layout(stripe_count=max(counts), stripe_bytes=self.stripe_size)
+
+    def tool_words(self) -> Sequence[str]:
+        """Return the words that start IOR with the hints in its environment."""
+        layout = self.layout()
+        return self.hinted_words(
+            mpi.MpiHints(stripe_count=layout.stripe_count, stripe_bytes=layout.stripe_bytes)
+        )
+
+
+class SizedFileCheck(SharedFileCheck):
+    """A collective write of a file of a given size, as an application writes one output.
+
+    A subclass sets ``size`` in bytes, and ``stripe_count``, which is 0 if Lustre does not stripe the
+    target. The transfers are small, so that
+    the file is not rounded by much.
+    """
+
+    transfer = 256 << 10
+    size: int
+    stripe_count: int
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check, with the file's size; raises ValueError beyond the limits."""
+        most = self.site.limits.case_bytes
+        if self.size > most:
+            raise ValueError(
+                f"sweeps.file_sizes names {self.size} bytes, but limits.case_bytes is {most}: raise the "
+                "limit, or leave the size out"
+            )
+        return {**super().declared(), "total_bytes": self.size}
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the bandwidth, and the seconds of the file."""
+        return (WRITE, WRITE_TIME)
+
+    def layout(self) -> Layout | None:
+        """Return the stripe count, if Lustre stripes the target."""
+        return Layout(stripe_count=self.stripe_count) if self.stripe_count else None
+
+    def _access(self, direction: Literal["read", "write"], **more: Any) -> Access:
+        # One output on a few targets drives no target to its limit.
+        return replace(super()._access(direction, **more), saturates=None)
+
+    def _rates(self, direction: str) -> dict[str, tuple[str, str]]:
+        return {**super()._rates(direction), WRITE_TIME.name: (direction, SECONDS)}
+
+
+def count_writers(log: str, file: str) -> PhasePlan:
+    """Return the phase that counts the ranks which wrote a file, in a log of Darshan, with Darshan's parser."""
+    counted = registry.load("iogauge_answers", "darshan.writers")
+    return PhasePlan(
+        name="writers",
+        command=["darshan-parser", log],
+        launch="once",
+        parse=lambda printed: counted(printed.result, file),
+        rates={WRITERS.name: ("writers", "writers")},
+        access=Access(direction="none"),
+    )
+
+
+class AggregatorsCheck(SharedFileCheck):
+    """A collective write with a given number of writers; a subclass sets ``aggregators``.
+
+    The bandwidth is measured without Darshan. Another execution under Darshan counts the ranks that
+    wrote. On Lustre the file has as many stripes as writers.
+    """
+
+    aggregators: int
+
+    def choose_back_end(self, api: str) -> None:
+        """Use one of IOR's back ends, in environments that have it and Darshan."""
+        super().choose_back_end(api)
+        self.valid_prog_environs = [f"{words} +{DARSHAN}" for words in self.valid_prog_environs]
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the bandwidth, and the number of ranks that wrote."""
+        return (WRITE, WRITERS)
+
+    def standing_references(self) -> dict[str, Reference]:
+        """Return references: as many ranks write as the hints ask for."""
+        reference = Reference(
+            self.aggregators, 0.0, 0.0, WRITERS.unit, "the number that the hints ask for"
+        )
+        return {WRITERS.name: reference}
+
+    def layout(self) -> Layout | None:
+        """Return as many stripes as writers, if Lustre stripes files."""
+        if self.site.target.striped_by != "lustre":
+            return None
+        return Layout(stripe_count=self.aggregators)
+
+    def tool_words(self) -> Sequence[str]:
+        """Return the words that start IOR with the hints in its environment."""
+        return self.hinted_words(mpi.MpiHints(aggregators=self.aggregators))
+
+    def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
+        """Write, write once more under Darshan, and count the writers with Darshan's parser."""
+        log = f"darshan.{REP}.log"
+        watched = darshan.run_words(str(self.current_environ.extras["darshan"]), log)
+        (write,) = super().sound_phases(options)
+        again = self.ior_phase(
+            "watched",
+            replace(options, write=True, fsync=True),
+            self._access("write", fsync=True),
+            [*watched, *self.tool_words()],
+        )
+        return [write, again, count_writers(log, self.file_name(0))]
+
+
+class DefaultWritersCheck(AggregatorsCheck):
+    """A collective write without hints, and the number of ranks that the MPI library lets write.
+
+    A subclass sets ``stripe_count``.
+    """
+
+    stripe_count: int
+
+    def standing_references(self) -> dict[str, Reference]:
+        """Return no reference: the number is the library's choice."""
+        return {}
+
+    def layout(self) -> Layout:
+        """Return the stripe count."""
+        return Layout(stripe_count=self.stripe_count)
+
+    def tool_words(self) -> Sequence[str]:
+        """Return the words that start IOR, without hints."""
+        return ["ior"]

@@ -1,0 +1,337 @@
+"""What ReFrame's arguments select, before anything runs: slips, the list of cases, and what they will cost."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import typer
+from reframe.frontend.cli import main as reframe_main
+from rich.console import Console
+
+from iogauge.cli import doctor
+from iogauge.cli.screen import new_console, say
+from iogauge.core import processes, untrusted
+from iogauge.core.paths import LIBRARY, history_dir, project_root
+from iogauge.core.text import count, did_you_mean, visible_lines
+from iogauge.core.yamlfile import YamlError, load
+from iogauge.guards.finding import Outcome
+from iogauge.job import opening
+from iogauge.node.lustre.programs import LustreError
+from iogauge.plan.stage import FOOTPRINT, PlannedCase
+from iogauge.records import names, selected
+from iogauge.records.record import Record, short_name
+from iogauge.records.selected import (
+    Selected,
+    Unmeasured,
+    gone,
+    seen_before,
+    selection,
+    without_match,
+)
+from iogauge.report import outcome, plan_table
+from iogauge.report.outcome import plain
+from iogauge.site import folders, machine
+from iogauge.site.references import known_checks
+from iogauge.workspace import permission
+
+
+def reframe_command(arguments: list[str]) -> list[str]:
+    """Return ReFrame's command line, with this project's checks unless others are named."""
+    given = [a for a in arguments if a in ("-c", "--checkpath") or a.startswith("--checkpath=")]
+    paths = [] if given else ["-c", str(project_root() / "checks")]
+    beside = Path(sys.executable).with_name("reframe")
+    program = str(beside) if beside.exists() else shutil.which("reframe")
+    if program is None:
+        raise SystemExit(
+            "iogauge: reframe is not installed here: run 'make setup', then '. ./activate'"
+        )
+    return [program, *paths, *names.for_reframe(arguments)]
+
+
+#: Options of ``run`` that are not ReFrame's, which takes a slip in them for its own.
+_OWN: Final = (
+    *("--gate", "--confirm", "--over-budget", "--accept-missing", "--wide", "--dry-run"),
+    *("--budget", "--try", "--json", "--system", "--mode"),
+)
+
+
+def slip(text: str) -> typer.Exit:
+    """Say what is wrong on the command line, and return the end of the command."""
+    typer.echo(visible_lines(f"iogauge: {text}"), err=True)
+    return typer.Exit(2)
+
+
+def settled(context: typer.Context) -> list[str]:
+    """Return the arguments for ReFrame; end the command at a slip that can be seen in them alone."""
+    try:
+        arguments = selected.with_variables(context.args)
+    except ValueError as error:
+        raise slip(str(error)) from error
+    for text in _slips(arguments):
+        raise slip(text)
+    return arguments
+
+
+def _slips(arguments: Sequence[str]) -> Iterable[str]:
+    """Yield what is wrong with options, sites and modes that the arguments name."""
+    for option in (word.partition("=")[0] for word in arguments):
+        if option not in _OWN and (meant := difflib.get_close_matches(option, _OWN, 1, 0.8)):
+            yield f"{option} is no option (did you mean {meant[0]}?)"
+    own_files = "RFM_CONFIG_FILES" in os.environ or {"-C", "--config-file"} & {*arguments}
+    sites = [folder.name for folder in folders.site_folders(*folders.site_dirs())]
+    for system in () if own_files else selected.values(arguments, "--system", "--system"):
+        if (name := system.partition(":")[0]) not in (*sites, "generic"):
+            yield f"no site {name!r}{did_you_mean(name, sites)}; known: {', '.join(sites)}"
+    modes = _modes()
+    for mode in selected.values(arguments, "--mode", "--mode"):
+        if modes and not own_files and mode not in modes:
+            yield f"no mode {mode!r}{did_you_mean(mode, modes)}; known: {', '.join(modes)}"
+
+
+def _modes() -> list[str]:
+    """Return the names of the modes that all sites share; empty if they cannot be read."""
+    for folder in reversed(folders.site_dirs()):
+        with contextlib.suppress(YamlError, OSError, LookupError, TypeError):
+            values = load(folder / folders.COMMON / folders.SETTINGS)
+            return [str(mode["name"]) for mode in values["modes"]]
+    return []
+
+
+def demand_cases(arguments: list[str], chosen: Selected | None) -> None:
+    """End the command if a name or a tag fits no case, or if all of them together select none."""
+    if chosen is None:
+        return
+    checks = known_checks(project_root() / "checks")
+    unknown = without_match(arguments, chosen.listed, chosen.listed, checks)
+    if unknown and any(" " in name for name in selected.values(arguments, "-n", "--name")):
+        every = [short_name(case.rpartition(" /")[0]) for case in _every_case(arguments)]
+        unknown = without_match(arguments, chosen.listed, chosen.listed, {*every, *checks})
+    if unknown:
+        raise slip("; ".join(unknown))
+    if not (chosen.listed or chosen.left_out or chosen.unfit):
+        raise slip(f"these options select no case: {selection(arguments) or 'none given'}")
+
+
+def _every_case(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return ReFrame's names of all cases, whatever the arguments choose among them."""
+    found = selected_by([word for word in arguments if word.startswith("--system=")])
+    return found.listed if found else ()
+
+
+def list_cases(arguments: list[str]) -> None:
+    """Print the selected cases by the names of the table, and what each lacks here."""
+    asked = [word for word in arguments if word not in LISTING]
+    chosen = selected_by(asked)
+    demand_cases(asked, chosen)
+    if chosen is None:
+        raise slip("ReFrame cannot list the cases: try reframe -c checks/ -l")
+    lacks = {case.case: case for case in chosen.left_out}
+    cases = {case.rpartition(" /")[0]: case in chosen.runnable for case in chosen.listed}
+    rows = [
+        (
+            short_name(case),
+            "yes" if runs else f"no {lacks[case].feature}" if case in lacks else "no",
+        )
+        for case, runs in sorted(cases.items(), key=lambda one: plan_table.by_size(one[0]))
+    ]
+    console = new_console()
+    console.print(plan_table.listing(rows), soft_wrap=True)
+    lack = unmeasured_of(asked, chosen, [], gate=False, accept=False)
+    for line in (
+        f"{count(len(rows), 'case')}, {sum(cases.values())} run here",
+        *outcome.remarks(lack),
+    ):
+        say(console, line)
+
+
+#: ReFrame's options that list.
+LISTING: Final = ("-l", "-L", "--list", "--list-detailed")
+
+
+def environment_of(**extra: str) -> dict[str, str]:
+    source = str(LIBRARY.parent)
+    python_path = os.pathsep.join(p for p in (source, os.environ.get("PYTHONPATH", "")) if p)
+    defaults = {"RFM_CONFIG_PATH": str(project_root() / "site-configs")}
+    if not sys.stdout.isatty() and os.environ.get("GITLAB_CI") != "true":
+        defaults["RFM_COLORIZE"] = "n"  # ReFrame would write colours into files
+    return defaults | os.environ | {"PYTHONPATH": python_path} | extra
+
+
+def say_unclaimed(arguments: list[str]) -> None:
+    """Say which target is used if no site claims this host, and nobody has named a site."""
+    named = "RFM_SYSTEM" in os.environ or any(a.startswith("--system") for a in arguments)
+    here = None if named else doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
+    if here and here.name == folders.LOCAL:
+        text = (
+            f"iogauge: no site claims host {socket.gethostname()}: using site local, target "
+            f"{machine.target_path()}. Name another site: --system=SITE, or add the host to its hostnames"
+        )
+        typer.echo(visible_lines(text), err=True)
+
+
+#: ReFrame's options that multiply the selected cases; each may take a value.
+_MULTIPLYING = re.compile("--(distribute|repeat)(=|$)")
+
+
+def selected_by(arguments: list[str]) -> Selected | None:
+    """Return what ReFrame's arguments select, also cases that ReFrame would leave out.
+
+    Returns None if ReFrame cannot list them: a run then says why.
+    """
+    words, skip = [], False
+    for word in arguments:
+        if not _MULTIPLYING.match(word) and not (skip and not word.startswith("-")):
+            words.append(word)
+        skip = word in ("--distribute", "--repeat")
+    words = ["-l", "--skip-system-check", "--skip-prgenv-check", *words]
+    with tempfile.TemporaryDirectory(prefix="iogauge-list-") as scratch:
+        notes = Path(scratch, "notes")
+        environment = environment_of(**{selected.LISTING: str(notes)})
+        status, output, _ = processes.Fork.printed(
+            reframe_main, reframe_command(words), environment
+        )
+        listed = re.findall(r"^- (.* /[0-9a-f]+)$", output, re.MULTILINE)
+        if status != 0 or not notes.exists():
+            return None
+        return selected.select(listed, notes.read_text(encoding="utf-8"))
+
+
+def unmeasured_of(
+    arguments: list[str], chosen: Selected, records: list[Record], gate: bool, accept: bool
+) -> Unmeasured:
+    """Return what a run was asked for and did not measure."""
+    checks = known_checks(project_root() / "checks")
+    unmatched = without_match(arguments, chosen.runnable, chosen.listed, checks)
+    missed: list[str] = []
+    sessions = {record.session for record in records}
+    for system in dict.fromkeys(record.system for record in records) if gate else ():
+        before = seen_before(history_dir() / system, selection(arguments), sessions)
+        missed += gone(before, records, system)
+    nothing = not (chosen.runnable or chosen.left_out or chosen.unfit or unmatched)
+    return Unmeasured(
+        gate=gate,
+        accepted=accept,
+        left_out=chosen.left_out,
+        unfit=chosen.unfit,
+        unmatched=tuple(unmatched),
+        gone=tuple(missed),
+        nothing=(selection(arguments) or "none given") if nothing else "",
+    )
+
+
+def unmeasured_remarks(arguments: list[str]) -> list[str]:
+    """Return a line for each reason why cases that the arguments name would not be measured."""
+    chosen = selected_by(arguments)
+    if chosen is None:
+        return []
+    lack = unmeasured_of(arguments, chosen, [], gate=False, accept=False)
+    return [*lack.unmatched, *outcome.remarks(lack)]
+
+
+def planned_cases(
+    arguments: list[str], notes: Path | None = None
+) -> tuple[list[PlannedCase], list[str]]:
+    """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
+
+    The lines say which cases cannot run, or why there is none; they are empty if all can. The run
+    writes what :func:`iogauge.records.selected.noted` reads into the file ``notes``.
+    """
+    with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
+        # Nothing runs, so ReFrame need not wait between the cases.
+        quick = {"RFM_POLL_RATE_MAX": "100000", "IOGAUGE_HOME": scratch}
+        quick |= {selected.LISTING: str(notes)} if notes else {}
+        report = Path(scratch, "report.json")
+        words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
+        words += ["--report-file", str(report)]
+        status, output, errors = processes.Fork.printed(
+            reframe_main, reframe_command(words), environment_of(**quick)
+        )
+        files = sorted(Path(scratch).rglob(FOOTPRINT))
+        cases = [PlannedCase.from_json(untrusted.read_json(file)) for file in files]
+        reasons: list[str] = []
+        with contextlib.suppress(OSError, ValueError):
+            reasons = outcome.unable(report)
+    if status != 0:
+        return cases, reasons or [output[-4000:] + errors[-4000:]]
+    return cases, [] if cases else [errors + _NO_CASE]
+
+
+_NO_CASE = "no case is selected: see what 'iogauge list' shows"
+
+
+def plan(arguments: list[str], wide: bool, as_json: bool) -> bool:
+    """Show what cases would write and read, and whether they fit the target, the budget and the time limit."""
+    console = Console(stderr=True) if as_json else new_console()
+    say_unclaimed(arguments)
+    demand_cases(arguments, selected_by(arguments))
+    cases, unable = planned_cases(arguments)
+    if as_json:
+        typer.echo(plan_table.to_json(cases))
+    fits = bool(cases) and show_plan(console, cases, wide)
+    for line in unable:
+        say(console, line, "bold red")
+    for line in unmeasured_remarks(arguments):
+        say(console, line)
+    return fits and not unable
+
+
+def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
+    """Print the footprints, the budget and the room on each target; return whether all suffices."""
+    console.print(plan_table.table(cases, wide), soft_wrap=True)
+    remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
+    for line in [*remarks, *plan_table.within_budget(cases)]:
+        say(console, line)
+    over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
+    for line in over:
+        say(console, line, "bold red")
+    for line in plan_table.doubts(cases):
+        say(console, line, "yellow")
+    fits = not over
+    declared: dict[tuple[object, ...], list[PlannedCase]] = {}
+    for case in cases:
+        order = case.order
+        place = (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
+        declared.setdefault(place, []).append(case)
+    for (target, *_), group in sorted(declared.items(), key=str):
+        fits = _show_target(console, str(target), group) and fits
+    return fits
+
+
+def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> bool:
+    """Print what a target says to the cases that are declared for it; return whether all may run."""
+    try:
+        view, seen = processes.call_in_time(
+            target, partial(opening.look_as_declared, target, cases[0].order)
+        )
+    except (OSError, LustreError) as error:
+        console.print(plain(f"{target}: cannot be looked at from here: {error}"))
+        return False
+    fits = True
+    try:
+        by = processes.call_in_time(target, partial(permission.reason, target))
+        console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
+    except OSError as error:
+        console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
+        fits = False
+    findings = [(case, opening.preflight(view, seen, case.order)) for case in cases]
+    for finding, concerned in plan_table.worst(findings):
+        word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
+        fits = fits and finding.outcome in _WORDS
+        of = f" ({plan_table.first_and_more(concerned)})" if concerned else ""
+        console.print(f"{plain(target)}: {word} {plain(f'{finding}{of}')}")
+    return fits
+
+
+#: Words for findings with which a case runs.
+_WORDS = {Outcome.OK: "[green]ok[/]", Outcome.WARN: "[yellow]remark[/]"}

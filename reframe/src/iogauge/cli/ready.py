@@ -1,0 +1,208 @@
+"""``iogauge check``: can the cases of a site run here? One word, or the things to do, in order."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from iogauge.cli import doctor, nodes
+from iogauge.cli.doctor import Check
+from iogauge.cli.planning import planned_cases, slip
+from iogauge.cli.screen import new_console
+from iogauge.core import processes
+from iogauge.core.text import count, did_you_mean
+from iogauge.core.units import format_bytes
+from iogauge.guards.finding import Outcome
+from iogauge.job import opening
+from iogauge.node.lustre.programs import LustreError
+from iogauge.plan.stage import PlannedCase
+from iogauge.records import selected
+from iogauge.report import plan_table
+from iogauge.report.outcome import plain
+from iogauge.site import folders, machine, settings
+
+
+def check(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Sites; if omitted, that of this host.")
+    ] = None,
+    files: Annotated[
+        bool, typer.Option("--files", help="Only the sites' files, whatever host this is.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also what is in order.")] = False,
+) -> None:
+    """Say whether cases can run: "ready", or what to do, in order.
+
+    Looks at the programs, the site's files, the target, the nodes (by one launch), and at what the cases need.
+    Exit status 0: ready; 1: there is something to do; 2: no such site.
+    """
+    every = folders.site_folders(*folders.site_dirs())
+    known = [folder.name for folder in every]
+    for name in names or ():
+        if name not in known:
+            raise slip(f"no site {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}")
+    of_host = () if files else folders.sites_of_host(every, socket.gethostname())
+    chosen = [folder for folder in every if folder.name in names] if names else [*of_host[:1]]
+    lines, summaries = [] if files else doctor.of_this_host(), []
+    for folder in every if files and not names else chosen:
+        found, cases = _of_site(folder, every, folder in of_host)
+        lines += found
+        summaries.append(_summary(folder, cases, folder in of_host))
+    for folder in () if files or names else (one for one in every if one not in chosen):
+        lines += _of_files(folder, every)
+    raise typer.Exit(_show(lines, everything, summaries))
+
+
+#: Notes about one subject that are shown without ``--all``.
+_NOTES: Final = 6
+
+
+def _show(lines: Sequence[Check], everything: bool, summaries: Sequence[str]) -> int:
+    """Print remarks, then what is to be done, in order, then the word; return the exit status."""
+    console = new_console()
+    in_log = not console.is_terminal
+    lines = list(dict.fromkeys(lines))
+    problems = [one for one in lines if one.state == "problem"]
+    notes: dict[str, list[Check]] = {}
+    for one in lines:
+        if everything and one.state == "ok":
+            console.print(f"[green]ok[/]    {plain(str(one))}", soft_wrap=in_log)
+        elif one.state == "note":
+            notes.setdefault(one.subject, []).append(one)
+    for subject, found in notes.items():
+        shown = found if everything else found[:_NOTES]
+        more = [f"{subject}: {len(found) - _NOTES} more: --all"] if shown != found else []
+        for text in (*map(str, shown), *more):
+            console.print(f"[yellow]note[/]  {plain(text)}", soft_wrap=in_log)
+    for number, one in enumerate(problems, 1):
+        head = f"to do {number} {one.subject}: {one.text}"
+        console.print(f"[red]{plain(head)}[/]", soft_wrap=in_log)
+        console.print(f"        -> {plain(one.remedy or 'correct the file')}", soft_wrap=in_log)
+    if problems:
+        text = f"not ready: {count(len(problems), 'thing')} to do"
+        console.print(f"[bold red]{plain(text)}[/]")
+    for text in () if problems else summaries:
+        console.print(f"[bold green]ready[/]: {plain(text)}", soft_wrap=in_log)
+    return 1 if problems else 0
+
+
+def _summary(folder: Path, cases: Sequence[PlannedCase], here: bool) -> str:
+    """Return what a site's cases cost, and what comes next."""
+    if not here:
+        return f"{folder.name}: its files are in order; nothing else was looked at"
+    if not cases:
+        return f"{folder.name}: no case can run here"
+    seconds = sum(case.seconds for case in cases)
+    held = max(case.order.held_bytes + case.order.fill_bytes for case in cases)
+    where = "" if folder.name == folders.LOCAL else f" --system={folder.name}"
+    return (
+        f"{folder.name}: {count(len(cases), 'case')} can run; all take {plan_table.duration(seconds)}, "
+        f"with at most {format_bytes(held)} on the target. Next: iogauge run{where} -t quick"
+    )
+
+
+def _of_files(folder: Path, every: Sequence[Path]) -> list[Check]:
+    """Return the lines about a site's files."""
+    subject = f"site {folder.name}"
+    mistakes = [*settings.read_site(folder)[1], *settings.claimed_twice(folder, every)]
+    lines = [Check("problem", subject, str(one), "correct the file") for one in mistakes]
+    return [
+        *lines,
+        *(Check("note", subject, str(one), doctor.DOUBT) for one in settings.doubts(folder)),
+    ]
+
+
+def _of_site(
+    folder: Path, every: Sequence[Path], here: bool
+) -> tuple[list[Check], list[PlannedCase]]:
+    """Return the lines about a site, and the cases that can run on it; ``here`` if this host belongs to it."""
+    site, found = settings.read_site(folder)
+    lines = _of_files(folder, every)
+    if found:
+        return lines, []
+    if here and folder.name == folders.LOCAL:
+        lines += doctor.of_target(machine.target_path())
+    elif here:
+        for partition in site["systems"][0]["partitions"]:
+            lines += _of_partition(folder, partition, site)
+    else:
+        lines += [Check("note", f"site {folder.name}", text) for text in doctor.missing_here(site)]
+        text = f"no pattern of its hostnames matches this host, {socket.gethostname()}"
+        lines.append(
+            Check("note", f"site {folder.name}", text, f"here, name it: --system={folder.name}")
+        )
+    cases, more = _as_planned(folder, here)
+    return [*lines, *more], cases
+
+
+def _of_partition(
+    folder: Path, partition: Mapping[str, object], site: Mapping[str, object]
+) -> list[Check]:
+    """Return the lines about the target and the nodes of a partition of this host's site."""
+    extras = doctor.extras_of(partition)
+    asked = list(nodes.ask(partition, site))
+    target = doctor.of_target(extras)
+    if partition["scheduler"] != "local" or extras.hosts:
+        # The nodes decide; this host may see another target, or none.
+        seen = any(one.state == "ok" for one in asked)
+        target = [
+            Check("note", one.subject, f"on this host: {one.text}", one.remedy)
+            if seen and one.state == "problem" and "G9" not in one.text
+            else one
+            for one in target
+        ]
+    return [*target, *asked, *doctor.declared_nodes(folder)]
+
+
+def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check]]:
+    """Return the cases that can run, and what a run of all cases of a site would refuse or doubt."""
+    subject = f"site {folder.name}"
+    with tempfile.TemporaryDirectory(prefix="iogauge-notes-") as scratch:
+        file = Path(scratch, "notes")
+        cases, unable = planned_cases([f"--system={folder.name}"], file)
+        _, noted = selected.noted(file.read_text(encoding="utf-8") if file.exists() else "")
+    if folder.name == folders.LOCAL:
+        return cases, []
+    values: dict[str, list[Mapping[str, Sequence[object]]]] = {}
+    for case in noted.values():
+        values.setdefault(case.check, []).append(case.values)
+    found = [line for line in unable if str(folder.resolve()) in line or not cases]
+    others = [line for line in unable if line not in found and "nothing could fail" not in line]
+    refused = [*found, *map(str, settings.unfitting(folder, values)), *plan_table.refused(cases)]
+    lines = [Check("problem", subject, text, doctor.DOUBT) for text in refused]
+    late: doctor.Answer = "problem" if here else "note"
+    lines += [Check(late, subject, text) for text in plan_table.over_time(cases)]
+    lines += [Check("note", subject, text) for text in [*others, *plan_table.doubts(cases)]]
+    return cases, [*lines, *(_room(cases) if here else ())]
+
+
+def _room(cases: Sequence[PlannedCase]) -> Iterator[Check]:
+    """Yield what the targets that this host sees say to the cases: what a run would refuse before a byte."""
+    places: dict[tuple[object, ...], list[PlannedCase]] = {}
+    for case in cases:
+        order = case.order
+        key = (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
+        places.setdefault(key, []).append(case)
+    for group in places.values():
+        target, order = group[0].order.target, group[0].order
+        try:
+            view, seen = processes.call_in_time(
+                target, partial(opening.look_as_declared, target, order)
+            )
+        except (OSError, LustreError):
+            continue  # the lines about the target say so
+        findings = [(case, opening.preflight(view, seen, case.order)) for case in group]
+        for finding, concerned in plan_table.worst(findings):
+            if finding.outcome is Outcome.OK:
+                continue
+            state: doctor.Answer = "note" if finding.outcome is Outcome.WARN else "problem"
+            of = f" ({plan_table.first_and_more(concerned)})" if concerned else ""
+            yield Check(
+                state, f"target {target}", f"{finding.name}: {finding.saw}{of}", finding.remedy
+            )

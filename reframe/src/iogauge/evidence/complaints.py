@@ -1,0 +1,328 @@
+"""Why a launcher, a job or a tool failed, in its own words.
+
+Failures were seen with mpirun of Open MPI 4.1 and 5.0, MPICH's hydra 5.0, and srun of Slurm 22.05. Open MPI
+explains itself in paragraphs between dashed lines, hydra names a function of its own and where it
+stands, srun marks its lines. What they say of a tool that ran and failed is no cause.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from iogauge.core import untrusted
+from iogauge.core.measurement import ToolOutputError
+from iogauge.core.text import visible
+from iogauge.plan.case import REP, CasePlan, PhasePlan
+from iogauge.plan.stage import (
+    FILL,
+    REFUSAL,
+    SIGNAL,
+    SPREAD,
+    STRIPE_DIRECTORY,
+    VIEW,
+    PhaseRun,
+    complaints_file,
+    printed_file,
+)
+from iogauge.tools.mpi import is_binding
+
+#: How paragraphs of Open MPI begin that say why nothing ran.
+_CAUSES: Final = re.compile(
+    r"There are not enough slots available"
+    r"|All nodes which are allocated for this job are already filled"
+    r"|(?:\S+ )?was unable to (?:launch|find|start|reliably start)"
+    r"|A daemon failed to report back"
+    r"|A request was made to bind"
+    r"|A request for multiple cpus-per-proc"
+    r"|An unrecognized option was included"
+    r"|(?:mpirun|prterun) has detected an attempt to run as root"
+    r"|The application appears to have been direct launched using"
+)
+
+#: A trace of hydra: ``[mpiexec@n1] function (file:line): words``.
+_HYDRA: Final = re.compile(r"\[(?:mpiexec|proxy)[^\]]*\] \w+ \([^)]*\): (.+)")
+
+#: A complaint of srun; what it says of a task that ran is none.
+_SRUN: Final = re.compile(r"srun: (?:error: (?!\S+: tasks? [\d,-]+: )|unrecognized ).+")
+
+#: ssh's own words are more than those of the launcher that called it.
+_SSH: Final = re.compile(r"ssh: .+|Host key verification failed\.|.*Permission denied \(.+")
+
+#: How launchers begin to speak of a tool that failed: it says no more than the exit status.
+_RAN: Final = re.compile(
+    r"Primary job +terminated normally|(?:mpirun|prterun|mpiexec) (?:detected|noticed) that"
+    r"|=* *BAD TERMINATION|srun: error: \S+: tasks? [\d,-]+: "
+)
+
+_REMEDIES: Final = (
+    (
+        "not enough slots",
+        "Let mpirun start more tasks than it sees cores (--oversubscribe: OMPI_MCA_rmaps_base_oversubscribe=1 in "
+        "env_vars; Open MPI 5: PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe), or name more hosts (hosts)",
+    ),
+    (
+        "More processors requested than permitted",
+        "Let srun start more tasks than cores (--overcommit: SLURM_OVERCOMMIT=1 in env_vars), or ask for more nodes",
+    ),
+    (
+        "attempt to run as root",
+        "Run as an ordinary user, or set the two variables that mpirun names",
+    ),
+    (
+        "have been direct launched",
+        "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the "
+        "launcher mpirun",
+    ),
+)
+
+
+def launcher_cause(lines: Sequence[str]) -> str:
+    """Return why a launcher did not run the tool, and what to do; empty if it does not say so."""
+    found = next(_causes(lines), "")
+    remedy = next((remedy for words, remedy in _REMEDIES if words in found), "")
+    return f"{found.rstrip('.')}. {remedy}" if remedy else found
+
+
+def is_of_tool(lines: Sequence[str]) -> list[str]:
+    """Return the lines before a launcher speaks of a tool that failed, without lines of dashes."""
+    end = next((n for n, line in enumerate(lines) if _RAN.match(line)), len(lines))
+    return [line for line in lines[:end] if line.strip(" -=\t")]
+
+
+def launcher_ended(lines: Sequence[str]) -> str:
+    """Return what a launcher says of a tool that failed; empty if it says nothing."""
+    found = next((p for p in _paragraphs(lines) if _RAN.match(p.lstrip("= "))), "")
+    signal = re.search("YOUR APPLICATION TERMINATED WITH THE EXIT STRING: .*?\\)", found)
+    return signal[0] if signal else found
+
+
+def _causes(lines: Sequence[str]) -> Iterator[str]:
+    paragraphs = list(_paragraphs(lines))
+    if any(_CAUSES.match(p) for p in paragraphs) or any(_HYDRA.match(line) for line in lines):
+        yield from (line for line in lines if _SSH.fullmatch(line))
+    for number, paragraph in enumerate(paragraphs):
+        if _CAUSES.match(paragraph):
+            # What follows a colon is a name, or a list of guesses.
+            sentence = paragraph.partition(" This usually is caused by")[0]
+            more = paragraphs[number + 1 : number + 2] if sentence.endswith(":") else []
+            yield " ".join([sentence, *more])
+    for line in lines:
+        if match := _HYDRA.fullmatch(line):
+            yield match[1]
+        elif _SRUN.fullmatch(line):
+            yield line
+
+
+def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
+    """Yield paragraphs, each on one line: empty and dashed lines part them."""
+    words: list[str] = []
+    for line in [*lines, ""]:
+        if line.strip(" -\t"):
+            words += line.split()
+        elif words:
+            yield " ".join(words)
+            words = []
+
+
+def describe_status(status: int) -> str:
+    """Describe an exit status: ``exit status 255``, ``killed by SIGKILL (exit status 137)``."""
+    if status > 128:
+        try:
+            return f"killed by {signal.Signals(status - 128).name} (exit status {status})"
+        except ValueError:
+            pass
+    return f"exit status {status}"
+
+
+#: Signals of the time limit: the warning that Slurm is asked to send, and Flux's signal at the
+#: limit.
+_LIMIT: Final = {
+    "USR1": "the scheduler warned of the time limit, ",
+    "ALRM": "the time limit was reached, ",
+}
+
+#: A scheduler's states of jobs that it ended by itself; their exit status may be 0.
+ENDED_BY_SCHEDULER: Final = frozenset(
+    ("BOOT_FAIL", "CANCELLED", "DEADLINE", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "TIMEOUT")
+)
+
+
+def cause_of_end(stage: Path, state: str | None) -> list[str]:
+    """Return why a job ended before its time: the signal that it got, and the scheduler's state."""
+    causes = []
+    with contextlib.suppress(ToolOutputError):
+        signal_name = stage_text(stage / SIGNAL, "job").strip()
+        causes.append(f"{_LIMIT.get(signal_name, '')}told to end by SIG{signal_name}")
+    if state in ENDED_BY_SCHEDULER:
+        causes.append(f"the scheduler says {state}")
+    return causes
+
+
+def refused_by_node(stage: Path, runs: Sequence[PhaseRun]) -> tuple[str, ...]:
+    """Return why nodes refused the case before the first byte, after the first node had opened it."""
+    steps = (VIEW, SPREAD, STRIPE_DIRECTORY, FILL)
+    failed = [run for run in runs if run.status != 0 and run.name in steps]
+    texts = [stage_text(stage / complaints_file(r.name, r.repetition), r.name) for r in failed]
+    said = [line for text in texts for line in text.splitlines()]
+    return tuple(line.partition(REFUSAL)[2] for line in said if REFUSAL in line)
+
+
+def stage_text(path: Path, what: str) -> str:
+    try:
+        return untrusted.read_text(path)
+    except OSError as error:
+        raise ToolOutputError(f"{what}: no output: {path.name}: {error.strerror}") from error
+
+
+#: Texts that a tool leaves in its folder, and the most of them that are read.
+_TEXTS: Final = (".csv", ".ini", ".txt")
+_MOST_TEXTS: Final = 100
+
+
+def stage_folder(folder: Path, what: str) -> dict[str, str]:
+    """Return the texts in a folder by their names; raises :class:`ToolOutputError`."""
+    try:
+        files = sorted(file for file in folder.iterdir() if file.suffix in _TEXTS)
+    except OSError as error:
+        raise ToolOutputError(f"{what}: no output: {folder.name}: {error.strerror}") from error
+    if len(files) > _MOST_TEXTS:
+        raise ToolOutputError(
+            f"{what}: {len(files)} texts in {folder.name}, expected {_MOST_TEXTS} at most"
+        )
+    return {file.name: stage_text(file, what) for file in files}
+
+
+_SYSTEM_ERRORS: Final = tuple(os.strerror(number) for number in errno.errorcode)
+
+_FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
+_TOOL_ERROR: Final = re.compile(r"(?<!OPAL )(?<!ORTE )(?<!PMIX )(?<!PRTE )\bERROR\b")
+
+
+#: What a tool is told by the kernel whose connection to a Lustre server broke (EIO, ESHUTDOWN).
+_CUT_OFF: Final = (os.strerror(errno.EIO), os.strerror(errno.ESHUTDOWN))
+
+
+_EVICTION: Final = (
+    "; on Lustre this may be an eviction, or a target that is switched off: root sees it (lctl get_param "
+    "'osc.*.state' 'mdc.*.state', dmesg on the node)"
+)
+
+
+def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
+    """Return the line that best explains a failed phase, on Lustre with what else to look at.
+
+    An error of the system comes first, then an error of the tool. Then comes why a launcher did not run it, then
+    the last line of the tool.
+    """
+    printed: list[str] = []
+    execution = (run.name, run.repetition)
+    results = f"fio-{run.name}.{run.repetition}.json"
+    for file in (complaints_file(*execution), printed_file(*execution), results):
+        try:
+            text = untrusted.read_text(stage / file)
+        except OSError:
+            continue
+        if file.endswith(".json"):  # fio complains before the results, or only gives a number
+            errors = (int(number) for number in _FIO_ERROR.findall(text))
+            text = text.partition("{")[0] + "".join(
+                f"error {n}: {os.strerror(n)}\n" for n in errors
+            )
+        printed.append(text)
+    texts = [
+        [line.strip() for line in text.splitlines() if not is_binding(line)] for text in printed
+    ]
+    printed_lines = [[line for line in lines if line.strip(" -")] for lines in texts]
+    for lines in printed_lines:
+        telling = [x for x in lines if any(error in x for error in _SYSTEM_ERRORS)]
+        if telling:
+            cut_off = on_lustre and any(words in telling[0] for words in _CUT_OFF)
+            return visible(telling[0][:300]) + (_EVICTION if cut_off else "")
+    for lines in printed_lines:
+        # IOR and mdtest mark their errors; the launcher may print more.
+        telling = [x for x in lines if _TOOL_ERROR.search(x)]
+        if telling:
+            return visible(telling[0][:300])
+    for lines in texts:
+        if said := launcher_cause(lines):
+            return visible(said[:500])
+    # The tool speaks before the launcher adds to it.
+    for lines in map(is_of_tool, texts):
+        telling = [x for x in lines if "error" in x.lower() or "fail" in x.lower()] or lines[-1:]
+        if telling:
+            return visible(telling[0][:300])
+    ending = next(filter(None, map(launcher_ended, texts)), "it printed nothing")
+    return visible(ending[:300])
+
+
+#: Bytes below which a directory counts as full: a job's own files need this room.
+_ROOM_BYTES: Final = 64 << 10
+
+
+def is_full(stage: Path) -> bool:
+    try:
+        info = os.statvfs(stage)
+    except OSError:
+        return False
+    return info.f_bavail * info.f_frsize < _ROOM_BYTES or (info.f_files > 0 and info.f_favail == 0)
+
+
+def mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
+    """Return what a tool said of wrong data if it failed with them before it was judged, else nothing."""
+    failed = {run.name for run in runs if run.repetition == 0 and run.status != 0}
+    for phase in plan.phases:
+        if phase.verifies is None or phase.name not in failed:
+            continue
+        files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
+        # What fio's servers say stands before the results.
+        for name in [*files, *([phase.output.replace(REP, "0")] if phase.output else [])]:
+            with contextlib.suppress(ToolOutputError):
+                for line in stage_text(stage / name, phase.name).splitlines():
+                    if re.search(phase.verifies.complaint, line):
+                        return f"{phase.name}: {visible(line.strip()[:300])}"
+    return ""
+
+
+def check_phases(
+    stage: Path,
+    plan: CasePlan,
+    runs: Sequence[PhaseRun],
+    cause: Sequence[str],
+    ending: Sequence[str],
+    on_lustre: bool,
+) -> None:
+    """Raise :class:`ToolOutputError` if a phase failed or never finished."""
+    for run in runs:
+        if run.status != 0:
+            raise ToolOutputError(
+                f"{plan.tool}: phase {run.name}, repetition {run.repetition}: "
+                f"{describe_status(run.status)}: {telling_line(stage, run, on_lustre)}"
+                + "".join(f"; {reason}" for reason in cause)
+            )
+    done = {(run.repetition, run.name) for run in runs}
+    for repetition, phase in executions(plan):
+        if (repetition, phase.name) not in done:
+            missing = f"phase {phase.name}, repetition {repetition} never finished"
+            raise ToolOutputError(f"{plan.tool}: " + ", ".join([missing, *ending]))
+
+
+def check_end(job_status: int | None, job_state: str | None, ending: Sequence[str]) -> None:
+    """Raise :class:`ToolOutputError` if a job failed whose phases did not."""
+    if job_status or job_state in ENDED_BY_SCHEDULER:
+        raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
+
+
+def executions(plan: CasePlan) -> list[tuple[int, PhasePlan]]:
+    """Return every execution of a phase as (repetition, phase)."""
+    return [(0, phase) for phase in plan.prepare] + [
+        (rep, phase)
+        for rep in range(plan.first_repetition, plan.repetitions + 1)
+        for phase in plan.repeat
+        if phase.within is None
+    ]

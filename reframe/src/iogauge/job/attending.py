@@ -1,0 +1,256 @@
+"""The agent of one node while a case runs, and how the job script waits for all of them.
+
+The launcher starts one on each node in the background. It looks at the target, may start a server, and then answers the
+first task of its node (:mod:`iogauge.job.bell`). It ends at a signal, and when the launcher or the job script is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+from iogauge.core import processes
+from iogauge.core.paths import expand
+from iogauge.core.text import visible
+from iogauge.job.bell import AGENT, Bell
+from iogauge.job.target import look_again
+from iogauge.plan import seen
+from iogauge.plan.stage import (
+    AGENTS_ERRORS,
+    HOSTFILE,
+    LEASE,
+    REFUSAL,
+    REFUSED,
+    SERVERS,
+    SERVERS_HOSTS,
+    SERVERS_NEXT,
+    SERVERS_SECRET,
+    VIEW,
+)
+
+#: Seconds between two looks at what started an agent, and between two words of the job script in the lease.
+_PAUSE_S: Final = 0.5
+_BEAT_S: Final = 2.0
+#: Seconds after which an agent ends without a new word.
+_LEASE_S: Final = 30.0
+
+
+def server_here() -> int | None:
+    """Return the process of this node's server; None without one."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(SERVERS).read_text().splitlines():
+            host, _, pid = line.split()
+            if host == os.uname().nodename:
+                return int(pid)
+    return None
+
+
+def begin_lease() -> None:
+    """Make the servers' secret, and renew the lease in the background for as long as the job script lives, whose child this is.
+
+    A node opens the file to read it, which makes NFS fetch it anew: the file's time would come from a cache, and from
+    another node's clock.
+    """
+    script = os.getppid()
+    secret = os.open(SERVERS_SECRET, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    os.write(secret, f"{uuid.uuid4()}\n".encode())
+    os.close(secret)
+    Path(LEASE).write_text("0\n")
+
+    def work() -> None:
+        count = 0
+        while os.getppid() == script:
+            count += 1
+            with contextlib.suppress(OSError):
+                Path(LEASE).write_text(f"{count}\n")
+            time.sleep(_BEAT_S)
+
+    threading.Thread(target=work, daemon=True).start()
+
+
+def attend(stage: str, directory: str, program: str, interface: str) -> int:
+    """Attend this node until the job ends; return the exit status.
+
+    ``program`` is the server to start, or empty. What attends has a session of its own: a kill of what the launcher
+    started, and of its group, does not reach it, and it ends the server.
+    """
+    host, launcher = os.uname().nodename, os.getppid()
+    try:
+        os.chdir(stage)
+        seen.append("")
+    except OSError as error:
+        why = f"every node must see the stage directory: {error.strerror}"
+        print(visible(f"iogauge: {host} cannot write {stage}: {why}"), file=sys.stderr)
+        return 1
+    front = os.getpid()
+    child = os.fork()
+    if child == 0:
+        os.setsid()
+        os._exit(_Attendant(front, launcher, program).run(directory, interface))
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: os.kill(child, signal.SIGTERM))
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+class _Attendant:
+    """What attends a node: ``front`` is what ``launcher`` started, and waits for this process."""
+
+    def __init__(self, front: int, launcher: int, program: str) -> None:
+        self._front, self._launcher, self._program = front, launcher, program
+        self._name, self._why = os.path.basename(program), ""
+        self._beat, self._renewed = "", time.monotonic()
+        self._lease_s = float(os.environ.get("IOG_SERVERS_LEASE", _LEASE_S))
+
+    def run(self, directory: str, interface: str) -> int:
+        """Look at the target, start the server, and answer; return the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._told)
+        host = os.uname().nodename
+        try:
+            view, objection = look_again(expand(directory))
+            if objection:
+                seen.note(seen.REFUSES, objection)
+                return REFUSED
+            with contextlib.ExitStack() as leaving:
+                server = None
+                if self._program:
+                    from iogauge.job.server import Server
+
+                    server = Server(self._program, interface)
+                    leaving.callback(server.end)
+                    seen.note(seen.SERVER, [server.address, server.pid])
+                bell = None
+                # The agent that keeps the lock attends its own node.
+                if not os.path.exists(f"{AGENT}.{host}"):
+                    with contextlib.suppress(
+                        OSError
+                    ):  # no named pipes there: no witness of counters
+                        bell = Bell()
+                        leaving.callback(bell.close)
+                seen.note(VIEW, view.to_json())
+                while not self._why:
+                    ready = select.select([bell] if bell else [], [], [], _PAUSE_S)[0]
+                    if ready and bell:
+                        list(bell.answer())
+                    self._look()
+                    if server and not server.runs():
+                        self._why = f"{self._name} ended by itself"
+        except OSError as error:
+            self._why = str(error)
+        if self._why == "a signal":
+            return 0
+        what = f"{self._name} server" if self._program else "agent"
+        print(visible(f"iogauge: {what} failed on {host}: {self._why}"), file=sys.stderr)
+        return 1
+
+    def _told(self, number: int, frame: FrameType | None) -> None:
+        self._why = self._why or "a signal"
+
+    def _look(self) -> None:
+        """Set the reason to end, if there is one. A thousand nodes must not open a shared file all the time."""
+        if os.getppid() != self._front or processes.parent(self._front) != self._launcher:
+            self._why = "what started it is gone"
+        now = time.monotonic()
+        if now - self._renewed > self._lease_s / 5:
+            with contextlib.suppress(OSError):
+                beat = Path(LEASE).read_text()
+                if beat != self._beat:
+                    self._beat, self._renewed = beat, now
+            if now - self._renewed > self._lease_s:
+                self._why = f"the job did not renew {LEASE} for {self._lease_s:.0f} s"
+
+
+def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
+    """Wait until all nodes are attended, and reached if they serve; return the exit status.
+
+    ``launcher`` is the process that started their agents. Prints who did not answer, and why nodes refuse the case.
+    """
+    deadline = time.monotonic() + seconds
+    reached: set[str] = set()
+    while True:
+        over = time.monotonic() >= deadline
+        ended = not processes.started(launcher)
+        if over or ended or len(list(Path().glob(f"{seen.SEEN}.*.jsonl"))) >= nodes:
+            found = seen.read(Path())
+            if refusals := [text for _, _, text in found.each(seen.REFUSES, str)]:
+                for text in refusals:
+                    print(visible(f"{REFUSAL}{text}"))
+                return REFUSED
+            there = set(found.by_host(VIEW))
+            served = {host: str(words[0]) for host, words in found.by_host(seen.SERVER).items()}
+            if tool:
+                if _apart(tool, served):
+                    return 1
+                reached |= {h for h in there - reached if h in served and _reach(served[h])}
+            if len(reached if tool else there) >= nodes:
+                _write(found)
+                return 0
+            if over or ended:
+                why = f"within {seconds:.0f} s" if over else "and what started them has ended"
+                _complain(tool, nodes, reached if tool else there, served, why)
+                return 1
+        time.sleep(0.2)
+
+
+def _reach(address: str) -> bool:
+    host, _, port = address.partition(",")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 3):
+        return True
+    return False
+
+
+def _apart(tool: str, served: dict[str, str]) -> bool:
+    """Print whether servers have one address: they would share their files."""
+    used = Counter(address.partition(",")[0] for address in served.values())
+    shared = [address for address, count in used.items() if count > 1]
+    if shared:
+        why = f"several nodes serve at {shared[0]}; name their interface in extras.interface"
+        print(visible(f"iogauge: {tool} servers failed: {why}"))
+    return bool(shared)
+
+
+def _complain(tool: str, nodes: int, there: set[str], served: dict[str, str], why: str) -> None:
+    """Print which nodes answered, and what the others and their launcher said."""
+    lines = Path(AGENTS_ERRORS).read_text(errors="replace").splitlines()
+    own = [line for line in lines if line.startswith("iogauge: ")]
+    for line in own or lines[-3:]:
+        print(visible(line))
+    for host in sorted(served.keys() - there):
+        where = f"{served[host]}, which cannot be reached from {os.uname().nodename}"
+        print(visible(f"iogauge: {host} serves at {where}"))
+    hosts = Path(HOSTFILE)
+    if hosts.exists():
+        silent = {
+            line.split()[0] for line in hosts.read_text().splitlines() if line.strip()
+        } - there
+        print(visible(f"iogauge: no answer of {', '.join(sorted(silent))}"))
+    what = f"{tool} servers" if tool else "agents"
+    names = ", ".join(sorted(there)) or "none"
+    print(
+        visible(f"iogauge: {what} failed: {len(there)} of {nodes} nodes answered {why} ({names})")
+    )
+
+
+def _write(found: seen.Noted) -> None:
+    """Write the addresses of the servers for fio and elbencho."""
+    servers = sorted(found.by_host(seen.SERVER).items())
+    if not servers:
+        return
+    Path(SERVERS).write_text(
+        "".join(f"{host} {address} {pid}\n" for host, (address, pid) in servers)
+    )
+    ends = [address.replace(",", ":") + "\n" for _, (address, _) in servers]
+    Path(SERVERS_HOSTS).write_text("".join(ends))
+    Path(SERVERS_NEXT).write_text("".join([*ends[1:], ends[0]]))

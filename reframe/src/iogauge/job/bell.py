@@ -1,0 +1,81 @@
+"""How the first task of a node lets the node's agent look at its counters, just before the tool and just after it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from iogauge.node.counters import Reading, read_all
+from iogauge.plan.seen import COUNTERS, note
+
+#: Named pipes in the stage directory, with ``.<host>``: questions, and the answers with ``.said`` behind.
+AGENT: Final = "agent"
+
+
+class Task(NamedTuple):
+    """A process, and its start in ticks since boot: another one of its number began at another time."""
+
+    process: int
+    start: int
+
+
+class Bell:
+    """Two named pipes, which join processes of one node even on a file system of a network.
+
+    ``before EXECUTION`` and ``after EXECUTION`` are repeated when all counters of the node were noted. ``task PROCESS
+    START`` names the tool of this node's first task.
+    """
+
+    def __init__(self) -> None:
+        """Make the pipes in the current directory; raises OSError."""
+        place = f"{AGENT}.{os.uname().nodename}"
+        self._places = f"{place}.said", place
+        self.close()
+        self._before: dict[str, Reading | None] = {}
+        self._waiting = b""
+        for pipe in self._places:
+            os.mkfifo(pipe, 0o600)
+        # Open for both ways: nobody waits for the other end, and the question is never at an end.
+        self._says, self._asked = (
+            os.open(pipe, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for pipe in self._places
+        )
+
+    def fileno(self) -> int:
+        """Return the descriptor of the questions, for select(2)."""
+        return self._asked
+
+    def answer(self) -> Iterator[Task]:
+        """Answer all that was asked, and yield the tasks that were named; raises OSError of the stage alone."""
+        with contextlib.suppress(BlockingIOError):
+            self._waiting += os.read(self._asked, 1 << 16)
+        *lines, self._waiting = self._waiting.split(b"\n")
+        for line in lines:
+            match line.decode(errors="replace").split(" "):
+                case ["task", process, start] if process.isdecimal() and start.isdecimal():
+                    yield Task(int(process), int(start))
+                case [("before" | "after") as when, execution]:
+                    self._look(when, execution)
+                    with contextlib.suppress(BlockingIOError):  # nobody has read many answers
+                        os.write(self._says, line + b"\n")
+
+    def _look(self, when: str, execution: str) -> None:
+        """Note all counters before an execution, and after it those that differ.
+
+        Preparation and warm-up, repetition 0, are not judged and need none of Lustre, which may cost the start of a program.
+        """
+        counts = read_all(lustre=not execution.endswith(".0"))
+        told = counts
+        if when == "before":
+            self._before = counts
+        else:
+            gone = dict.fromkeys(self._before.keys() - counts.keys())
+            told = {n: one for n, one in counts.items() if self._before.get(n, ()) != one} | gone
+        note(COUNTERS, [execution, when, told])
+
+    def close(self) -> None:
+        """Remove the pipes."""
+        for pipe in self._places:
+            with contextlib.suppress(OSError):
+                os.unlink(pipe)

@@ -1,0 +1,218 @@
+"""The agent that keeps the target's lock: it opens the case, and serves the job script of the first node until that ends.
+
+Between two commands it looks at the target, and answers the first task of its node (:mod:`iogauge.job.bell`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import select
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from iogauge.core import processes
+from iogauge.core.text import visible
+from iogauge.job.attending import begin_lease, server_here
+from iogauge.job.bell import Bell
+from iogauge.job.opening import prepare
+from iogauge.job.recorder import EXACT, Recorder, note_found
+from iogauge.node import files as contents
+from iogauge.node.files import Block, Sample
+from iogauge.node.identity import is_upper
+from iogauge.node.kinds import kind_of
+from iogauge.node.mounts import find_mount, upper_directory
+from iogauge.node.view import View
+from iogauge.plan.seen import CONTENTS, note
+from iogauge.plan.stage import ALIVE, OPENED, REFUSAL, REFUSED, WORD, JobOrder, Opened
+from iogauge.workspace import directory
+
+#: Seconds that a sample may take on storage that answers slowly; less than the job script waits.
+_ANSWER_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class Sampler:
+    """Takes samples, and remembers which blocks of a directory were read after the last write."""
+
+    type: str
+    _written: dict[str, Sequence[Block]] = field(default_factory=dict)
+
+    def take(self, repetition: int, after: str, directory: str) -> None:
+        """Write a sample to the stage, or why there is none; raises OSError of the stage alone."""
+        known = self._written.get(directory) if after == "read" else None
+        way: Final = "read" if after == "read" else "write"
+        try:
+            blocks, files, direct = processes.call_in_time(
+                directory,
+                lambda: contents.take_sample(directory, known, kind_of(self.type).maps),
+                _ANSWER_S,
+            )
+            sample = Sample(
+                repetition=repetition,
+                after=way,
+                blocks=tuple(blocks),
+                files=tuple(files),
+                direct=direct,
+            )
+        except OSError as error:
+            sample = Sample(repetition=repetition, after=way, problem=str(error))
+        if way == "write":
+            self._written[directory] = sample.blocks
+        note(CONTENTS, sample.to_json())
+
+
+def open_case(order_file: str, run: Callable[[list[str]], int]) -> int:
+    """Open a case by its order and keep the lock until the job script ends; return the status.
+
+    ``run`` runs one of the agent's commands and returns its exit status.
+    """
+    order = JobOrder.from_json(json.loads(Path(order_file).read_text(encoding="utf-8")))
+    with contextlib.ExitStack() as leaving:
+        opened = prepare(order, leaving)
+        Path(OPENED).write_text(json.dumps(opened.to_json()), encoding="utf-8")
+        if opened.failed:
+            print(visible(f"iogauge: {opened.failed}"), file=sys.stderr)
+            return 1
+        reasons = [*opened.refused, *filter(None, [opened.occupied])]
+        for reason in reasons:
+            print(visible(f"{REFUSAL}{reason}"), file=sys.stderr)
+        if reasons:
+            return REFUSED
+        keeper = _Keeper(order, opened, run)
+        try:
+            keeper.serve(leaving)
+        finally:
+            keeper.recorder.write()
+    return 0
+
+
+def _is_exact(kind: str, view: View | None) -> bool:
+    """Return whether a file system says at any time how many inodes are in use; an overlay says it of its upper directory's."""
+    mount = view.mount if view else None
+    upper = upper_directory(mount) if mount else None
+    if mount and upper and is_upper(mount, upper) and (beneath := find_mount(upper)):
+        kind = beneath.type
+    return kind in EXACT
+
+
+#: Modules that the agent's commands need and this one does not. Imported once here, each fork has them.
+_MODULES: Final = {
+    "evict": ("iogauge.node.files",),
+    "facts": ("iogauge.node.host", "iogauge.node.probes"),
+}
+
+
+class _Keeper:
+    """Serves the job script of an opened case, and looks at the target meanwhile."""
+
+    def __init__(self, order: JobOrder, opened: Opened, run: Callable[[list[str]], int]) -> None:
+        view, self._run = opened.view, run
+        held_by = opened.directory if _is_exact(order.type, view) else None
+        self.recorder = Recorder(view.counters if view else (), held_by, opened.directory)
+        self._sampler = Sampler(order.type)
+        self._bell: Bell | None = None
+
+    def serve(self, leaving: contextlib.ExitStack) -> None:
+        """Obey the job script until it says "end", or is gone with all its children.
+
+        The answer to a line is the line, after ``done`` or ``failed``, see :meth:`_obey`.
+        """
+        try:
+            self._bell = Bell()
+            leaving.callback(self._bell.close)
+        except OSError as error:
+            _say(
+                f"iogauge: no counters of this node: no named pipe in the stage directory: {error}"
+            )
+        waiting = b""
+        print(WORD, flush=True)
+        while chunk := self._heard():
+            *lines, waiting = (waiting + chunk).split(b"\n")
+            for line in lines:
+                if line == b"end":
+                    return
+                done = self._done(os.fsdecode(line))
+                sys.stdout.flush()  # What the command said comes before the answer.
+                # On a line of its own, even if the script has lost the end of one for which it waited in vain.
+                sys.stdout.buffer.write(b"\ndone " if done else b"\nfailed ")
+                sys.stdout.buffer.write(line + b"\n")
+                sys.stdout.flush()
+
+    def _heard(self) -> bytes:
+        """Return what the job script says next; meanwhile look at the target, and answer the first task of this node."""
+        waits: list[int | Bell] = [0, *([self._bell] if self._bell else [])]
+        while True:
+            ready = select.select(waits, [], [], self.recorder.pause_s)[0]
+            if self._bell and self._bell in ready:
+                for task in self._bell.answer():
+                    self.recorder.take(task)
+            self.recorder.look()
+            if 0 in ready:
+                return os.read(0, 4096)
+
+    def _done(self, line: str) -> bool:
+        """Obey a line and return whether that succeeded; print what the stage or the target objected."""
+        word, _, rest = line.partition(" ")
+        number, _, words = rest.partition(" ")
+        try:
+            return self._obey(word, number, words)
+        except (OSError, ValueError) as error:
+            _say(f"iogauge: {word}: {error}")
+            return False
+
+    def _obey(self, word: str, number: str, words: str) -> bool:
+        """Obey a word of the job script, in repetition ``number``; raises OSError or ValueError.
+
+        ``phase FILE`` says that a phase begins whose tool prints to FILE. ``empty`` empties the case's directory. ``sample
+        AFTER DIR`` reads a sample of the contents, ``layouts DIR`` the layouts of all files. ``lease`` begins to renew the
+        lease of the agents. ``run WORDS`` runs a command of the agent, with a tab between two words; meanwhile a line
+        ``alive`` comes now and then.
+        """
+        match word:
+            case "phase":
+                note_found(os.environ["IOG_DIR"])
+                self.recorder.begin(words, server_here())
+            case "empty":
+                path = os.environ["IOG_DIR"]
+                # The script waits for lines: it does not give up a slow removal that reports progress.
+                directory.empty_case(path, report=directory.Progress(path, _say))
+            case "sample":
+                after, _, place = words.partition(" ")
+                self._sampler.take(int(number), after, place)
+            case "layouts":
+                from iogauge.job import target
+
+                target.note_layouts(int(number), words)
+            case "lease":
+                begin_lease()
+            case "run":
+                return self._ran(words.split("\t"))
+            case _:
+                raise ValueError("not a word of the job script")
+        return True
+
+    def _ran(self, words: list[str]) -> bool:
+        """Run a command of the agent in a process of its own.
+
+        Nothing of it goes on while a phase is measured. It ends if the job script waits no longer, which then gets the
+        lock released at once.
+        """
+        for module in _MODULES.get(words[0], ()):
+            importlib.import_module(module)
+
+        def work() -> bool:
+            with contextlib.redirect_stderr(sys.stdout):
+                return self._run(words) == 0
+
+        return processes.attended(work, 0, lambda: _say(ALIVE))
+
+
+def _say(text: str) -> None:
+    """Print a line for the job script to pass on."""
+    print(visible(text), flush=True)

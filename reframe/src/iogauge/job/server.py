@@ -1,0 +1,127 @@
+"""A server of fio or elbencho on this node.
+
+fio listens on the address of one interface alone: its server runs any job that anybody sends. elbencho listens on all, and
+takes no work from those who do not know the secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from typing import Final
+
+from iogauge.plan.stage import SERVERS_SECRET
+
+_SIOCGIFADDR: Final = 0x8915
+#: Attempts to find a free port, seconds that a server may take to listen, and to end.
+_ATTEMPTS: Final = 5
+_LISTENS_S: Final = 4.0
+_ENDS_S: Final = 1.0
+
+
+def address_of(interface: str) -> str:
+    """Return the IPv4 address of an interface, or of the host's name; raises OSError."""
+    host = os.uname().nodename
+    try:
+        if interface:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+                request = struct.pack("256s", interface.encode()[:15])
+                return socket.inet_ntoa(fcntl.ioctl(one, _SIOCGIFADDR, request)[20:24])
+        found = socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]
+    except OSError as error:
+        what = interface or "the name of the host"
+        raise OSError(
+            f"no IPv4 address of {what}: name an interface that all nodes have in extras.interface"
+        ) from error
+    if found == "0.0.0.0":
+        raise OSError(
+            "the name of the host has the address 0.0.0.0, which is every interface: name one in extras.interface"
+        )
+    return str(found)
+
+
+class Server:
+    """A running server. Its jobs have sessions of their own and outlive it: their environment identifies them."""
+
+    def __init__(self, program: str, interface: str) -> None:
+        """Start a server on a free port; raises OSError that says why there is none."""
+        self._name = os.path.basename(program)
+        if shutil.which(program) is None:
+            raise OSError(f"{program}: No such file or directory")
+        address = address_of(interface)
+        for _ in range(_ATTEMPTS):
+            self._token = uuid.uuid4().hex
+            # Below 32768 the kernel assigns no ports to others.
+            port = 20000 + int(self._token, 16) % 12000
+            if _listeners(port) == 0 and self._starts(program, address, port):
+                self.address = f"{address},{port}"
+                return
+        raise OSError(f"{program} does not listen on {address}")
+
+    def _starts(self, program: str, address: str, port: int) -> bool:
+        """Start it; return whether it alone listens there. fio lets several servers of a user share a port."""
+        words = [f"--server=ip:{address},{port}"]
+        if self._name == "elbencho":
+            secret = os.path.abspath(SERVERS_SECRET)
+            words = ["--service", "--foreground", "--port", str(port), "--svcpwfile", secret]
+        environment = os.environ | {"IOG_SERVER": self._token}
+        self._process = subprocess.Popen(
+            [program, *words], stdin=subprocess.DEVNULL, env=environment
+        )
+        deadline = time.monotonic() + _LISTENS_S
+        while time.monotonic() < deadline and self.runs() and not _listeners(port):
+            time.sleep(0.1)
+        # Two listeners would be ours and another job's, started at the same time.
+        if self.runs() and _listeners(port) == 1:
+            return True
+        self.end()
+        return False
+
+    @property
+    def pid(self) -> int:
+        """Return its process."""
+        return self._process.pid
+
+    def runs(self) -> bool:
+        """Return whether it still runs."""
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        """End the server and all of its jobs; raises OSError if they do not end."""
+        deadline = time.monotonic() + _ENDS_S
+        self._process.kill()
+        while (left := self._left()) and time.monotonic() < deadline:
+            for pid in left:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
+        if left:
+            raise OSError(f"{self._name} does not end: processes {' '.join(map(str, left))}")
+
+    def _left(self) -> list[int]:
+        wanted, left = f"IOG_SERVER={self._token}".encode(), []
+        self._process.poll()
+        for file in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if wanted in file.read_bytes().split(b"\0"):
+                    left.append(int(file.parent.name))
+        return left
+
+
+def _listeners(port: int) -> int:
+    """Return how many sockets of this node listen on a port (proc_net_tcp.rst: state 0A)."""
+    found = 0
+    for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError):
+            lines = (line.split() for line in Path(name).read_text().splitlines()[1:])
+            found += sum(w[1].endswith(f":{port:04X}") and w[3] == "0A" for w in lines)
+    return found

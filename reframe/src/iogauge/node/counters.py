@@ -1,0 +1,279 @@
+"""What the kernel of this node counts of its storage: the one reader of every counter.
+
+=============  ======================================  ==================================
+name           where                                   counts
+=============  ======================================  ==================================
+``8:0``        /proc/diskstats                         bytes and requests of a block device
+``/mnt``       /proc/self/mountstats                   bytes of a mounted NFS
+``net``        /proc/net/dev, /sys/class/infiniband    bytes of all networks
+``fs-OST0000`` osc.*.stats, mdc.*.stats                bytes and requests of a Lustre target
+=============  ======================================  ==================================
+
+A counter that cannot be read is missing, or None: it is not one that says zero. Written against Linux 6.18 and Lustre 2.17.0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from iogauge.node.mounts import BLOCK_DEVICE, unescape
+
+
+class Reading(NamedTuple):
+    """Bytes read and written since the counter began, and requests that ended; None if it counts bytes alone."""
+
+    read: int
+    written: int
+    requests: int | None = None
+
+    def __add__(self, other: Reading) -> Reading:  # type: ignore[override]
+        """Return the sums of two counters that count the same."""
+        requests = (
+            None
+            if self.requests is None or other.requests is None
+            else self.requests + other.requests
+        )
+        return Reading(self.read + other.read, self.written + other.written, requests)
+
+    def since(self, before: Reading) -> Reading:
+        """Return the growth since an earlier look."""
+        requests = (
+            None
+            if self.requests is None or before.requests is None
+            else self.requests - before.requests
+        )
+        return Reading(self.read - before.read, self.written - before.written, requests)
+
+
+#: All counters of a node by name; None for a device that did not tell.
+Readings = Mapping[str, Reading | None]
+
+#: Name of what all networks moved.
+NETWORKS: Final = "net"
+
+_SECTOR: Final = 512
+#: Seconds in which lctl must have told of all devices of the client.
+_LCTL_S: Final = 30.0
+#: A device of a Lustre client: its target, and the client's instance. A metadata server has devices of its own for the
+#: storage targets (``fs-OST0000-osc-MDT0000``), which are not the client's.
+_CLIENT: Final = re.compile(r"(.+-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-(?!MDT).+")
+#: name, samples, unit, least, most, sum, sum of squares.
+_STATS: Final = re.compile(
+    r"^(read|write)_bytes +([0-9]+) samples \[bytes\] [0-9]+ [0-9]+ ([0-9]+)( [0-9]*)?$", re.M
+)
+
+
+def read_all(root: Path = Path("/"), *, lustre: bool = True) -> dict[str, Reading | None]:
+    """Return all counters of this node. Those of Lustre cost an ordinary user the start of a program."""
+    counts: dict[str, Reading | None] = {}
+    counts |= _block_devices(_text(root / "proc/diskstats"))
+    # The kernel makes this directory for its client of NFS: without it there is none among the mounts.
+    if (root / "proc/fs/nfsfs").is_dir():
+        counts |= _of_mounts(_text(root / "proc/self/mountstats"))
+    if networks := _networks(root):
+        counts[NETWORKS] = networks
+    if lustre:
+        counts |= _of_targets(root)
+    return counts
+
+
+def _text(file: Path) -> str:
+    with contextlib.suppress(OSError):
+        return file.read_text(encoding="utf-8", errors="surrogateescape")
+    return ""
+
+
+def _block_devices(text: str) -> dict[str, Reading]:
+    """Return the counters of /proc/diskstats; empty where a container hides it.
+
+    Linux 4.18 added discards and 5.5 flushes behind the fields that are read.
+    """
+    counts = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) < 11:
+            continue
+        # Paths of an NVMe disk have no number of their own: all of them are 0:0.
+        name = (
+            words[2] if re.fullmatch("nvme[0-9]+c[0-9]+n[0-9]+", words[2]) else ":".join(words[:2])
+        )
+        counts[name] = _of_fields(words[3:])
+    return counts
+
+
+def _of_fields(words: Sequence[str] | Sequence[bytes]) -> Reading:
+    """Return the count of a block device's fields, from its reads on (Documentation/admin-guide/iostats.rst)."""
+    reads, _, sectors_read, _, writes, _, sectors_written = map(int, words[:7])
+    return Reading(_SECTOR * sectors_read, _SECTOR * sectors_written, reads + writes)
+
+
+def _of_mounts(text: str) -> dict[str, Reading]:
+    """Return the counters of every mounted NFS by its point.
+
+    Of the eight sums after ``bytes:`` (Linux 2.6.19, fs/nfs/iostat.h) the fifth and sixth are those of the server.
+    """
+    counts, point = {}, ""
+    for line in text.splitlines():
+        words = line.split()
+        # device SOURCE mounted on POINT with fstype TYPE
+        if words[:1] == ["device"]:
+            point = unescape(words[4]) if len(words) > 7 and words[7] in ("nfs", "nfs4") else ""
+        elif point and words[:1] == ["bytes:"] and len(words) > 6:
+            counts[point] = Reading(int(words[5]), int(words[6]))
+    return counts
+
+
+def _networks(root: Path) -> Reading | None:
+    """Return what all networks received and sent; None if nothing is known.
+
+    A client in the kernel or in a program reaches its servers through them, RDMA through ports of InfiniBand.
+    """
+    total: Reading | None = None
+    ports = list(_ports(root))
+    for count in (*ports, *_interfaces(root, by_port=bool(ports))):
+        total = count if total is None else total + count
+    return total
+
+
+def _ports(root: Path) -> Iterator[Reading]:
+    """Yield the counts of RDMA ports, which count words of four bytes (InfiniBand specification, PortCounters)."""
+    for folder in sorted((root / "sys/class/infiniband").glob("*/ports/*/counters")):
+        with contextlib.suppress(OSError, ValueError):
+            words = [int((folder / f"port_{way}_data").read_text()) for way in ("rcv", "xmit")]
+            # Counters of 32 bits stop there, and say nothing any more.
+            if 2**32 - 1 not in words:
+                yield Reading(4 * words[0], 4 * words[1])
+
+
+def _interfaces(root: Path, by_port: bool) -> Iterator[Reading]:
+    """Yield the counts of network interfaces, without those whose bytes another one counts."""
+    for line in _text(root / "proc/net/dev").splitlines()[2:]:
+        name, _, fields = line.partition(":")
+        place, words = root / "sys/class/net" / name.strip(), fields.split()
+        # An interface over others, as a bond or a VLAN, counts their bytes once more.
+        if len(words) < 9 or any(place.glob("lower_*")):
+            continue
+        # Of InfiniBand (ARPHRD_INFINIBAND): the ports have counted its bytes.
+        if not (by_port and _text(place / "type").strip() == "32"):
+            yield Reading(int(words[0]), int(words[8]))
+
+
+def _of_targets(root: Path) -> dict[str, Reading | None]:
+    """Return the counts of the Lustre client by target, None for one of which a device does not tell.
+
+    Two mounts of a file system have two devices for each target.
+    """
+    devices = {
+        f"{folder.parent.name}.{folder.name}": match[1]
+        for kind in ("osc", "mdc")
+        for folder in sorted((root / "sys/fs/lustre" / kind).glob("*"))
+        if (match := _CLIENT.fullmatch(folder.name))
+    }
+    told = _told(list(devices), root) if devices else {}
+    counts: dict[str, Reading | None] = {}
+    for device, target in devices.items():
+        count, sum_ = told.get(device), counts.get(target, Reading(0, 0, 0))
+        counts[target] = None if count is None or sum_ is None else sum_ + count
+    return counts
+
+
+def _told(devices: Sequence[str], root: Path) -> dict[str, Reading]:
+    """Return the counts that devices of a Lustre client tell this user, by ``osc.NAME``.
+
+    Root reads them in debugfs. For others, lctl of 2.17 asks the kernel; older clients tell them nothing.
+    """
+    debugfs = root / "sys/kernel/debug/lustre"
+    told, left = {}, []
+    for device in devices:
+        kind, _, name = device.partition(".")
+        try:
+            told[device] = _sums((debugfs / kind / name / "stats").read_text(errors="replace"))
+        except (OSError, ValueError):
+            left.append(device)
+    return told | _asked(left, whole=os.access(debugfs, os.X_OK)) if left else told
+
+
+def _asked(devices: Sequence[str], whole: bool) -> dict[str, Reading]:
+    """Ask lctl for devices, each by its whole name.
+
+    For a pattern, lctl of 2.17 gives an ordinary user values under wrong names. It also drops the last character of each
+    line, which is one of the sum of squares: a line without that sum is not ``whole``. Its exit status is 2 even if it answers.
+    """
+    questions = ["ignore_errors", *(f"get_param {device}.stats" for device in devices)]
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    try:
+        done = subprocess.run(
+            ["lctl"],
+            input="".join(f"{line}\n" for line in questions),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LCTL_S,
+            check=False,
+            env=os.environ | {"PATH": path},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    told = {}
+    for part in re.split(r"^(?=(?:osc|mdc)\.)", done.stdout, flags=re.M):
+        name, found, stats = part.partition(".stats=\n")
+        with contextlib.suppress(ValueError):
+            if found:
+                told[name] = _sums(stats, whole)
+    return {name: count for name, count in told.items() if name in devices}
+
+
+def _sums(stats: str, whole: bool = True) -> Reading:
+    """Return the count of a device's ``stats``; raises ValueError for a line that is damaged.
+
+    A device that has moved nothing since it began has no line of its own.
+    """
+    lines = re.findall(r"^(?:read|write)_bytes .*$", stats, re.M)
+    found = _STATS.findall(stats)
+    if len(found) != len(lines) or not (whole or all(squares for *_, squares in found)):
+        raise ValueError("not the statistics of a device")
+    sums = {way: (int(total), int(samples)) for way, samples, total, _ in found}
+    (read, reads), (written, writes) = (sums.get(way, (0, 0)) for way in ("read", "write"))
+    return Reading(read, written, reads + writes)
+
+
+# One counter, several times a second.
+
+
+def follow(name: str) -> Callable[[], Reading]:
+    """Return what reads one counter in little time: a block device, the point of an NFS, or all targets of a Lustre file system.
+
+    Raises OSError or ValueError without it; the returned function does so, too.
+    """
+    if BLOCK_DEVICE.fullmatch(name):
+        place = "dev/block" if ":" in name else "block"
+        file = os.open(f"/sys/{place}/{name}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        return lambda: _of_fields(os.pread(file, 512, 0).split())
+    return partial(of_nfs, name) if name.startswith("/") else partial(of_lustre, name)
+
+
+def of_nfs(point: str, file: str = "/proc/self/mountstats") -> Reading:
+    """Return what the client of NFS has moved for a mount; raises OSError, or ValueError without one."""
+    counts = _of_mounts(Path(file).read_text(errors="surrogateescape"))
+    if point not in counts:
+        raise ValueError(f"no mount of NFS at {point}")
+    return counts[point]
+
+
+def of_lustre(fsname: str, root: Path = Path("/")) -> Reading:
+    """Return what programs on this node have asked of a Lustre file system, which moves if they use O_DIRECT.
+
+    Raises ValueError if the client does not tell this user.
+    """
+    folder = root / "sys/kernel/debug/lustre/llite"
+    stats = [text for file in folder.glob(f"{fsname}-*/stats") if (text := _text(file))]
+    if not stats:
+        raise ValueError(f"no statistics of {fsname}: root alone may read them")
+    return sum(map(_sums, stats), Reading(0, 0, 0))

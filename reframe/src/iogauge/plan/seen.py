@@ -1,0 +1,269 @@
+"""What was seen on the nodes while a case ran: two files a node in the stage directory, their writers and their reader.
+
+``seen.HOST.jsonl`` is written by the agents of a node, a line for each :class:`Note`: ``[SECONDS, WHAT, VALUE]`` with the
+seconds since its boot. ``tasks.HOST`` is written by witness.sh, a line for each task that ended well::
+
+    EXECUTION NUMBER STARTED ENDED SYNCED RCHAR WCHAR SYSCR SYSCW READ WRITTEN CANCELLED end
+
+A line is written at once and appears whole, or it is damaged. A task without its line is missing for the judge.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from iogauge.core import untrusted
+from iogauge.node.counters import Reading
+
+SEEN: Final = "seen"
+TASKS: Final = "tasks"
+
+# What agents note. A node's answers to commands, as its view, are noted under the words that the command was given.
+
+#: Bytes read and written under the target's mount; inodes and bytes in use, where the file system counts them.
+MOVED: Final = "moved"
+#: Bytes that the first task of the first node passed to read(2) and write(2).
+ASKED: Final = "asked"
+#: Processes of that task: the tool, and what it has started.
+PROCESSES: Final = "processes"
+#: Libraries that it has loaded.
+LOADED: Final = "loaded"
+#: Type, source and point of a mount that hid the case's directory while a tool ran.
+HIDDEN: Final = "hidden"
+#: Bytes that the tool had printed. The output of each execution begins with none.
+PRINTED: Final = "printed"
+#: Files of the case that the agent found before each phase; it counts no more than so many.
+FOUND: Final = "found"
+MOST_FOUND: Final = 100
+#: A :class:`iogauge.node.files.Sample`.
+CONTENTS: Final = "contents"
+#: The layouts of the files of a repetition.
+LAYOUTS: Final = "layouts"
+#: All counters of the node: execution, ``before`` or ``after`` it, and what differs from the look before.
+COUNTERS: Final = "counters"
+#: Why the case may not have held the target's lock to the end; empty if it did.
+LOST: Final = "lost"
+#: A node's server: its address ``HOST,PORT``, and its process.
+SERVER: Final = "server"
+#: Why a node refuses the case.
+REFUSES: Final = "refuses"
+
+
+class Note(NamedTuple):
+    """What an agent noted: seconds since boot, what, and a value as plain data."""
+
+    time: float
+    what: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Instant:
+    """The counters under the target's mount at a time: seconds since boot, bytes of each way.
+
+    ``files`` is the number of inodes in use on the target, and ``held`` the bytes; None if nobody
+    counted them. Bytes that wait in the page cache have their place already.
+    """
+
+    time: float
+    read: int
+    written: int
+    files: int | None = None
+    held: int | None = None
+
+    @property
+    def bytes_moved(self) -> int:
+        """Return the bytes of both ways."""
+        return self.read + self.written
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All counters of a node before and after an execution, and when: seconds since its boot."""
+
+    host: str
+    execution: str
+    started: float
+    ended: float
+    before: Mapping[str, Reading | None]
+    after: Mapping[str, Reading | None]
+
+    def growth(self) -> dict[str, Reading | None]:
+        """Return what grew meanwhile; None for a device that did not tell twice.
+
+        What appeared meanwhile, as a mount, began to count then.
+        """
+        grown: dict[str, Reading | None] = {}
+        for name, now in self.after.items():
+            then = self.before.get(name, Reading(0, 0, 0))
+            grown[name] = None if now is None or then is None else now.since(then)
+        return grown
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """A line of witness.sh: ``number`` is that of the task on its node, None for a look at a server's node.
+
+    ``sums`` are the seven of /proc/PID/io, in the kernel's order.
+    """
+
+    host: str
+    execution: str
+    number: int | None
+    started: float
+    ended: float
+    synced: float | None
+    sums: Sequence[int]
+
+
+# The writers: agents.
+
+
+def boot_seconds() -> float:
+    """Return the seconds since this node's boot, as /proc/uptime tells them."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def line_of(what: str, value: object, at: float | None = None) -> str:
+    """Return the line of a note of now, or of a time."""
+    return json.dumps([round(boot_seconds() if at is None else at, 3), what, value]) + "\n"
+
+
+def append(lines: str) -> None:
+    """Append lines to this node's file in the current directory, at once; raises OSError."""
+    place = f"{SEEN}.{os.uname().nodename}.jsonl"
+    file = os.open(place, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(file, lines.encode())
+    finally:
+        os.close(file)
+
+
+def note(what: str, value: object) -> None:
+    """Append one note; raises OSError."""
+    append(line_of(what, value))
+
+
+# The reader: the judge.
+
+_SECONDS: Final = r"([0-9]{1,15}(?:\.[0-9]{1,9})?)"
+_TASK: Final = re.compile(
+    rf"(\S+) ([0-9]{{1,6}}|-) {_SECONDS} {_SECONDS} (?:{_SECONDS}|-)((?: [0-9]{{1,19}}){{7}}) end"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """All that the nodes of a job noted, by host, in the order in which they did.
+
+    ``damaged`` are lines of agents that are none, which no agent writes that ends well.
+    """
+
+    notes: Mapping[str, Sequence[Note]] = field(default_factory=dict)
+    tasks: tuple[TaskRun, ...] = ()
+    damaged: tuple[str, ...] = ()
+
+    def each(self, what: str, kind: Any = object) -> Iterator[tuple[str, float, Any]]:
+        """Yield host, time and value of what was noted; a value of another type than ``kind`` is left out."""
+        for host, notes in self.notes.items():
+            for one in notes:
+                if one.what == what:
+                    try:
+                        yield (
+                            host,
+                            one.time,
+                            one.value if kind is object else untrusted.build(kind, one.value),
+                        )
+                    except TypeError:
+                        continue
+
+    def by_host(self, what: str) -> dict[str, Any]:
+        """Return what each node answered last."""
+        return {host: value for host, _, value in self.each(what)}
+
+    def instants(self, what: str) -> tuple[Instant, ...]:
+        """Return what was counted each way, in order."""
+        kinds = tuple[int, int] | tuple[int, int, int, int]
+        return tuple(Instant(time, *sums) for _, time, sums in self.each(what, kinds))
+
+    def counts(self, what: str) -> tuple[tuple[float, int], ...]:
+        """Return a count by seconds since boot."""
+        return tuple((time, count) for _, time, count in self.each(what, int))
+
+    def words(self, what: str) -> tuple[str, ...]:
+        """Return all words that were noted, each once, in their order."""
+        each = (words for _, _, words in self.each(what, tuple[str, ...]))
+        return tuple(dict.fromkeys(word for words in each for word in words))
+
+    def hidden(self) -> tuple[str, ...]:
+        """Return the mounts that hid the case's directory, each once, in words."""
+        mounts = (mount for _, _, mount in self.each(HIDDEN, tuple[str, str, str]))
+        return tuple(dict.fromkeys("{} from {}, mounted at {}".format(*mount) for mount in mounts))
+
+    def looks(self) -> list[Look]:
+        """Return the looks at all counters of each node that were taken both before and after an execution."""
+        looks = []
+        kind = tuple[str, str, Mapping[str, tuple[int, int, int | None] | None]]
+        first: dict[tuple[str, str], tuple[float, Mapping[str, Reading | None]]] = {}
+        for host, at, (execution, when, told) in self.each(COUNTERS, kind):
+            counts = {name: None if one is None else Reading(*one) for name, one in told.items()}
+            if when == "before":
+                first.setdefault((host, execution), (at, counts))
+            elif (host, execution) in first:
+                started, before = first[host, execution]
+                looks.append(Look(host, execution, started, at, before, {**before, **counts}))
+        return looks
+
+
+def read(stage: Path) -> Noted:
+    """Return all that the nodes of a job have noted until now; a damaged line of a task is left out."""
+    notes: dict[str, list[Note]] = {}
+    damaged = []
+    for host, lines in _lines(stage, SEEN, ".jsonl"):
+        for line in filter(None, lines):
+            if (one := _note(line)) is None:
+                damaged.append(f"{SEEN}.{host}.jsonl: damaged line {line[:80]!r}")
+            else:
+                notes.setdefault(host, []).append(one)
+    # The last line of a task that was cut is none.
+    each = (_task(host, line) for host, lines in _lines(stage, TASKS, "") for line in lines[:-1])
+    return Noted(notes, tuple(filter(None, each)), tuple(damaged))
+
+
+def _lines(stage: Path, stem: str, suffix: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each host with the lines of its file, and with what follows the last one's end."""
+    for file in sorted(stage.glob(f"{stem}.*{suffix}")):
+        with contextlib.suppress(OSError):
+            text = untrusted.read_text(file)
+            yield file.name[len(stem) + 1 : len(file.name) - len(suffix)], text.split("\n")
+
+
+def _note(line: str) -> Note | None:
+    try:
+        note = Note(*untrusted.parse_json(line))
+    except (TypeError, ValueError):
+        return None
+    return note if untrusted.is_number(note.time) and isinstance(note.what, str) else None
+
+
+def _task(host: str, line: str) -> TaskRun | None:
+    match = _TASK.fullmatch(line)
+    if match is None:
+        return None
+    return TaskRun(
+        host=host,
+        execution=match[1],
+        number=None if match[2] == "-" else int(match[2]),
+        started=float(match[3]),
+        ended=float(match[4]),
+        synced=float(match[5]) if match[5] else None,
+        sums=tuple(map(int, match[6].split())),
+    )

@@ -1,0 +1,143 @@
+"""Who is guilty: the node, the end of a node or the link that makes pairs of nodes slow.
+
+A candidate is accused on three conditions. All its pairs are below the others' level by more than ``max_deviation``.
+Chance alone does not put so many slow pairs at one place. Its pairs differ from the others beyond the scatter within
+both. The worst candidate is taken out, and the rest looked at again: two slow nodes are named as two.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from iogauge.core.quantiles import t_quantile
+from iogauge.core.units import format_value
+
+#: Probability of an accusation in a healthy network, for each of the two tests.
+FALSE_ACCUSATIONS: Final = 0.003
+
+#: Smallest standard deviation of ln(rate) that counts.
+_LEAST_SCALE: Final = 0.02
+
+#: Candidates of each kind that are looked at: those with the slowest pairs.
+_LOOKED_AT: Final = 6
+
+GuiltyKind = Literal["node", "sender", "receiver", "link"]
+
+#: A pair's sender, receiver and ln(rate).
+_Turn = tuple[str, str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guilty:
+    """What makes its pairs slow; ``own`` and ``others`` are the least and the largest rate, in MiB/s."""
+
+    kind: GuiltyKind
+    name: str
+    pairs: int
+    own: tuple[float, float]
+    others: tuple[float, float]
+
+    def __str__(self) -> str:
+        """Return a sentence: ``n3 is slow: 6 of its 6 pairs at 168 to 170 MiB/s, the others at 842 to 1608``."""
+        verb = {"sender": "sends slowly", "receiver": "receives slowly"}.get(self.kind, "is slow")
+        name = f"the link {self.name}" if self.kind == "link" else self.name
+        of = "both directions" if self.kind == "link" else f"{self.pairs} of its {self.pairs} pairs"
+        own, others = (_range(one) for one in (self.own, self.others))
+        return f"{name} {verb}: {of} at {own} MiB/s, the others at {others}"
+
+
+def _range(both: tuple[float, float]) -> str:
+    least, most = (format_value(value) for value in both)
+    return least if least == most else f"{least} to {most}"
+
+
+def find(rounds: Sequence[Mapping[str, float]], max_deviation: float) -> list[Guilty]:
+    """Return what is guilty, the slowest first; ``rounds`` are rates by ``SENDER to RECEIVER``, all positive."""
+    turns: list[_Turn] = []
+    for pair, rate in ((pair, rate) for one in rounds for pair, rate in one.items()):
+        sender, _, receiver = pair.partition(" to ")
+        turns.append((sender, receiver, math.log(rate)))
+    nodes = {name for a, b, _ in turns for name in (a, b)}
+    found: list[Guilty] = []
+    while len(found) < max(1, len(nodes) // 2):
+        worst = _worst(turns, math.log(1 - max_deviation))
+        if worst is None:
+            break
+        guilty, turns = worst
+        found.append(guilty)
+    return found
+
+
+def _worst(turns: Sequence[_Turn], least: float) -> tuple[Guilty, list[_Turn]] | None:
+    """Return the slowest candidate that is beyond doubt, and the turns without it."""
+    best: tuple[float, Guilty, list[_Turn]] | None = None
+    for kind, candidates in _candidates(turns):
+        ordered = sorted(
+            candidates.items(), key=lambda one: statistics.median(t[2] for t in one[1])
+        )
+        for name, mine in ordered[:_LOOKED_AT]:
+            ours = set(mine)
+            others = [turn for turn in turns if turn not in ours]
+            if not _beyond_doubt(mine, others, len(candidates), least):
+                continue
+            guilty = Guilty(
+                kind=kind,
+                name=name,
+                pairs=len({turn[:2] for turn in mine}),
+                own=_ends(mine),
+                others=_ends(others),
+            )
+            gap = statistics.median(t[2] for t in mine) - statistics.median(t[2] for t in others)
+            if best is None or gap < best[0]:
+                best = (gap, guilty, others)
+        if best:  # what a whole node explains is no fault of one of its ends
+            break
+    return best[1:] if best else None
+
+
+def _candidates(turns: Sequence[_Turn]) -> Iterator[tuple[GuiltyKind, dict[str, list[_Turn]]]]:
+    """Yield the turns of each node, of each end of a node, and of each link."""
+    kinds: tuple[GuiltyKind, ...] = ("node", "sender", "receiver", "link")
+    for kind in kinds:
+        found: dict[str, list[_Turn]] = {}
+        for turn in turns:
+            names = {
+                "node": turn[:2],
+                "sender": turn[:1],
+                "receiver": turn[1:2],
+                "link": (" and ".join(sorted(turn[:2])),),
+            }[kind]
+            for name in names:
+                found.setdefault(name, []).append(turn)
+        yield kind, found
+
+
+def _beyond_doubt(mine: Sequence[_Turn], others: Sequence[_Turn], tests: int, least: float) -> bool:
+    """Return whether chance does not explain that all turns of a candidate are slow, and by so much."""
+    own, rest = [turn[2] for turn in mine], [turn[2] for turn in others]
+    if len(rest) < 2:
+        return False
+    limit = statistics.median(rest) + least
+    if max(own) >= limit:
+        return False
+    slow = sum(value < limit for value in rest)
+    if tests * ((slow + 0.5) / (len(rest) + 1)) ** len(own) > FALSE_ACCUSATIONS:
+        return False
+    squares = sum(
+        (value - statistics.fmean(values)) ** 2 for values in (own, rest) for value in values
+    )
+    freedom = len(own) + len(rest) - 2
+    scale = max(_LEAST_SCALE, math.sqrt(squares / freedom)) * math.sqrt(
+        1 / len(own) + 1 / len(rest)
+    )
+    t = (statistics.fmean(own) - statistics.fmean(rest)) / scale
+    return t < t_quantile(FALSE_ACCUSATIONS / tests, freedom)
+
+
+def _ends(turns: Sequence[_Turn]) -> tuple[float, float]:
+    values = [math.exp(turn[2]) for turn in turns]
+    return min(values), max(values)

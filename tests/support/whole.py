@@ -1,0 +1,431 @@
+"""Whole cases of built evidence: what a healthy job leaves on each kind of file system, to be altered by tests.
+
+Two tasks on one node of four cores. A case of data writes a GiB and reads it, twice, in 10 s each, with IOR. A case of metadata
+makes and removes 20,000 files with mdtest. What the kernel counts follows from what the tool says, as on the real thing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from iogauge.core.measurement import Metric, Moment, Phase, Quantity, Reference, ToolOutput
+from iogauge.evidence.model import ClockSeen, Evidence, Striping
+from iogauge.evidence.witness import Calls, Moved, NodeActivity, Testimony, Witness
+from iogauge.judge.case import Judgement, judge
+from iogauge.node.files import Block, Eviction, Held, Sample
+from iogauge.node.host import Load
+from iogauge.node.kinds import Below
+from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.targets import StorageTarget
+from iogauge.node.mounts import Mount, Space
+from iogauge.node.view import View
+from iogauge.plan.case import DIR, Access, CasePlan, PhasePlan
+from iogauge.plan.stage import Instant, PhaseRun
+from iogauge.site.extras import PartitionExtras
+from support.extras import extras
+
+GIB: Final = 1 << 30
+MIB: Final = 1 << 20
+BOOTED: Final = 1_795_000_000.0
+FILES: Final = 20_000
+#: Seconds that a phase takes, and that it waits before and after.
+LASTS: Final = 10.0
+HOME: Final = "/s/iogauge/case"
+ROOM: Final = Space(10**13, 9 * 10**12, 10**8, 9 * 10**7)
+
+
+@dataclass(frozen=True)
+class System:
+    """A kind of file system as a node sees it: its type, what lies below, who counts, and how many copies are written."""
+
+    type: str
+    source: str = "/dev/sdb1"
+    below: Below = field(default_factory=Below)
+    options: str = "rw"
+    mount: bool = False  # the mount itself counts (NFS)
+    targets: int = 0  # storage targets of Lustre
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        return self.below.devices
+
+
+def disk(*devices: str, disks: tuple[str, ...] = (), **more: Any) -> Below:
+    names = {number: f"sd{letter}" for number, letter in zip(devices, "bcde", strict=False)}
+    return Below(devices=devices, disks=disks or devices, names=names, **more)
+
+
+SYSTEMS: Final = {
+    "ext4": System("ext4", below=disk("8:16")),
+    "xfs": System("xfs", below=disk("8:16")),
+    "btrfs": System("btrfs", below=disk("8:16")),
+    "btrfs raid1": System("btrfs", below=disk("8:16", "8:32", copies=(2.0, 2.0))),
+    "overlay": System("overlay", "overlay", below=disk("8:16")),
+    "ext4 on a loop device": System("ext4", "/dev/loop7", below=disk("7:7", disks=("8:16",))),
+    "ext4 on a partition": System(
+        "ext4",
+        below=Below(devices=("8:17",), disks=("8:16",), names={"8:17": "sdb1", "8:16": "sdb"}),
+    ),
+    "nfs4": System("nfs4", "10.0.0.1:/export", mount=True),
+    "lustre": System("lustre", "10.0.0.1@tcp:/scratch", targets=4),
+    "fuse.bindfs": System("fuse.bindfs", "/srv", below=Below(ways=("8:16",))),
+}
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A case and the site that it is judged for."""
+
+    plan: CasePlan
+    evidence: Evidence
+    site: PartitionExtras
+    metrics: tuple[Metric, ...]
+
+    def alter(self, **changes: Any) -> Whole:
+        """The case with other evidence."""
+        return replace(self, evidence=replace(self.evidence, **changes))
+
+    def output(self, phase: str, at: int = 1, **changes: Any) -> Whole:
+        """The case if the tool said something else in a repetition; keys of a tool's phase alter that."""
+        outputs = dict(self.evidence.outputs)
+        several = list(outputs[phase])
+        of_phase = {k: v for k, v in changes.items() if k in Phase.__dataclass_fields__}
+        rest = {k: v for k, v in changes.items() if k not in of_phase}
+        first, *others = several[at].phases
+        several[at] = replace(several[at], phases=(replace(first, **of_phase), *others), **rest)
+        return self.alter(outputs={**outputs, phase: tuple(several)})
+
+    def witness(self, phase: str, at: int = 1, of: int | None = None, **changes: Any) -> Whole:
+        """The case if the kernel had counted otherwise for the tasks of a repetition, or for one of them."""
+        told = dict(self.evidence.testimony)
+        several = list(told[phase])
+        heard = [
+            replace(one, **{k: v(one) if callable(v) else v for k, v in changes.items()})
+            if of in (None, number)
+            else one
+            for number, one in enumerate(several[at].witnesses)
+        ]
+        several[at] = replace(several[at], witnesses=tuple(heard))
+        return self.alter(testimony={**told, phase: tuple(several)})
+
+    def planned(self, phase: str, **changes: Any) -> Whole:
+        """The case if a phase had been planned otherwise; keys of its access alter that."""
+        access = {k: v for k, v in changes.items() if k in Access.__dataclass_fields__}
+        rest = {k: v for k, v in changes.items() if k not in access}
+        repeat = [
+            replace(one, access=replace(one.access, **access), **rest) if one.name == phase else one
+            for one in self.plan.repeat
+        ]
+        return replace(self, plan=replace(self.plan, repeat=repeat))
+
+    def declared(self, **parts: Any) -> Whole:
+        """The case of a site that declares something else."""
+        merged = {"target": _target(self.site), **parts}
+        merged["target"] = {**_target(self.site), **parts.get("target", {})}
+        return replace(self, site=extras(**merged))
+
+    def below(self, **changes: Any) -> Whole:
+        """The case on a stack that is otherwise."""
+        views = tuple(
+            replace(view, below=replace(view.below, **changes)) for view in self.evidence.views
+        )
+        return self.alter(views=views, opened=views[0])
+
+    def slow_clock(self, phase: str, factor: float) -> Whole:
+        """The case of a tool whose clock runs slowly in all repetitions: fewer seconds, higher rates."""
+        whole = self
+        for at, output in enumerate(self.evidence.outputs[phase]):
+            (one,) = output.phases
+            rates = {n: replace(q, value=q.value * factor) for n, q in one.rates.items()}
+            whole = whole.output(phase, at, seconds=one.seconds / factor, rates=rates)
+        return whole
+
+    def judged(self) -> Judgement:
+        """The verdict, against references that the healthy case meets."""
+        references = {
+            metric.name: Reference(
+                100.0 if metric.unit == "MiB/s" else 2000.0, -0.1, None, metric.unit, "run 1"
+            )
+            for metric in self.metrics
+        }
+        return judge(self.plan, self.evidence, self.metrics, references, self.site, "quick")
+
+
+def _target(site: PartitionExtras) -> dict[str, Any]:
+    return {k: v for k, v in site.target.model_dump().items() if v is not None}
+
+
+def begins(repetition: int, phase: int) -> float:
+    """Seconds since boot at which an execution begins."""
+    return 1000.0 + 100.0 * repetition + 20.0 * phase
+
+
+def _view(system: System) -> View:
+    mount = Mount(1, "/s", system.source, system.type, system.options)
+    targets = tuple(
+        StorageTarget(
+            index=n,
+            uuid=f"scratch-OST{n:04x}_UUID",
+            active=True,
+            bytes_total=ROOM.bytes_total // 4,
+            bytes_free=ROOM.bytes_free // 4,
+        )
+        for n in range(system.targets)
+    )
+    return View(
+        "n1", "/s", mount, ROOM, cache_id="k:1", below=system.below, uuid="U-1", targets=targets
+    )
+
+
+def _counted(system: System, moved: Moved) -> dict[str, Any]:
+    """What a node counts if its tasks moved so many bytes."""
+    if system.mount:
+        return {"counters": {"/s": moved}}
+    if system.targets:
+        each = Moved(moved.read // system.targets, moved.written // system.targets)
+        names = [f"scratch-OST{n:04x}" for n in range(system.targets)]
+        return {"targets": dict.fromkeys(names, each), "requests": dict.fromkeys(names, 256)}
+    least, _ = system.below.copies
+    share = len(system.devices) or 1
+    each = Moved(moved.read // share, round(moved.written * least) // share)
+    names = system.devices or system.below.ways
+    counters = dict.fromkeys((*names, *system.below.disks), each)
+    return {"counters": counters, "requests": dict.fromkeys(counters, 1024)}
+
+
+def _testimony(system: System, begin: float, moved: Moved, calls: int, synced: bool) -> Testimony:
+    half = Moved(moved.read // 2, moved.written // 2)
+    heard = Witness(
+        host="n1",
+        started=begin + 0.5,
+        ended=begin + 1.0 + LASTS,
+        synced=begin + 1.05 + LASTS if synced else None,
+        asked=half + Moved(MIB // 4, 0),
+        calls=Calls(calls // 2 + 50, calls // 2),
+        moved=half,
+        **_counted(system, moved),
+    )
+    return Testimony(witnesses=(heard, heard), expected=2)
+
+
+def _looks(begin: float, moved: Moved, files: int, total: Instant) -> list[Instant]:
+    """The counters five times a second, from half a second before to half a second after a phase."""
+    steps = round(5 * LASTS)
+    rows = [(-2, 0.0), *((n, n / steps) for n in range(steps + 1)), (steps + 2, 1.0)]
+    return [
+        Instant(
+            begin + 0.8 + n / 5,
+            total.read + round(share * moved.read),
+            total.written + round(share * moved.written),
+            (total.files or 0) + round(share * files),
+            (total.held or 0) + round(share * moved.written),
+        )
+        for n, share in rows
+    ]
+
+
+def _site(system: System) -> PartitionExtras:
+    target: dict[str, Any] = {"path": "/s", "type": system.type, "source": system.source}
+    target["uuid"] = "U-1"
+    parts: dict[str, Any] = {"target": target}
+    if system.targets:
+        servers = {"count": 2, "nic": "10 GB/s"}
+        parts["topology"] = {"source": "x", "targets": system.targets, "servers": servers}
+    return extras(**parts)
+
+
+def _left(system: System, **more: Any) -> Evidence:
+    view = _view(system)
+    idle = Load(host="n1", cache_id="k:1", time=BOOTED + 1000, load1=0.1)
+    change = NodeActivity(host="n1", cache_id="k:1", seconds=300.0, uuid="U-1", load1=2.0)
+    return Evidence(
+        views=(view,),
+        opened=view,
+        directory=HOME,
+        clocks=(ClockSeen(BOOTED, BOOTED, 0),),
+        nodes=({"cpu.cores": 4, "mem.bytes": 16 * GIB},),
+        idle=(idle,),
+        changes=(change,),
+        **more,
+    )
+
+
+def data(system: str = "ext4", *, o_direct: bool = True) -> Whole:
+    """A case that writes and reads a GiB with IOR, through the page cache unless ``o_direct``."""
+    on = SYSTEMS[system]
+    metrics = (Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"))
+    phases, outputs, told = [], {}, {}
+    runs, activity, asked = [], list[Instant](), list[Instant]()
+    evictions: dict[str, tuple[Eviction, ...]] = {}
+    total = Instant(0.0, 0, 0, 50, 0)
+    ways: tuple[Any, ...] = ("write", "read")
+    for way in ways:
+        words = ["ior", "-a", "POSIX", f"-{way[0]}", "-o", f"{DIR}/data"]
+        access = Access(
+            direction=way,
+            o_direct=o_direct,
+            fsync=way == "write",
+            evict=way == "read" and not o_direct,
+        )
+        phases.append(
+            PhasePlan(
+                name=way,
+                command=words,
+                launch="tasks",
+                parse=None,
+                rates={f"{way}_bw": (way, "bw")},
+                access=access,
+                data_bytes=GIB,
+            )
+        )
+        if access.evict:
+            evictions[way] = (Eviction("n1", 1, GIB, GIB, 0),) * 2
+    for repetition in (1, 2):
+        for number, way in enumerate(ways):
+            begin = begins(repetition, number)
+            moved = Moved(GIB, 0) if way == "read" else Moved(0, GIB)
+            copied = Moved(moved.read, round(moved.written * on.below.copies[0]))
+            timed = Phase(
+                name=way,
+                rates={"bw": Quantity(GIB / MIB / LASTS, "MiB/s")},
+                seconds=LASTS,
+                bytes_moved=GIB,
+                operations=1024,
+                transfer_bytes=MIB,
+                rank_seconds=(LASTS, LASTS),
+            )
+            command = f"ior -a POSIX -{way[0]} -o {HOME}/data"
+            outputs.setdefault(way, []).append(
+                ToolOutput(
+                    "ior",
+                    "4.0.0",
+                    (timed,),
+                    tasks=2,
+                    nodes=1,
+                    command=command,
+                    parameters={"api": "POSIX", "data_type": "random"},
+                    moments=(Moment("Began", BOOTED + begin + 1, local=True),),
+                )
+            )
+            told.setdefault(way, []).append(_testimony(on, begin, moved, 1024, synced=False))
+            runs.append(PhaseRun(repetition, way, 0, begin, begin + 2 + LASTS, "t"))
+            activity += _looks(begin, copied, 0, total)
+            half = Moved(moved.read // 2, moved.written // 2)
+            asked += _looks(begin, half, 0, Instant(0.0, MIB // 4, 0))
+            total = activity[-1]
+    samples = tuple(
+        Sample(
+            repetition=repetition,
+            after=way,
+            blocks=(Block("data", 0, "0a1b"), Block("data", 4096, "4d3c")),
+            files=(Held("data", GIB, GIB),) if way == "write" else (),
+        )
+        for repetition in (1, 2)
+        for way in ways
+    )
+    parts = (Part(stripe_count=4, stripe_bytes=MIB, objects=(0, 1, 2, 3), instantiated=True),)
+    layouts = tuple(
+        Striping({}, Layouts(repetition=n, files=(FileLayout(path="data", parts=parts),), total=1))
+        for n in (1, 2)
+    )
+    plan = CasePlan(
+        tool="ior",
+        repetitions=2,
+        tasks=2,
+        nodes=1,
+        repeat=phases,
+        warm_up=False,
+        held_bytes=GIB,
+        files=1,
+        shared_file=True,
+    )
+    evidence = _left(
+        on,
+        outputs={name: tuple(several) for name, several in outputs.items()},
+        testimony={name: tuple(several) for name, several in told.items()},
+        runs=tuple(runs),
+        activity=tuple(activity) if on.devices or on.mount or on.targets else (),
+        asked=tuple(asked),
+        evictions=evictions,
+        samples=samples,
+        striping=layouts if on.targets else (),
+        versions={"n1": {"ior": "4.0.0"}},
+    )
+    return Whole(plan, evidence, _site(on), metrics)
+
+
+def metadata(system: str = "ext4") -> Whole:
+    """A case that makes and removes 20,000 empty files with mdtest; syncs belong to the time."""
+    on = SYSTEMS[system]
+    metrics = (Metric("create_rate", "ops/s"), Metric("remove_rate", "ops/s"))
+    phases, outputs, told = [], dict[str, Any](), dict[str, Any]()
+    runs, activity, printed, found = [], list[Instant](), list[tuple[float, int]](), []
+    total = Instant(0.0, 0, 0, 50, 0)
+    for number, (name, letter) in enumerate((("create", "C"), ("remove", "r"))):
+        words = ["mdtest", "-F", f"-{letter}", "-d", f"{DIR}/tree"]
+        phases.append(
+            PhasePlan(
+                name=name,
+                command=words,
+                launch="tasks",
+                parse=None,
+                rates={f"{name}_rate": (name, "rate")},
+                access=Access(direction="metadata"),
+                syncs=True,
+            )
+        )
+        for repetition in (1, 2):
+            begin = begins(repetition, number)
+            journal = Moved(0, FILES * 512)
+            timed = Phase(
+                name=name,
+                rates={"rate": Quantity(FILES / LASTS, "ops/s")},
+                seconds=LASTS,
+                operations=FILES,
+            )
+            command = f"mdtest '-F' '-{letter}' '-d' '{HOME}/tree'"
+            outputs.setdefault(name, []).append(
+                ToolOutput(
+                    "mdtest",
+                    "4.0.0",
+                    (timed,),
+                    tasks=2,
+                    nodes=1,
+                    command=command,
+                    parameters={"begins_at": 700, "iterations": 1},
+                    moments=(Moment("started", BOOTED + begin + 1, local=True),),
+                )
+            )
+            told.setdefault(name, []).append(_testimony(on, begin, journal, 0, synced=True))
+    for repetition in (1, 2):
+        for number, name in enumerate(("create", "remove")):
+            begin, files = begins(repetition, number), FILES if name == "create" else -FILES
+            runs.append(PhaseRun(repetition, name, 0, begin, begin + 2 + LASTS, "t"))
+            exact = on.type in ("ext4", "xfs", "overlay")
+            looks = _looks(begin, Moved(0, FILES * 512), files, total)
+            total = looks[-1]
+            activity += looks if exact else [replace(i, files=None) for i in looks]
+            printed += [(begin + 0.9, 700), (begin + 0.9 + LASTS, 700), (begin + 1 + LASTS, 1500)]
+            found.append((begin + 1.5 + LASTS, 100 if name == "create" else 0))
+    plan = CasePlan(
+        tool="mdtest",
+        repetitions=2,
+        tasks=2,
+        nodes=1,
+        repeat=phases,
+        warm_up=False,
+        held_bytes=FILES * 4096,
+        files=FILES,
+    )
+    evidence = _left(
+        on,
+        outputs={name: tuple(several) for name, several in outputs.items()},
+        testimony={name: tuple(several) for name, several in told.items()},
+        runs=tuple(runs),
+        activity=tuple(activity) if on.devices else (),
+        printed=tuple(printed),
+        found=tuple(found),
+        versions={"n1": {"mdtest": "4.0.0"}},
+    )
+    return Whole(plan, evidence, _site(on), metrics)

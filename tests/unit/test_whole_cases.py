@@ -1,0 +1,728 @@
+"""The judge on whole cases: true ones pass without a remark, untrue ones never pass, and a guard names why.
+
+The evidence is built (support/whole.py). Each row alters one thing that a real machine, a broken tool or a liar alters.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from iogauge.core.measurement import Moment, Quantity
+from iogauge.evidence.model import ClockSeen
+from iogauge.evidence.witness import Calls, Moved
+from iogauge.guards.finding import Outcome
+from iogauge.judge.verdict import Verdict
+from iogauge.node.files import GONE, Block, Eviction, Held
+from iogauge.node.mounts import Mount
+from iogauge.plan.stage import Instant
+from support import whole
+from support.whole import BOOTED, FILES, GIB, HOME, LASTS, MIB, Whole, data, metadata
+
+Alter = Callable[[Whole], Whole]
+COUNTED = [name for name in whole.SYSTEMS if name != "fuse.bindfs"]
+
+
+def same(case: Whole) -> Whole:
+    return case
+
+
+def moved(factor: float, of: str = "") -> Callable[[Any], dict[str, Moved]]:
+    """Counters of a witness that grew by another factor; of one device, or of all."""
+
+    def altered(one: Any) -> dict[str, Moved]:
+        return {
+            name: Moved(round(n.read * factor), round(n.written * factor))
+            if of in ("", name)
+            else n
+            for name, n in one.counters.items()
+        }
+
+    return altered
+
+
+def others(bytes_read: int, requests: int = 0) -> Alter:
+    """Others read so much on the same device in both repetitions."""
+
+    def altered(case: Whole) -> Whole:
+        for at in (0, 1):
+            case = case.witness(
+                "read",
+                at,
+                counters=lambda one: {n: m + Moved(bytes_read) for n, m in one.counters.items()},
+                requests=lambda one: {n: m + requests for n, m in one.requests.items()},
+            )
+        return case
+
+    return altered
+
+
+def busy(case: Whole) -> Whole:
+    """Twenty programs of others on four cores, and what they do to the times of a healthy tool."""
+    idle = tuple(replace(look, load1=20.0) for look in case.evidence.idle)
+    changes = tuple(replace(one, load1=22.0) for one in case.evidence.changes)
+    return case.alter(idle=idle, changes=changes)
+
+
+def _written(case: Whole, phase: str, each: int) -> Whole:
+    """The devices wrote so many bytes for each file in both repetitions."""
+    for at in (0, 1):
+        counters = {"8:16": Moved(0, each * FILES)}
+        case = case.witness(phase, at, counters=counters)
+    return case
+
+
+def samples(**changes: Any) -> Alter:
+    """The samples after the write of each repetition, altered."""
+
+    def altered(case: Whole) -> Whole:
+        return case.alter(
+            samples=tuple(
+                replace(one, **changes) if one.after == "write" else one
+                for one in case.evidence.samples
+            )
+        )
+
+    return altered
+
+
+def read_back(*blocks: Block) -> Alter:
+    """The last read of the case found other blocks."""
+
+    def altered(case: Whole) -> Whole:
+        *first, last = case.evidence.samples
+        return case.alter(samples=(*first, replace(last, blocks=blocks)))
+
+    return altered
+
+
+def views(**changes: Any) -> Alter:
+    def altered(case: Whole) -> Whole:
+        (view,) = case.evidence.views
+        return case.alter(views=(replace(view, **changes),), opened=replace(view, **changes))
+
+    return altered
+
+
+def facts(**told: Any) -> Alter:
+    def altered(case: Whole) -> Whole:
+        (node,) = case.evidence.nodes
+        return case.alter(nodes=({**node, **told},))
+
+    return altered
+
+
+def evictions(*several: Eviction) -> Alter:
+    return lambda case: case.alter(evictions={"read": several})
+
+
+def all_outputs(**changes: Any) -> Alter:
+    """Every execution of every phase says something else."""
+
+    def altered(case: Whole) -> Whole:
+        for phase, outputs in case.evidence.outputs.items():
+            for at in range(len(outputs)):
+                case = case.output(phase, at, **changes)
+        return case
+
+    return altered
+
+
+EMPTIED = Eviction("n1", 1, GIB, GIB, 0)
+ZERO = Block("data", 4096, f"{zlib.crc32(bytes(4096)):08x}")
+MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
+
+# --- healthy --------------------------------------------------------------------------------------
+
+HEALTHY: dict[str, tuple[Whole, Alter]] = {
+    **{f"{name}, direct": (data(name), same) for name in COUNTED},
+    **{f"{name}, from an emptied cache": (data(name, o_direct=False), same) for name in COUNTED},
+    **{
+        f"{name}, files": (metadata(name), same)
+        for name in COUNTED
+        if name not in ("nfs4", "lustre")
+    },
+    **{f"{name}, direct, load 20": (data(name), busy) for name in COUNTED},
+    **{
+        f"{name}, files, load 20": (metadata(name), busy)
+        for name in COUNTED
+        if name not in ("nfs4", "lustre")
+    },
+    "tasks in a zone nine hours east": (
+        data(),
+        lambda case: case.output(
+            "write", moments=(Moment("Began", BOOTED + 1201.0 + 9 * 3600, local=True),)
+        ),
+    ),
+    "a clock of the node that was set meanwhile": (
+        data(),
+        lambda case: case.alter(
+            clocks=(*case.evidence.clocks, ClockSeen(BOOTED + 30, BOOTED + 30, 0))
+        ),
+    ),
+    "random data on a compressing target": (data("btrfs"), lambda c: c.below(compresses="zstd")),
+    "a target that is declared to compress": (
+        data(),
+        lambda case: case.declared(target={"compresses": True}),
+    ),
+    "others read 5 %": (data(), others(50 * MIB)),
+    "others read hundreds of small blocks beside a gigabyte": (data(), others(MIB, 300)),
+    "half of the last block in an inode": (
+        data(),
+        samples(files=(Held("data", GIB, GIB), Held("small", 100, 0))),
+    ),
+    "read ahead fetched a fifth more": (
+        data(o_direct=False),
+        lambda case: case.witness("read", moved=lambda one: Moved(round(1.2 * one.moved.read), 0)),
+    ),
+    "an emptied cache that held nothing": (
+        data(o_direct=False),
+        evictions(replace(EMPTIED, resident_before=0), replace(EMPTIED, resident_before=0)),
+    ),
+    "one of two executions was delayed": (
+        metadata(),
+        lambda case: case.alter(
+            printed=(
+                (1100.9, 700),
+                (1125.0, 700),
+                (1126.0, 1500),
+                *(look for look in case.evidence.printed if look[0] > 1200),
+            )
+        ),
+    ),
+    "a device whose kernel does not count it, and does": (
+        data(),
+        lambda case: case.below(unsure=("8:16",)),
+    ),
+    "inodes of 1,024 bytes, which cost 2.1 KiB a file": (
+        metadata(),
+        lambda case: _written(_written(case, "create", 2182), "remove", 2105),
+    ),
+    "other cases of files before": (
+        metadata(),
+        lambda case: case.alter(
+            activity=tuple(
+                replace(look, files=(look.files or 0) + 70_000) for look in case.evidence.activity
+            )
+        ),
+    ),
+    "a disk that moved journals too": (
+        data(),
+        lambda case: case.witness(
+            "write",
+            counters=lambda one: {n: m + Moved(0, 4 * MIB) for n, m in one.counters.items()},
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_true_case_passes_without_a_remark_on_its_figures(name: str) -> None:
+    case, alter = HEALTHY[name]
+    decided = alter(case).judged()
+    assert decided.verdict is Verdict.PASS, decided.reason
+    remarks = [f for f in decided.findings if f.outcome is not Outcome.OK]
+    # Quick phases are short, and a busy node is told.
+    assert not [str(f) for f in remarks if f.name not in ("G4 duration", "G15 placement")]
+
+
+# --- untrue ---------------------------------------------------------------------------------------
+
+INVALID, CONTAMINATED = Verdict.INVALID, Verdict.CONTAMINATED
+SHORT: dict[str, Any] = {"seconds": 0.01, "rates": {"bw": Quantity(102_400.0, "MiB/s")}}
+
+UNTRUE: dict[str, tuple[str, Verdict, Whole, Alter]] = {
+    # Bytes that did not travel.
+    "the disk moved half": (
+        "G8 witness",
+        INVALID,
+        data(),
+        lambda c: c.witness("read", counters=moved(0.5)),
+    ),
+    "the disk moved nothing": (
+        "G8 witness",
+        INVALID,
+        data(),
+        lambda c: c.witness("write", counters=moved(0.0)),
+    ),
+    "a device is in no list": (
+        "G8 witness",
+        INVALID,
+        data(),
+        lambda c: c.witness("read", counters={"8:99": Moved()}),
+    ),
+    "the tasks asked for half": (
+        "G8 witness",
+        INVALID,
+        data(),
+        lambda c: c.witness("read", asked=Moved(GIB // 4, 0)),
+    ),
+    "the kernel moved half for the tasks": (
+        "G8 witness",
+        INVALID,
+        data("xfs"),
+        lambda c: c.witness("write", moved=Moved(0, GIB // 4)),
+    ),
+    "small transfers were gathered in large ones": (
+        "G8 witness",
+        INVALID,
+        data(),
+        lambda c: c.witness("write", calls=Calls(60, 40)),
+    ),
+    "all was read twice, the second time from a cache": (
+        "G8 witness",
+        INVALID,
+        data(),
+        lambda c: c.witness("read", asked=Moved(GIB, 0)),
+    ),
+    "twice as much reached storage": (
+        "G8 witness",
+        INVALID,
+        data(),
+        lambda c: c.witness("write", moved=Moved(0, GIB)),
+    ),
+    "a file with holes under a loop device": (
+        "G8 witness",
+        INVALID,
+        data("ext4 on a loop device"),
+        lambda c: c.witness("read", counters=moved(0.0, "8:16")),
+    ),
+    "the second copy was not written": (
+        "G8 witness",
+        INVALID,
+        data("btrfs raid1"),
+        lambda c: c.witness("write", counters=moved(0.0, "8:32")),
+    ),
+    "the client of NFS moved half": (
+        "G8 witness",
+        INVALID,
+        data("nfs4"),
+        lambda c: c.witness("read", counters=moved(0.5)),
+    ),
+    "the client of Lustre moved nothing": (
+        "G8 witness",
+        INVALID,
+        data("lustre"),
+        lambda c: c.witness("read", targets=lambda one: dict.fromkeys(one.targets, Moved())),
+    ),
+    "a storage target of the file was silent": (
+        "G11 bytes by target",
+        INVALID,
+        data("lustre"),
+        lambda c: c.witness("write", 0, targets=_silent).witness("write", 1, targets=_silent),
+    ),
+    "the tool moved fewer bytes than planned": (
+        "G8 bytes",
+        INVALID,
+        data(),
+        lambda c: c.output("read", bytes_moved=GIB // 2),
+    ),
+    "the tool warned": (
+        "G8 bytes",
+        INVALID,
+        data(),
+        lambda c: c.output("read", warnings=("incorrect data",)),
+    ),
+    # Clocks.
+    "a clock at half speed, direct": (
+        "G4 clock",
+        INVALID,
+        data(),
+        lambda c: c.slow_clock("write", 2.0),
+    ),
+    "a clock at half speed, buffered": (
+        "G4 clock",
+        INVALID,
+        data(o_direct=False),
+        lambda c: c.slow_clock("read", 2.0),
+    ),
+    "a clock at half speed on btrfs": (
+        "G4 clock",
+        INVALID,
+        data("btrfs"),
+        lambda c: c.slow_clock("read", 2.0),
+    ),
+    "a clock at half speed on NFS": (
+        "G4 clock",
+        INVALID,
+        data("nfs4"),
+        lambda c: c.slow_clock("write", 2.0),
+    ),
+    "a clock at half speed on Lustre": (
+        "G4 clock",
+        INVALID,
+        data("lustre"),
+        lambda c: c.slow_clock("read", 2.0),
+    ),
+    "a clock at a third of its speed makes files": (
+        "G4 clock",
+        INVALID,
+        metadata(),
+        lambda c: c.slow_clock("create", 3.0),
+    ),
+    "a clock at a third of its speed removes files": (
+        "G4 clock",
+        INVALID,
+        metadata("btrfs"),
+        lambda c: c.slow_clock("remove", 3.0),
+    ),
+    "a clock at half speed on a busy node": (
+        "G4 clock",
+        CONTAMINATED,
+        data(),
+        lambda c: busy(c.slow_clock("write", 2.0)),
+    ),
+    "a tool that reports more than it ran": (
+        "G4 clock",
+        INVALID,
+        data(),
+        lambda c: busy(c.slow_clock("write", 0.5)),
+    ),
+    "a phase of ten milliseconds": ("G4 duration", INVALID, data(), all_outputs(**SHORT)),
+    "a date of last year": (
+        "G22 tool",
+        INVALID,
+        data(),
+        lambda c: c.output("write", moments=(Moment("Began", BOOTED - 3e7),)),
+    ),
+    # Caches.
+    "a buffered read of what was just written": (
+        "G1 client cache",
+        INVALID,
+        data(),
+        lambda c: c.planned("read", o_direct=False),
+    ),
+    "one eviction is missing": (
+        "G1 client cache",
+        INVALID,
+        data(o_direct=False),
+        evictions(EMPTIED),
+    ),
+    "pages were left": (
+        "G1 client cache",
+        INVALID,
+        data(o_direct=False),
+        evictions(EMPTIED, replace(EMPTIED, resident_after=4096)),
+    ),
+    "half of the file was evicted": (
+        "G1 client cache",
+        INVALID,
+        data(o_direct=False),
+        evictions(EMPTIED, replace(EMPTIED, bytes=GIB // 2)),
+    ),
+    "a program read the file after the eviction": (
+        "G1 client cache",
+        INVALID,
+        data(o_direct=False),
+        lambda c: c.witness("read", moved=Moved(GIB // 4, 0)),
+    ),
+    "the image lies in a page cache": (
+        "G1 client cache",
+        INVALID,
+        data(),
+        lambda c: c.below(cached="loop7, whose file is cached"),
+    ),
+    "O_DIRECT through the page cache": (
+        "G1 client cache",
+        INVALID,
+        data(),
+        lambda c: c.below(o_direct="data=journal"),
+    ),
+    "a disk in memory": ("G2 write-back", INVALID, data(), lambda c: c.below(memory="zram0")),
+    "a disk in memory holds files": (
+        "G9 storage",
+        INVALID,
+        metadata(),
+        lambda c: c.below(memory="zram0"),
+    ),
+    "fsync that ends in a daemon": (
+        "G2 write-back",
+        INVALID,
+        data(o_direct=False),
+        lambda c: c.below(fsync="nbd0, which is unknown"),
+    ),
+    "a write without fsync": (
+        "G2 write-back",
+        INVALID,
+        data(o_direct=False),
+        lambda c: c.planned("write", fsync=False),
+    ),
+    "O_DIRECT of a FUSE program": ("G1 client cache", INVALID, data("fuse.bindfs"), same),
+    # Contents.
+    "a block changed between write and read": (
+        "G8 contents",
+        INVALID,
+        data(),
+        read_back(Block("data", 0, "ffff")),
+    ),
+    "the file is gone": ("G8 contents", INVALID, data(), read_back(Block("data", 0, GONE))),
+    "no block was read back": ("G8 contents", INVALID, data(), read_back()),
+    "a hole": (
+        "G8 holes",
+        INVALID,
+        data(),
+        samples(blocks=(Block("data", 0, "0a1b", kind="hole"),)),
+    ),
+    "preallocated": (
+        "G8 holes",
+        INVALID,
+        data(),
+        samples(blocks=(Block("data", 0, "0a1b", kind="unwritten"),)),
+    ),
+    "a sparse file": ("G8 holes", INVALID, data(), samples(files=(Held("data", GIB, GIB // 2),))),
+    "zeros": ("G8 holes", INVALID, data(), samples(blocks=(ZERO,))),
+    "a block was stored compressed": (
+        "G18 data",
+        INVALID,
+        data("btrfs"),
+        lambda c: all_outputs(parameters={"api": "POSIX", "data_type": "timestamp"})(
+            samples(blocks=(Block("data", 0, "0a1b", kind="compressed"),))(c)
+        ),
+    ),
+    "one block again and again on zstd": (
+        "G18 data",
+        INVALID,
+        data("btrfs"),
+        lambda c: all_outputs(parameters={"api": "POSIX"})(c.below(compresses="zstd")),
+    ),
+    # Others.
+    "others read as much": ("G19 foreign load", CONTAMINATED, data(), others(GIB)),
+    "others wrote to the whole disk of a partition": (
+        "G19 foreign load",
+        CONTAMINATED,
+        data("ext4 on a partition"),
+        lambda c: c.witness("read", counters=moved(3.0, "8:16")).witness(
+            "write", counters=moved(3.0, "8:16")
+        ),
+    ),
+    "others wrote 4 KiB beside each new file": (
+        "G19 foreign load",
+        CONTAMINATED,
+        metadata(),
+        lambda c: _written(c, "create", 6144),
+    ),
+    "others made as many files": (
+        "G19 files of others",
+        CONTAMINATED,
+        metadata(),
+        lambda c: c.alter(
+            activity=tuple(
+                replace(look, files=2 * (look.files or 0)) for look in c.evidence.activity
+            )
+        ),
+    ),
+    "another case on the target": (
+        "G19 neighbours",
+        CONTAMINATED,
+        data(),
+        lambda c: c.alter(neighbours=("/s/iogauge/other",)),
+    ),
+    "the lock was lost": (
+        "G19 lock",
+        CONTAMINATED,
+        data(),
+        lambda c: c.alter(lost="it was taken away"),
+    ),
+    # Another file system, another place.
+    "another type": ("G9 identity", INVALID, data(), views(mount=replace(MOUNT, type="xfs"))),
+    "another device": (
+        "G9 identity",
+        INVALID,
+        data(),
+        views(mount=replace(MOUNT, source="/dev/sdc1")),
+    ),
+    "another file system of the same type and source": (
+        "G9 identity",
+        INVALID,
+        data(),
+        views(uuid="U-2"),
+    ),
+    "mounted over during the run": (
+        "G9 identity",
+        INVALID,
+        data(),
+        lambda c: c.alter(changes=tuple(replace(one, uuid="U-2") for one in c.evidence.changes)),
+    ),
+    "a mount that hid the directory": (
+        "G9 identity",
+        INVALID,
+        data(),
+        lambda c: c.alter(hidden=("tmpfs at /s",)),
+    ),
+    "tasks on another node": (
+        "G9 identity",
+        INVALID,
+        data(),
+        lambda c: c.witness("write", host="n7"),
+    ),
+    "files that lay elsewhere": (
+        "G9 storage",
+        INVALID,
+        metadata("btrfs"),
+        lambda c: c.alter(found=tuple((at, 0) for at, _ in c.evidence.found)),
+    ),
+    "files that no device wrote": (
+        "G9 storage",
+        INVALID,
+        metadata("xfs"),
+        lambda c: c.witness("create", counters=moved(0.0)),
+    ),
+    "files that the inodes do not show": (
+        "G19 files of others",
+        INVALID,
+        metadata(),
+        lambda c: c.alter(activity=tuple(replace(look, files=50) for look in c.evidence.activity)),
+    ),
+    # The tool is another, or lies between.
+    "another directory": (
+        "G22 tool",
+        INVALID,
+        data(),
+        lambda c: c.output("read", command="ior -a POSIX -r -o /dev/shm/data"),
+    ),
+    "other words": (
+        "G22 tool",
+        INVALID,
+        data(),
+        lambda c: c.output("read", command=f"ior -a MPIIO -r -o {HOME}/data"),
+    ),
+    "fewer tasks": ("G22 tool", INVALID, data(), lambda c: c.output("write", tasks=1)),
+    "a second version": ("G22 tool", INVALID, data(), lambda c: c.output("write", version="3.3.0")),
+    "another version on a node": (
+        "G22 tool",
+        INVALID,
+        data(),
+        lambda c: c.alter(versions={"n1": {"ior": "4.0.0"}, "n2": {"ior": "3.3.0"}}),
+    ),
+    "more counts of the kernel than tasks": (
+        "G22 tool",
+        INVALID,
+        data(),
+        lambda c: _with_tasks(c, 3),
+    ),
+    "eatmydata": (
+        "G22 environment",
+        INVALID,
+        data(),
+        facts(**{"preload.LD_PRELOAD": "libeatmydata.so"}),
+    ),
+    "faketime, loaded by a wrapper": (
+        "G22 environment",
+        INVALID,
+        data(),
+        lambda c: c.alter(loaded=("libfaketime.so.1",)),
+    ),
+    # Figures that contradict each other.
+    "operations times size is not the bandwidth": (
+        "G7 units",
+        INVALID,
+        data(),
+        lambda c: c.output("read", operations=2048),
+    ),
+    "reads that began before the write": (
+        "G21 order",
+        INVALID,
+        data(),
+        lambda c: c.alter(
+            runs=tuple(
+                replace(run, started=0.0, ended=5.0) if run.name == "read" else run
+                for run in c.evidence.runs
+            )
+        ),
+    ),
+    "more than the network carries": (
+        "G6 ceiling",
+        INVALID,
+        data(),
+        lambda c: c.declared(topology={"source": "x", "clients": {"nic": "50 MB/s"}}),
+    ),
+    "a client that was evicted": (
+        "G20 connections",
+        INVALID,
+        data("lustre"),
+        lambda c: c.alter(
+            changes=tuple(
+                replace(one, troubles=("scratch-OST0001 went through EVICTED",))
+                for one in c.evidence.changes
+            )
+        ),
+    ),
+    # Nobody saw it, and the site wants that somebody does.
+    "a task left no count": ("G8 witness", INVALID, data(), lambda c: _with_tasks(_required(c), 1)),
+    "nothing under the mount counts": (
+        "G8 witness",
+        INVALID,
+        data("fuse.bindfs"),
+        lambda c: _required(c),
+    ),
+    "files in a FUSE program": (
+        "G9 storage",
+        INVALID,
+        metadata("fuse.bindfs"),
+        lambda c: _required(c),
+    ),
+}
+
+
+def _silent(one: Any) -> dict[str, Moved]:
+    whole = sum(one.targets.values(), Moved())
+    return {**one.targets, "scratch-OST0002": Moved(), "scratch-OST0001": whole}
+
+
+def _required(case: Whole) -> Whole:
+    return case.declared(limits={"witness": "required"})
+
+
+def _with_tasks(case: Whole, tasks: int) -> Whole:
+    """As many counts of the kernel as there were so many tasks."""
+    told = {
+        name: tuple(replace(one, witnesses=(one.witnesses * 2)[:tasks]) for one in several)
+        for name, several in case.evidence.testimony.items()
+    }
+    return case.alter(testimony=told)
+
+
+@pytest.mark.parametrize("name", UNTRUE)
+def test_an_untrue_case_never_passes_and_a_guard_names_why(name: str) -> None:
+    guard, verdict, case, alter = UNTRUE[name]
+    decided = alter(case).judged()
+    objections = {f.name: f.outcome.name for f in decided.findings if f.outcome is not Outcome.OK}
+    assert decided.verdict is verdict, (decided.reason, objections)
+    assert objections.get(guard) == verdict.name, objections
+
+
+def test_there_are_many() -> None:
+    assert len(HEALTHY) >= 25 and len(UNTRUE) >= 40
+
+
+@pytest.mark.parametrize("phase", ["create", "remove"])
+def test_what_no_exact_witness_saw_has_a_remark(phase: str) -> None:
+    """A FUSE program may keep files and their removal to itself: a sync of its mount ends there."""
+    decided = metadata("fuse.bindfs").judged()
+    said = [
+        f for f in decided.findings if f.metric == f"{phase}_rate" and "no second witness" in f.saw
+    ]
+    assert [f.outcome for f in said] == [Outcome.WARN]
+
+
+def test_a_lost_look_takes_no_figure_for_proven() -> None:
+    """Neither the bytes nor the seconds of the execution are confirmed by those of the other one."""
+    case = data()
+    told = {
+        name: (first, replace(second, witnesses=second.witnesses[:1]))
+        for name, (first, second) in case.evidence.testimony.items()
+    }
+    decided = case.alter(testimony=told).judged()
+    unseen = {f.name for f in decided.findings if "no second witness" in f.saw}
+    assert {"G8 witness", "G4 clock"} <= unseen and decided.verdict is Verdict.PASS
+
+
+def test_a_figure_without_activity_is_remarked() -> None:
+    """Nobody looked between the begin and the end of the execution."""
+    decided = data().alter(activity=(), asked=(Instant(0.0, 0, 0),)).judged()
+    unseen = [f for f in decided.findings if f.name == "G4 clock" and f.outcome is Outcome.WARN]
+    assert unseen and LASTS > 1 and FILES > 1000
