@@ -58,9 +58,9 @@ def with_sync(value: float, seconds: float, file: Path) -> float:
     execution = file.name.removesuffix(".err")
     (words,) = [
         line.split()
-        for noted in file.parent.glob("witness.*.0")
+        for noted in file.parent.glob("tasks.*")
         for line in noted.read_text().splitlines()
-        if line.startswith(f"{execution} ")
+        if line.startswith((f"{execution} 0 ", f"{execution} - "))
     ]
     return value * seconds / (seconds + float(words[4]) - float(words[3]))
 

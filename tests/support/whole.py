@@ -21,7 +21,8 @@ from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.plan.case import DIR, Access, CasePlan, PhasePlan
-from iogauge.plan.stage import Instant, PhaseRun
+from iogauge.plan.seen import Instant
+from iogauge.plan.stage import PhaseRun
 from iogauge.site.extras import PartitionExtras
 from support.extras import extras
 

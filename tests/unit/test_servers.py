@@ -270,6 +270,25 @@ def test_servers_at_one_address_would_share_their_files(servers: Servers) -> Non
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
+def test_the_agent_of_each_node_looks_before_and_after_its_first_task(servers: Servers) -> None:
+    launch = servers.bin / "launch"
+    witness = f'sh {JOB_FILES}/witness.sh "$IOG_STAGE" "work.$IOG_REP"'
+    status, printed = servers.run(
+        f"iog_agents '' 3 '' {launch}", f"iog_phase work {launch} {witness} sleep 0.1"
+    )
+    assert status == 0, printed
+    noted = seen.read(servers.stage)
+    assert {look.host for look in noted.looks()} == {"n1", "n2", "n3"}
+    assert {task.host for task in noted.tasks} == {"n1", "n2", "n3"}
+    for look in noted.looks():
+        (task,) = (one for one in noted.tasks if one.host == look.host)
+        assert look.started <= task.started + 0.01 and task.ended <= look.ended + 0.01
+        assert look.growth()["net"]
+    assert not noted.damaged
+    wait_for(servers.all_gone, 10, "the end of all processes")
+    assert not list(servers.stage.glob("agent.*"))
+
+
 # --- what ends an agent ---------------------------------------------------------------------------
 
 

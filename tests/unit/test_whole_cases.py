@@ -19,7 +19,7 @@ from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.node.files import GONE, Block, Eviction, Held
 from iogauge.node.mounts import Mount
-from iogauge.plan.stage import Instant
+from iogauge.plan.seen import Instant
 from support import whole
 from support.whole import BOOTED, FILES, GIB, HOME, LASTS, MIB, Whole, data, metadata
 

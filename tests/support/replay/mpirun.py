@@ -2,8 +2,8 @@
 
 Nodes are those of the host file, else n1, n2 and so on; the first is this machine. A tool is run once and told
 how many tasks there are (OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_SIZE). The suite's agent is run once as
-well, and its answer copied for every node, each with a page cache of its own. So is server.sh: of the other
-nodes' servers there is a socket that listens at 127.78.0.<number of the node>, and the file that says so.
+well, and what it notes is copied for every node, each with a page cache of its own. Of the other nodes' servers
+there is a socket that listens at 127.78.0.<number of the node>, and the note that says so.
 """
 
 from __future__ import annotations
@@ -50,42 +50,48 @@ def place(tasks: int, hostfile: str | None, mapping: str | None) -> tuple[list[s
 
 
 def agent(command: list[str], hosts: list[str]) -> int:
-    """Run the agent here, and copy its answer."""
-    status = os.spawnvp(os.P_WAIT, command[0], command)
-    if status != 0:
-        return status
-    out = command[-1]
-    own = f"{out}.{os.uname().nodename}.json"
-    answer = json.loads(figures.text_of(own))
-    os.unlink(own)
-    for host in hosts:
-        mine = answer | {"host": host}
-        if "cache_id" in mine:
-            mine["cache_id"] += f"@{host}"
-        figures.write(f"{out}.{host}.json", json.dumps(mine))
-    return 0
-
-
-def servers(command: list[str], hosts: list[str]) -> int:
-    """Run server.sh here, and listen for the other nodes."""
+    """Run the agent in a copy of the stage, and note for every node what it notes there."""
     import socket
     import subprocess
+    import tempfile
     import time
 
-    (script,) = (i for i, word in enumerate(command) if word.endswith("/server.sh"))
-    out = command[script + 1]
-    if hosts[0] != os.uname().nodename:
-        figures.refuse(f"servers on {hosts[0]}, which is not this machine")
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    while process.poll() is None and not os.path.exists(f"{out}.{hosts[0]}"):
-        time.sleep(0.02)
-    sockets = []
-    for number, host in enumerate(hosts[1:] if process.poll() is None else (), start=2):
-        sockets.append(socket.create_server((f"{NETWORK}.{number}", 0)))
-        address, port = sockets[-1].getsockname()
-        figures.write(f"{out}-{host}", f"{host} {address},{port} {os.getpid()}\n")
-        os.replace(f"{out}-{host}", f"{out}.{host}")
-    return process.wait()
+    attends = "attend" in command
+    with tempfile.TemporaryDirectory() as place:
+        for name in os.listdir():
+            if not name.startswith("seen."):
+                os.symlink(os.path.abspath(name), os.path.join(place, name))
+        words = list(command)
+        if attends:
+            words[words.index("attend") + 1] = place
+        process = subprocess.Popen(words, cwd=place, stdin=subprocess.DEVNULL)
+        own = os.path.join(place, f"seen.{os.uname().nodename}.jsonl")
+        while process.poll() is None and not (attends and '"view"' in noted(own)):
+            time.sleep(0.02)
+        sockets = []
+        notes = [json.loads(line) for line in noted(own).splitlines()]
+        for number, host in enumerate(hosts, start=1):
+            with open(f"seen.{host}.jsonl", "a", encoding="utf-8") as file:
+                for at, what, value in notes:
+                    mine = value
+                    if isinstance(value, dict) and "host" in value:
+                        mine = value | {"host": host}
+                    if isinstance(value, dict) and "cache_id" in value:
+                        mine = mine | {"cache_id": f"{value['cache_id']}@{host}"}
+                    if what == "server" and number > 1:
+                        sockets.append(socket.create_server((f"{NETWORK}.{number}", 0)))
+                        address, port = sockets[-1].getsockname()
+                        mine = [f"{address},{port}", os.getpid()]
+                    file.write(json.dumps([at, what, mine]) + "\n")
+        return process.wait()
+
+
+def noted(file: str) -> str:
+    try:
+        with open(file, encoding="utf-8") as text:
+            return text.read()
+    except OSError:
+        return ""
 
 
 def main(argv: list[str]) -> int:
@@ -102,8 +108,6 @@ def main(argv: list[str]) -> int:
     each_once = per_node == 1 and tasks == len(hosts)
     if "iogauge.job.agent" in words and each_once:
         return agent(words, hosts)
-    if any(word.endswith("/server.sh") for word in words) and each_once:
-        return servers(words, hosts)
     world = {"OMPI_COMM_WORLD_SIZE": str(tasks), "OMPI_COMM_WORLD_LOCAL_SIZE": str(per_node)}
     sys.stdout.flush()
     os.execvpe(words[0], words, os.environ | world)
