@@ -1365,7 +1365,7 @@ MUTANTS = (
         "cases run without their warm-up",
     ),
     Mutant(
-        "budget-of-each-case", "plan", "case.py",
+        "budget-of-each-case", "plan", "bounds.py",
         "            self.node_seconds + other.node_seconds,",
         "            max(self.node_seconds, other.node_seconds),",
         "tests/unit/test_budget.py::test_a_session_spends_until_a_case_would_be_too_much",
@@ -1732,7 +1732,7 @@ MUTANTS = (
         "a latency that grows is an improvement",
     ),
     Mutant(
-        "alarm-without-status", "iogauge_extras/history", "states.py",
+        "alarm-without-status", "iogauge_extras/history", "shown.py",
         "    return 1 if any(series.state is State.ALARM for series in judged) else 0",
         "    return 0",
         "tests/unit/test_trend.py::test_an_alarm_fails_a_pipeline_and_names_the_tunable",

@@ -245,6 +245,25 @@ def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None
 # --- Jobs that do not reach their end ---------------------------------------------------------------
 
 
+def test_one_launch_asks_the_nodes_what_they_lack(
+    slurm: Slurm, make_rig: Callable[..., Rig]
+) -> None:
+    """They see the clone and the target; a queue that does not exist answers nothing."""
+
+    def check(**partition: Any) -> Run:
+        cluster = Cluster(make_rig(tools=("fio",)), slurm, **partition)
+        path = f"{cluster.rig.environment()['PATH']}:/usr/sbin:/sbin"
+        command = slurm.hosts.command(slurm.head, ["iogauge", "check", "--all", "rig"])
+        process = cluster.rig.start(command, **{**slurm.environment, "PATH": path})
+        return cluster.rig.finish(process, 240)
+
+    said = " ".join(check().out.split())
+    assert f"nodes of default: {NODES} answered: " in said, said
+    assert "does not see" not in said and "cannot write" not in said, said
+    said = " ".join(check(access=["--partition=nowhere"]).out.split())
+    assert "nodes of default: no node answered" in said, said
+
+
 def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     """The job is warned, tidies up, and its record says why."""
     rig = long_fio(make_rig, time_limit="1m")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from iogauge.cases import storage
+from iogauge.cases import job_files
 from iogauge.cli import doctor
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import Fingerprint
@@ -25,10 +25,9 @@ from iogauge.judge.verdict import Verdict
 from iogauge.node import probes
 from iogauge.node.kinds import Traits
 from iogauge.node.lustre.targets import StorageTarget
-from iogauge.plan import case as cost
+from iogauge.plan import bounds
 from iogauge.plan.case import Access
-from iogauge.site import extras as doubts
-from iogauge.site import folders, settings
+from iogauge.site import doubts, folders, settings
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
@@ -201,7 +200,7 @@ def test_only_a_launch_that_would_abort_is_counted(
     write, _ = PLAN.repeat
     plan = dataclasses.replace(PLAN, repeat=[dataclasses.replace(write, launch=started)])
     site = PartitionExtras.of_partition({**EXTRAS, "hosts": hosts})
-    assert storage.bound_tasks(job, plan, site, tasks) == bound
+    assert job_files.bound_tasks(job, plan, site, tasks) == bound
 
 
 # --- servers --------------------------------------------------------------------------------------
@@ -333,10 +332,12 @@ def test_references_beside_their_ceiling(
 ) -> None:
     reference = Reference(value, lower, None, "MB/s", "x")
     site = extras(topology=PARTS)
-    doubt = cost.reference_doubt(Metric("bw", "MB/s"), reference, access, site, nodes=2)
+    doubt = bounds.reference_doubt(Metric("bw", "MB/s"), reference, access, site, nodes=2)
     assert (doubt and doubt.refused) is refused, doubt
     assert doubt is None or " of the ceiling " in doubt.saw
-    assert cost.reference_doubt(Metric("bw", "MB/s"), reference, access, extras(), nodes=2) is None
+    assert (
+        bounds.reference_doubt(Metric("bw", "MB/s"), reference, access, extras(), nodes=2) is None
+    )
 
 
 def test_the_job_is_told_which_storage_targets_are_out() -> None:
@@ -344,7 +345,7 @@ def test_the_job_is_told_which_storage_targets_are_out() -> None:
     topology = {"source": "x", "servers": servers, "targets": 4, "out": [3]}
     job: Any = SimpleNamespace(time_limit=600)
     for site, told in ((extras(topology=topology), (4, (3,))), (extras(), (None, ()))):
-        order = storage.order_of(healthy.plan(), site, "session", "case", 600.0, job)
+        order = job_files.order_of(healthy.plan(), site, "session", "case", 600.0, job)
         assert (order.targets, order.out) == told
 
 

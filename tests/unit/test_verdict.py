@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError, Unsettled
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.judge.verdict import MetricVerdict, Verdict, check_samples, decide_metric, worst
+from iogauge.judge.verdict import (
+    MetricVerdict,
+    Verdict,
+    beyond_scatter,
+    check_samples,
+    decide_metric,
+    worst,
+)
 
 BW = Metric("bw", "MiB/s")
 OTHER = Metric("iops", "ops/s")
@@ -117,7 +124,7 @@ def test_the_verdict_is_that_of_an_independent_oracle(
         expected = Verdict.INVALID
     elif Outcome.CONTAMINATED in mine:
         expected = Verdict.CONTAMINATED
-    elif Outcome.UNSTABLE in mine:
+    elif Outcome.UNSTABLE in mine and not beyond_scatter(values, reference):
         expected = Verdict.UNSTABLE
     elif not referenced:
         expected = Verdict.UNREFERENCED
@@ -136,6 +143,22 @@ def test_the_verdict_is_that_of_an_independent_oracle(
     if decided.verdict is Verdict.PASS:
         assert referenced
         assert not mine & {Outcome.INVALID, Outcome.UNSTABLE}
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([0.020, 0.022, 0.026], Verdict.FAIL),
+        ([0.60, 0.95, 0.70], Verdict.UNSTABLE),
+        ([0.60, 0.62, 0.75], Verdict.UNSTABLE),
+        ([0.9, 1.3, 1.1], Verdict.UNSTABLE),
+    ],
+)
+def test_a_spread_hides_no_failure_that_is_beyond_it(values: list[float], verdict: Verdict) -> None:
+    """A factor of 40 is no scatter of 13 %; a sample nearer to the bound than the others may be one."""
+    reference = Reference(1.0, -0.2, None, "MiB/s", "x")
+    unstable = [finding(Outcome.UNSTABLE, None)]
+    assert decide_metric(BW, values, unstable, reference).verdict is verdict
 
 
 @pytest.mark.parametrize(

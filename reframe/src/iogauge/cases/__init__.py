@@ -1,17 +1,20 @@
 """ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
 
+- checkpoint: the scenario that saves a model's state
 - configuration: ReFrame's configuration of all sites
 - fio: scenarios that run fio
 - fio_sequential: sequential writes and reads with fio
 - ior: scenarios that run IOR
+- job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
 - mdtest: scenarios that run mdtest
 - shared_file: scenarios in which all tasks of IOR write one file together
-- storage: the base class of every measured case, and what ReFrame's host writes for its job
+- storage: the base class of every measured case
 - sweep: points of a sweep, as partitions declare them
 """
 
 from iogauge.cases import sweep
+from iogauge.cases.checkpoint import CheckpointCheck
 from iogauge.cases.fio import (
     ChecksumCheck,
     FioCheck,
@@ -21,7 +24,7 @@ from iogauge.cases.fio import (
     span_of_boxes,
 )
 from iogauge.cases.fio_sequential import FioSequentialCheck
-from iogauge.cases.ior import CheckpointCheck, IorCheck, PinnedFilesCheck
+from iogauge.cases.ior import IorCheck, PinnedFilesCheck
 from iogauge.cases.mdtest import MdtestCheck, MdtestOnMdtsCheck
 from iogauge.cases.shared_file import (
     AggregatorsCheck,

@@ -20,7 +20,6 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
 from iogauge.core.words import DARSHAN, IOR
-from iogauge.evidence.model import SECONDS
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.plan.case import (
     DIR,
@@ -33,7 +32,6 @@ from iogauge.plan.case import (
     Printed,
     Verification,
 )
-from iogauge.site.extras import Checkpoint
 from iogauge.tools import darshan
 from iogauge.tools.ior.options import MISMATCH, IorOptions
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
@@ -443,68 +441,3 @@ class PinnedFilesCheck(IorCheck):
             stripe_bytes=None,
             servers=self.servers_used(),
         )
-
-
-SAVE_TIME = Metric("save_time", "s", "less")
-RESTART_TIME = Metric("restart_time", "s", "less")
-
-
-class CheckpointCheck(IorCheck):
-    """A model's state, saved and read again within the times that the site declares.
-
-    A subclass sets ``model``, a name in the partition's ``checkpoints``, and ``file_per_process``.
-    """
-
-    model: str
-    transfer = 4 << 20
-
-    @property
-    def _declared_model(self) -> Checkpoint:
-        return self.site.checkpoints[self.model]
-
-    def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, with the bytes of the model's state."""
-        return {**super().declared(), "total_bytes": self._declared_model.state}
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the seconds of both, and their bandwidths."""
-        return (SAVE_TIME, RESTART_TIME, WRITE, READ)
-
-    def standing_references(self) -> dict[str, Reference]:
-        """Return the budgets; none if this run has another size or scale than the site declares."""
-        if self._overridden.keys() & {"nodes", "tasks_per_node", "total_bytes", "transfer_bytes"}:
-            return {}
-        model, found = self._declared_model, {}
-        for time, bandwidth, budget_s, key in (
-            (SAVE_TIME, WRITE, model.save, "save"),
-            (RESTART_TIME, READ, model.restart, "restart"),
-        ):
-            source = f"the budget of checkpoints.{self.model}.{key}"
-            least = model.state / 2**20 / budget_s
-            found[time.name] = Reference(budget_s, None, 0.0, time.unit, source)
-            found[bandwidth.name] = Reference(least, 0.0, None, bandwidth.unit, source)
-        return found
-
-    def bytes_of_task(self) -> int:
-        """Return a task's share of the state, rounded up: no byte of it is left out.
-
-        Raises ValueError if the limits do not allow it.
-        """
-        step = self.total_tasks * self.transfer_bytes
-        shares = -(-self.total_bytes // step)
-        held, most = shares * step * self.sets, self.site.limits.case_bytes
-        if held > most:
-            raise ValueError(
-                f"checkpoints.{self.model}.state is {format_bytes(self._declared_model.state)}: in whole "
-                f"transfers of {self.total_tasks} task(s), {self.sets} set(s) of files hold {format_bytes(held)}, but "
-                f"limits.case_bytes is {format_bytes(most)}: raise the limit for {type(self).__name__}, or leave the model out"
-            )
-        return int(shares * self.transfer_bytes)
-
-    def _access(self, direction: Literal["read", "write"], **more: Any) -> Access:
-        # The budget says what a training needs, not what the target can do.
-        return replace(super()._access(direction, **more), saturates=None)
-
-    def _rates(self, direction: str) -> dict[str, tuple[str, str]]:
-        time = SAVE_TIME if direction == "write" else RESTART_TIME
-        return {**super()._rates(direction), time.name: (direction, SECONDS)}

@@ -1,6 +1,4 @@
-"""The base class of every measured scenario, and the files that ReFrame's host writes for its job.
-
-The functions that write files take a plan, a partition's extras and ReFrame's job, and know no check.
+"""The base class of every measured scenario.
 
 A scenario gives its metrics (:meth:`JudgedCheck.promise`) and its plan (:meth:`StorageCheck.plan`).
 The base class does the rest, in ReFrame's pipeline:
@@ -18,308 +16,47 @@ PASS ends in OK.
 
 from __future__ import annotations
 
-import json
-import math
-import os
-import socket
-import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import reframe.core.builtins as builtins
-import reframe.core.runtime as runtime
 from pydantic import ValidationError
 from reframe.core.backends import getlauncher
 from reframe.core.exceptions import SanityError
 from reframe.utility.typecheck import Duration
 
+from iogauge.cases.job_files import (
+    bound_tasks,
+    launch_of,
+    order_of,
+    planned_case,
+    resources,
+    script_lines,
+    write_inputs,
+)
 from iogauge.cases.judged import JudgedCheck
-from iogauge.core import paths, processes, registry
+from iogauge.core import registry
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
-from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.units import format_bytes, parse_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.evidence import collect, fingerprint, model
 from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
-from iogauge.plan import case as plan_cost
-from iogauge.plan.case import (
-    NOTHING_MEASURED,
-    CasePlan,
-    Cost,
-    Footprint,
-    MeasuredCeilings,
-    access_of,
-    lower_ceiling,
-    nodes_of,
-)
+from iogauge.plan import bounds
+from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, lower_ceiling
+from iogauge.plan.case import CasePlan, access_of, nodes_of
 from iogauge.plan.script import (
-    Launch,
-    binding_options,
-    host_options,
-    job_functions,
-    job_options,
-    per_node_launcher,
-    placing_options,
-    reporting_variables,
     shell_command,
-    shell_word,
 )
-from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase, TimedPhases
 from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import current, say
-from iogauge.site import references as marks
-from iogauge.site.extras import DOUBTFUL_LIMIT, Budget, Doubt, PartitionExtras
+from iogauge.site import marks
+from iogauge.site.doubts import Doubt
+from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 from iogauge.site.topology import Ceiling
-from iogauge.workspace.directory import session_dir
-
-#: Room requested of a resource manager, over the bytes of a case: file systems keep some for
-#: themselves.
-_CAPACITY_FACTOR: Final = 1.25
-
-
-def bound_tasks(job: Any, plan: CasePlan, extras: PartitionExtras, per_node: int) -> int:
-    """Return how many tasks mpirun binds to a core each on the node of the job script.
-
-    Returns 0 if it binds none, or if the script may run elsewhere, as with hosts of the site. Other
-    launchers share cores rather than abort.
-    """
-    name = job.launcher.registered_name
-    bound = "core" in binding_options(name, per_node, extras.node.cores)
-    started = any(phase.launch == "tasks" for phase in plan.phases)
-    return per_node if bound and started and not extras.hosts else 0
-
-
-def order_of(
-    plan: CasePlan,
-    extras: PartitionExtras,
-    session: str,
-    case: str,
-    time_limit_s: float,
-    job: Any,
-    bound_tasks: int = 0,
-) -> JobOrder:
-    """Return the order for the job's agent. ``job`` is ReFrame's job, with its time limit."""
-    target, limits = extras.target, extras.limits
-    pid, start = processes.identity(os.getpid())
-    return JobOrder(
-        target=target.path,
-        type=target.type,
-        source=target.source,
-        uuid=target.uuid,
-        striping=target.striped_by,
-        targets=extras.topology.targets if extras.topology else None,
-        out=extras.topology.out if extras.topology else (),
-        restore=str(paths.state_dir() / "restore"),
-        session=session,
-        host=socket.gethostname(),
-        process=(pid, start),
-        case=case,
-        lock=target.lock_place,
-        # A site that names a lock, or allows for any load of others, says itself who may work at once.
-        alone=target.lock is None and limits.max_foreign <= DOUBTFUL_LIMIT,
-        # The job's time includes the waiting: half of it is left for the case.
-        lock_wait_s=min(limits.lock_wait, time_limit_s / 2),
-        lock_lease_s=limits.lock_lease,
-        held_bytes=plan.held_bytes,
-        files=plan.most_files,
-        pieces=plan.pieces,
-        pins=plan.pins,
-        layout=plan.layout,
-        pool=target.pool,
-        shared_bytes=plan.shared_bytes,
-        max_fill=limits.max_fill,
-        keep_free=limits.keep_free,
-        max_of_free=limits.max_of_free,
-        removals_per_second=limits.removals_per_second,
-        time_limit_s=job.time_limit or 0,
-        bound_tasks=bound_tasks,
-        cores=extras.node.cores,
-        expect=dict(extras.expect),
-        devices=extras.ceilings.devices
-        if extras.ceilings and any(phase.of_devices for phase in plan.phases)
-        else (),
-        mdts=plan.mdts,
-        directory_layout=plan.directory_layout,
-        fill_bytes=plan.fill_bytes,
-    )
-
-
-def planned_case(
-    order: JobOrder,
-    plan: CasePlan,
-    footprint: Footprint,
-    budget: Budget | None,
-    *,
-    check: str,
-    name: str,
-    partition: str,
-    rests_on: Collection[str],
-    timed: tuple[TimedPhases, ...],
-    doubts: Collection[tuple[str, Doubt]] = (),
-) -> PlannedCase:
-    """Return the cost of the case; ``rests_on`` names the sources of the expected bandwidths.
-
-    ``timed`` are the phases that end by time. ``doubts`` are those about its references, with the names of the metrics.
-    """
-    return PlannedCase(
-        order=order,
-        name=name,
-        check=check,
-        partition=partition,
-        written_bytes=footprint.written_bytes,
-        read_bytes=footprint.read_bytes,
-        passing_files=plan.passing_files,
-        nodes=footprint.nodes,
-        node_minutes=footprint.node_minutes,
-        seconds=footprint.seconds,
-        rests_on=tuple(sorted(rests_on)),
-        timed=timed,
-        budget=budget.model_dump() if budget else None,
-        doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
-        refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
-    )
-
-
-def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
-    """Write the files that the job reads, and the footprint, after removing all older files.
-
-    With ``--dont-restage`` files of an earlier run are left there, and they are no evidence. Raises
-    OSError.
-    """
-    for stale in stage.iterdir():
-        if stale.is_symlink() or not stale.is_dir():
-            stale.unlink()
-    files = {
-        ORDER: json.dumps(planned.order.to_json(), indent=2),
-        FOOTPRINT: json.dumps(planned.to_json()),
-        **plan.inputs,
-    }
-    if plan.pins is not None:
-        files[PINS] = json.dumps(plan.pins.to_json())
-    for name, text in files.items():
-        (stage / name).write_text(text, encoding="utf-8")
-
-
-def launch_of(
-    job: Any, plan: CasePlan, extras: PartitionExtras, stage: Path, per_node: int, bind: bool
-) -> Launch:
-    """Return the words that start processes in the job; write the host file if the site names
-    hosts.
-
-    ``per_node`` is the number of tasks that fit on a node. If ``bind`` is True, tasks are bound to
-    cores. Raises ValueError for a launcher that cannot do it.
-    """
-    launcher, name = job.launcher, job.launcher.registered_name
-    hosts = extras.hosts[: plan.nodes]
-    if hosts:
-        if len(hosts) < plan.nodes:
-            raise ValueError(
-                f"extras.hosts names {len(hosts)} host(s), the case needs {plan.nodes}: name more"
-            )
-        text = "".join(f"{host} slots={per_node}\n" for host in hosts)
-        (stage / HOSTFILE).write_text(text, encoding="utf-8")
-        launcher.options += host_options(name, hosts)
-    if plan.nodes > 1:
-        # Readers are shifted by whole nodes, so tasks must fill one node after the other.
-        launcher.options += placing_options(name, per_node, plan.cyclic)
-    if bind:  # a document's command stays as printed
-        launcher.options += binding_options(name, per_node, extras.node.cores)
-    return Launch(
-        run_tasks=launcher.run_command(job),
-        each_node=per_node_launcher(name, plan.nodes, hosts),
-        agent=_agent(),
-        witness=str(JOB_FILES / "witness.sh"),
-        restore=str(paths.state_dir() / "restore"),
-        interface=extras.interface,
-    )
-
-
-def resources(plan: CasePlan, extras: PartitionExtras) -> dict[str, dict[str, str]]:
-    """Return the room for the case that is requested of the site's resource managers."""
-    capacity = f"{math.ceil(_CAPACITY_FACTOR * plan.held_bytes / 2**30)}GiB"
-    return {name: {"capacity": capacity} for name in extras.resources}
-
-
-def _has_modules(environments: Sequence[Any]) -> Iterator[str]:
-    """Yield a line for each module that the site declares: it ends a job in which the module is not loaded."""
-    system = runtime.runtime().modules_system
-    if system.name not in ("tmod4", "envmod", "lmod"):
-        return
-    declared = [one for environment in environments for one in environment.modules_detailed]
-    for name in (
-        name
-        for one in declared
-        if not one["collection"]
-        for name in system.resolve_module(one["name"])
-    ):
-        end = shell_word(
-            f"iogauge: the job has not loaded the module {name}, which the site declares"
-        )
-        yield f"module is-loaded {shell_word(name)} || {{ echo {end} >&2; exit 1; }}"
-
-
-def script_lines(
-    job: Any,
-    plan: CasePlan,
-    extras: PartitionExtras,
-    starts: Launch,
-    order: JobOrder,
-    environments: Sequence[Any],
-) -> tuple[list[str], str, list[str]]:
-    """Return the lines before the executable, the executable, and its options.
-
-    ``environments`` are what ReFrame loads before. Adds to the job the options with which its scheduler warns of the
-    time limit.
-    """
-    functions = job_functions(plan, starts, notes_layouts=order.striping == "lustre")
-    by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
-    served = any(phase.on_servers for phase in plan.phases)
-    reported = reporting_variables(job.launcher.registered_name) if by_tasks else {}
-    given = [*job.sched_access, *job.options, *job.cli_options]
-    options = job_options(job.scheduler.registered_name, plan.most_files, job.time_limit, given)
-    job.options += options
-    warned = [option.partition("@")[2] for option in options if "@" in option]
-    directory = os.path.join(session_dir(order.target, order.session), order.case)
-    counts = [str(plan.first_repetition), str(plan.repetitions)]
-    # Daemons that mpirun starts on hosts by itself have another environment.
-    handed = dict.fromkeys(["PATH", *(name for one in environments for name in one.env_vars)])
-    own = [name for name in handed if not name.startswith(("OMPI_", "PRTE_"))]
-    lines = [
-        *_has_modules(environments),
-        *(
-            [f"export OMPI_MCA_mca_base_env_list={shell_word(';'.join(own))}"]
-            if extras.hosts
-            else []
-        ),
-        *(f"export {name}={value}" for name, value in reported.items()),
-        f"export IOG_DIR={_directory_word(directory)}",
-        f". {shell_word(str(JOB_FILES / 'job.sh'))}",
-        *(f"IOG_WARNED={seconds}" for seconds in warned),
-        *([f". {shell_word(str(JOB_FILES / 'servers.sh'))}"] if served else []),
-        *functions,
-        f"iog_open {shell_command([*starts.agent, 'open', ORDER])}",
-        *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
-    ]
-    if plan.writes_first:
-        lines.append(shell_command(["iog_repeat", *counts, "iog_write"]))
-    return lines, "iog_repeat", [*counts, "iog_case"]
-
-
-def _agent() -> list[str]:
-    """Return the words that start the agent on a node."""
-    return ["env", f"PYTHONPATH={LIBRARY.parent}", sys.executable, "-m", "iogauge.job.agent"]
-
-
-def _directory_word(directory: str) -> str:
-    """Return the case's directory as a shell word; a leading variable must be set in the job."""
-    variable, slash, rest = directory.partition("/")
-    if not variable:
-        return shell_word(directory)
-    return f'"${{{variable[1:]}:?is not set in this job}}"{slash}{shell_word(rest)}'
 
 
 class StorageCheck(JudgedCheck):
@@ -478,7 +215,7 @@ class StorageCheck(JudgedCheck):
         except ReferencesError as error:
             self._refuse(Verdict.ERROR, str(error))
         speeds = {
-            phase.name: plan_cost.speed(phase, plan, extras, references)
+            phase.name: bounds.speed(phase, plan, extras, references)
             for phase in plan.phases
             if phase.data_bytes is not None
         }
@@ -494,7 +231,7 @@ class StorageCheck(JudgedCheck):
             name=self.display_name,
             partition=self.current_partition.fullname,
             rests_on={speed.source for speed in speeds.values()},
-            timed=plan_cost.timed(plan, extras),
+            timed=bounds.timed(plan, extras),
             doubts=self._doubts(references, unreferenced),
         )
         write_inputs(stage, planned, plan)

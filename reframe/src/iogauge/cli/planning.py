@@ -24,6 +24,7 @@ from iogauge.cli.screen import new_console, say
 from iogauge.core import processes, untrusted
 from iogauge.core.paths import LIBRARY, history_dir, project_root
 from iogauge.core.text import count, did_you_mean, visible_lines
+from iogauge.core.units import UnitError, parse_seconds
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.guards.finding import Outcome
 from iogauge.job import opening
@@ -268,6 +269,50 @@ def planned_cases(
 
 
 _NO_CASE = "no case is selected: see what 'iogauge list' shows"
+
+
+#: ReFrame's options that select cases; each takes a value.
+_CHOOSING: Final = (
+    *("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p"),
+)
+
+
+def without_choice(arguments: Sequence[str]) -> list[str]:
+    """Return ReFrame's arguments without those that select cases."""
+    kept, skip = [], False
+    for word in arguments:
+        if not skip and word not in _CHOOSING and not word.startswith(("--name=", "--tag=")):
+            kept.append(word)
+        skip = word in _CHOOSING and not skip
+    return kept
+
+
+def within(arguments: Sequence[str], budget: str) -> list[str]:
+    """Return the arguments that select as many cases as fit into a time, the shortest first; say which do not.
+
+    Ends the command if no case fits.
+    """
+    try:
+        seconds = parse_seconds(budget)
+    except UnitError as error:
+        raise slip(f"--budget: {error}") from error
+    cases, _ = planned_cases([*arguments])
+    fits: list[PlannedCase] = []
+    for case in sorted(cases, key=lambda one: one.seconds):
+        if sum(one.seconds for one in fits) + case.seconds <= seconds:
+            fits.append(case)
+    if not fits:
+        shortest = plan_table.duration(min((one.seconds for one in cases), default=0.0))
+        raise slip(f"--budget {budget}: no case fits; the shortest takes about {shortest}")
+    out = [short_name(case.name) for case in cases if case not in fits]
+    text = (
+        f"budget {budget}: {len(fits)} of {count(len(cases), 'case')}, about "
+        f"{plan_table.duration(sum(one.seconds for one in fits))}"
+    )
+    more = f"; left out: {', '.join(out[:6])}" + (f" and {len(out) - 6} more" if out[6:] else "")
+    say(new_console(), text + (more if out else ""))
+    exact = [word for case in fits for word in ("-n", names.exactly(short_name(case.name)))]
+    return [*without_choice(arguments), *exact]
 
 
 def plan(arguments: list[str], wide: bool, as_json: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -12,6 +13,7 @@ from typing import Annotated
 
 import typer
 from reframe.frontend.cli import main as reframe_main
+from rich.console import Console
 
 from iogauge.cli import doctor
 from iogauge.cli.planning import (
@@ -26,9 +28,12 @@ from iogauge.cli.planning import (
     selected_by,
     settled,
     unmeasured_of,
+    within,
+    without_choice,
 )
+from iogauge.cli.reporting import sessions_of, write_file
 from iogauge.cli.screen import Wide, new_console, show_details, show_ending
-from iogauge.core import processes
+from iogauge.core import processes, registry
 from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
@@ -44,7 +49,7 @@ from iogauge.records.selected import (
 from iogauge.report import outcome, plan_table
 from iogauge.report.outcome import SessionRecords, plain
 from iogauge.session import current, life
-from iogauge.site import folders, machine, settings
+from iogauge.site import folders, machine, programs, settings
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
 
@@ -121,20 +126,12 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     return _Ran(name, status, [*records, *missing], details)
 
 
-#: ReFrame's options that select cases; each takes a value.
-_CHOOSING = ("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p")
-
-
 def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
     """Measure every failed case once more; return all runs.
 
     If no failure counts any more, the exit statuses become 0: ReFrame knows only its first run.
     """
-    kept, skip = [], False
-    for word in arguments:
-        if not skip and word not in _CHOOSING and not word.startswith(("--name=", "--tag=")):
-            kept.append(word)
-        skip = word in _CHOOSING and not skip
+    kept = without_choice(arguments)
     records = [record for one in ran for record in one.records]
     failed = [record for record in records if record.needs_confirmation]
     again: list[_Ran] = []
@@ -216,6 +213,9 @@ AcceptMissing = Annotated[
     bool,
     typer.Option("--accept-missing", help="Accept that cases of earlier gates no longer exist."),
 ]
+BudgetOfTime = Annotated[
+    str, typer.Option("--budget", help="Run what fits into this time, as 20min: said in advance.")
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Measure nothing: what the cases cost, and if they fit.")
 ]
@@ -231,6 +231,7 @@ def run(
     confirm: Confirm = False,
     over_budget: OverBudget = False,
     accept_missing: AcceptMissing = False,
+    budget: BudgetOfTime = "",
     dry_run: DryRun = False,
     as_json: CostAsJson = False,
     wide: Wide = False,
@@ -252,6 +253,8 @@ def run(
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
+    if budget:
+        arguments = within(given, budget)
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif settings.any_budget(*folders.site_dirs()):
@@ -291,7 +294,7 @@ def _try_out(given: list[str], wide: bool) -> int:
     console = new_console()
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
-    for line in doctor.describe_stack(machine.machine()):
+    for line in doctor.describe_stack(programs.machine()):
         console.print(plain(line))
     if "IOGAUGE_CASE_BYTES" not in os.environ:
         try:
@@ -315,11 +318,22 @@ def _try_out(given: list[str], wide: bool) -> int:
     arguments += given
     chosen, gate = selected_by(arguments), current.is_gate()
     demand_cases(arguments, chosen)
-    status = _end(arguments, chosen, [_run(arguments, gate)], gate, wide=wide)
+    ran = _run(arguments, gate)
+    status = _end(arguments, chosen, [ran], gate, wide=wide)
+    _write_page(ran.session)
     sites = "" if os.access(folders.site_dirs()[0], os.W_OK) else "--sites DIR "  # a shared one
     for line in _AFTER_TRY:
         typer.echo(visible_lines(line.format(sites=sites, target=target)))
     return status
+
+
+def _write_page(session: str) -> None:
+    """Write the page of a session, and say where; without the extra there is none."""
+    page = state_dir() / "report.html"
+    with contextlib.suppress(registry.Missing, typer.BadParameter):
+        asked = sessions_of(Console(stderr=True), [session])
+        write_file(page, registry.load("iogauge_answers", "page")(asked, None, None)[1])
+        typer.echo(visible_lines(f"page: {page}"))
 
 
 #: What follows a first try.

@@ -157,6 +157,14 @@ def check_samples(
     return checked
 
 
+def beyond_scatter(values: Sequence[float], reference: Reference | None) -> bool:
+    """Return whether every sample misses a reference by more than the samples differ."""
+    if reference is None or reference.xfail or not values:
+        return False
+    reach = max(values) - min(values)
+    return not any(reference.least - reach <= value <= reference.most + reach for value in values)
+
+
 def decide_metric(
     metric: Metric,
     samples: Sequence[float],
@@ -170,7 +178,7 @@ def decide_metric(
 
     ``unreferenced`` says why there is no reference, if that is known. ``today`` is the day (UTC) on
     which expected failures are judged, by default the current day. After its last day an expected
-    failure is dropped from the verdict's reference.
+    failure is dropped from the verdict's reference. UNSTABLE excuses no failure :func:`beyond_scatter`: that is FAIL.
 
     ``unsettled`` is the worst value that may be true and is not proven. If it does not meet the
     reference, and the median meets it or is that very value, the verdict is UNSTABLE.
@@ -191,7 +199,7 @@ def decide_metric(
         (Outcome.UNSTABLE, Verdict.UNSTABLE),
     ):
         objections = [str(f) for f in applicable if f.outcome is outcome]
-        if objections:
+        if objections and not (kind is Verdict.UNSTABLE and beyond_scatter(values, reference)):
             return verdict(kind, "; ".join(objections))
     if reference is None:
         return verdict(

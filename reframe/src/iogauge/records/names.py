@@ -35,6 +35,11 @@ def pattern_of(name: str) -> str:
         return name
     if "%" in name:  # ReFrame's own name, in which it finds no blanks
         return name.replace(" ", "")
+    return exactly(name)
+
+
+def exactly(name: str) -> str:
+    """Return the expression that fits the case of a name in the table alone."""
     check, *values = name.split()
     parts = "".join(rf"%[\w.]+={re.escape(value)}" for value in values)
     return rf"^{re.escape(check)}{parts}(?=%\.|$)"

@@ -99,7 +99,7 @@ class NetworkCeilingCheck(StorageCheck):
         output = f"{iperf3.PHASE}.{REP}.json"
 
         def parse(printed: Printed) -> ToolOutput:
-            return iperf3.parse(printed.result, planned)
+            return iperf3.parse(printed.result, planned, self.site.limits.max_deviation)
 
         phase = PhasePlan(
             name=iperf3.PHASE,

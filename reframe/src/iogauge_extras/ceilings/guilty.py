@@ -41,6 +41,19 @@ class Guilty:
     own: tuple[float, float]
     others: tuple[float, float]
 
+    def explains(self, pair: str) -> bool:
+        """Return whether a pair, ``SENDER to RECEIVER``, is slow because of this."""
+        sender, _, receiver = pair.partition(" to ")
+        return (
+            self.name
+            in {
+                "node": (sender, receiver),
+                "sender": (sender,),
+                "receiver": (receiver,),
+                "link": (" and ".join(sorted((sender, receiver))),),
+            }[self.kind]
+        )
+
     def __str__(self) -> str:
         """Return a sentence: ``n3 is slow: 6 of its 6 pairs at 168 to 170 MiB/s, the others at 842 to 1608``."""
         verb = {"sender": "sends slowly", "receiver": "receives slowly"}.get(self.kind, "is slow")

@@ -17,6 +17,7 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes
 from iogauge.tools.parsing import excerpt, member, non_negative, positive, unique
+from iogauge_extras.ceilings import guilty
 
 #: The phase of every output, and its quantities.
 PHASE: Final = "network"
@@ -166,10 +167,12 @@ class Wire:
     counted: int
 
 
-def parse(text: str, planned: StreamPlan) -> ToolOutput:
+def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOutput:
     """Parse what the job's streams left: one phase, with the rates that the receivers counted.
 
-    ``pair_median`` (MiB/s) is the median of all pairs, ``pair_slowest`` the slowest over it. ``one_to_all`` and
+    ``pair_median`` (MiB/s) is the median of all pairs, ``pair_slowest`` the slowest over the median of those that no
+    slow node or link explains: half of all pairs may be those of one node. A pair is slow ``max_deviation`` below the
+    others. Its note names who is guilty. ``one_to_all`` and
     ``all_to_one`` (MiB/s) are the sum of all streams at once. ``parameters`` has ``pairs`` (MiB/s by their names)
     and ``wires``, see :class:`Wire`. ``cores`` is the largest share of the cores that an iperf3 could use. Raises
     :class:`ToolOutputError`, also if a turn or a stream is missing.
@@ -197,9 +200,12 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
     pairs = rates["pair"]
     median = statistics.median(pairs.values())
     slowest = min(pairs, key=lambda name: pairs[name])
+    accused = guilty.find([pairs], max_deviation)
+    healthy = [v for name, v in pairs.items() if not any(one.explains(name) for one in accused)]
+    said = f"{len(pairs)} pairs, slowest is {slowest}: {format_bytes(pairs[slowest] * 2**20)}/s"
     quantities = {
         PAIR_MEDIAN: Quantity(median, "MiB/s"),
-        PAIR_SLOWEST: Quantity(pairs[slowest] / median, "1"),
+        PAIR_SLOWEST: Quantity(pairs[slowest] / statistics.median(healthy), "1"),
         **{kind: Quantity(sum(rates[kind].values()), "MiB/s") for kind in (ONE_TO_ALL, ALL_TO_ONE)},
     }
     versions = unique(stream.version for stream in found)
@@ -216,10 +222,7 @@ def parse(text: str, planned: StreamPlan) -> ToolOutput:
             "wires": wires,
             "cores": max(stream.cores for stream in found),
         },
-        notes={
-            PAIR_SLOWEST: f"{len(pairs)} pairs, slowest is {slowest}: "
-            f"{format_bytes(pairs[slowest] * 2**20)}/s"
-        },
+        notes={PAIR_SLOWEST: "; ".join(map(str, accused)) or said},
         moments=tuple(Moment("timesecs", stream.began) for stream in found),
     )
 

@@ -24,9 +24,10 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
 from iogauge.records.selected import Unmeasured
-from iogauge.report.outcome import Ending, SessionRecords, of_damage, same_fault
-from iogauge_extras.history import states, statistics
-from iogauge_extras.history.states import Judged, State, one_of
+from iogauge.report.outcome import Ending, SessionRecords, Word, of_damage, same_fault
+from iogauge_extras.history import shown, states, statistics
+from iogauge_extras.history.shown import one_of
+from iogauge_extras.history.states import Judged, State
 from iogauge_extras.page.charts import Curve, Run, bars
 from iogauge_extras.page.sweeps import LARGEST
 
@@ -94,7 +95,7 @@ class History:
         judged = states.states_of(rows)
         self.judged = {(series.line, series.metric): series for series in judged}
         self._span = span
-        ids = states.fingerprint_ids(judged)
+        ids = shown.fingerprint_ids(judged)
         ids |= set(rows["fingerprint"].drop_nulls().unique())
         self.fingerprints = query.fingerprints(folder, ids)
         self._rows: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
@@ -307,6 +308,8 @@ class Trouble:
     def brief(self) -> str:
         """Return a few words: ``write_bw 29.8 % below its reference``, ``DRIFT read_bw 12 % worse``."""
         if self.kind == DRIFT:
+            if self.reason:
+                return f"{DRIFT} {self.metric}: {self.reason}"
             return f"{DRIFT} {self.metric} {self.trend.partition(' (')[0]} since {self.since[:10]}"
         if self.kind == Verdict.FAIL.value and self.metric:
             return f"{self.metric} {self.measured.rpartition(', ')[2]}"
@@ -368,6 +371,16 @@ class Alarm:
         """Return the title, what was not run, and a paragraph for each trouble."""
         title = "\n".join([self.title, *self.ending.remarks])
         return "\n\n".join([title, *(trouble.paragraph for trouble in self.troubles)])
+
+
+#: What ``iogauge alarm --test`` sends.
+TEST: Final = Alarm(
+    sessions=(),
+    systems=("test",),
+    ending=Ending(Word.OK, "a test of the alarm's way, nothing has happened"),
+    troubles=(),
+    curves=(),
+)
 
 
 def collect(
@@ -599,6 +612,17 @@ def _trend_words(series: Judged) -> str:
     )
 
 
+#: What is said of a series whose newest run is as it was before.
+_BACK: Final = "back at its level in the newest run; the alarm stands until more runs are good"
+
+
+def _is_back(last: float, series: Judged) -> bool:
+    """Return whether a run is nearer to the level than to a third of the loss."""
+    if series.change is None or series.level is None:
+        return False
+    return abs(last / series.level - 1) < abs(series.change.share) / 3
+
+
 def _drift(series: Judged, history: History) -> Trouble:
     curve, change = history.curve(series.line, series.metric), series.change
     last = curve.points[-1].value
@@ -612,6 +636,7 @@ def _drift(series: Judged, history: History) -> Trouble:
         if series.level is None
         else visible(f"level of {format_value(series.level)} {series.unit}"),
         since="" if change is None else visible(f"{_when(change.time)}, session {change.session}"),
+        reason=_BACK if _is_back(last, series) else "",
         trend=_trend_words(series),
         cause=UNCHANGED
         if change is None or change.before is None

@@ -37,6 +37,9 @@ def raise_alarm(
         typer.Option("--send", help="Send to IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL …"),
     ] = False,
     link: Annotated[str, typer.Option(help="Address of the whole report.")] = "",
+    test: Annotated[
+        bool, typer.Option("--test", help="Send a test message to every receiver, and end.")
+    ] = False,
     figures: Annotated[
         Path | None, typer.Option(help="Directory for a figure of each trouble.")
     ] = None,
@@ -47,11 +50,18 @@ def raise_alarm(
     3: trouble that a receiver did not get. Nothing is sent without trouble.
     """
     from iogauge_extras.page import receivers  # with numpy and polars
-    from iogauge_extras.page.collect import collect
+    from iogauge_extras.page.collect import TEST, collect
 
     console = new_console()
     try:
-        wanted = receivers.receivers(os.environ) if send else {}
+        wanted = receivers.receivers(os.environ) if send or test else {}
+        if (send or test) and not wanted:
+            raise ValueError(
+                "nobody would be told: set IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL or "
+                "IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
+            )
+        if test:
+            raise typer.Exit(0 if _send(receivers.Message(TEST, link), wanted) else 3)
         asked = Asked() if expect and not names else sessions_of(console, names or [])
         alarm = collect(
             paths.history_dir(),
