@@ -34,7 +34,7 @@ SOURCE = ROOT / "reframe" / "src"
 sys.path.insert(0, str(SOURCE))
 
 from iogauge.node import files  # noqa: E402
-from iogauge.site.machine import mpi_environment  # noqa: E402
+from iogauge.site.programs import mpi_environment  # noqa: E402
 
 WITNESS = SOURCE / "iogauge" / "job" / "witness.sh"
 CASE = r"IorPosix%files=per-process%order=sequential%cache=direct$"

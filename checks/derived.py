@@ -9,14 +9,12 @@ from reframe.core.builtins import parameter, run_after
 
 from iogauge.cases import sweep, words
 from iogauge_extras.derived import derive
-from iogauge_extras.derived.check import (
+from iogauge_extras.derived.check import CurveCheck, PairsCheck, SpeedupCheck
+from iogauge_extras.derived.places_check import (
     BaselineCheck,
     BoxCurveCheck,
     BoxScalingCheck,
-    CurveCheck,
-    PairsCheck,
     SizesCheck,
-    SpeedupCheck,
     baseline_checks,
     sized_checks,
 )

@@ -15,7 +15,7 @@ if [ -n "${IOGAUGE_HOST_MPI:-}" ]; then
         [ ! -d "$folder" ] || LD_LIBRARY_PATH=$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
     done
     export LD_LIBRARY_PATH PATH="$IOGAUGE_HOST_MPI/bin:$PATH"
-    library=$(ldd "$(command -v ior)" | awk '$1 ~ /^libmpi[a-z_]*\.so/ { print $3; exit }')
+    library=$(ldd "$(command -v ior)" | awk '$1 ~ /^libmpi[a-z_]*\.so/ && $3 ~ /^\// { print $3; exit }')
     case $library in
         "$IOGAUGE_HOST_MPI"/*) ;;
         *)

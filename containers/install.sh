@@ -10,9 +10,7 @@ set -eu
 cd -- "$(dirname -- "$0")/.."
 export DEBIAN_FRONTEND=noninteractive
 install() {
-    apt-get update
-    apt-get install -y --no-install-recommends "$@"
-    rm -rf /var/lib/apt/lists/*
+    apt-get update && apt-get install -y --no-install-recommends "$@" && rm -rf /var/lib/apt/lists/*
 }
 if [ "${1:-}" = --run ]; then
     # libaio has another name since Ubuntu 24.04 and Debian 13.

@@ -20,7 +20,7 @@ import yaml
 from e2e.rig import Rig, Run
 from e2e.test_application import HEADER
 from e2e.test_scenarios import STAND_INS, of, striped
-from iogauge.node import probes
+from iogauge.node import between
 from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
 from support import hosts as support
 from support.hosts import Hosts
@@ -123,7 +123,7 @@ def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig
     rig.write_settings(settings)
     own, other = rig.bin / "ior", rig.base / "ior"
     shutil.copy(shutil.which("ior") or "", own)
-    version = probes.version(str(own))
+    version = between.version(str(own))
     if not version:
         pytest.skip("this IOR has no version of its own in its file")
     text = own.read_bytes().replace(f"\0{version}\0".encode(), f"\0{version[:-1]}9\0".encode())

@@ -48,7 +48,8 @@ def repository(tmp_path):
         subprocess.run([*GIT, *words], cwd=suite, check=True)
     (top / "sites/mine").mkdir(parents=True)
     (top / "sites/mine/settings.yaml").write_text(
-        "systems: [{name: mine, hostnames: [nowhere], partitions: []}]\n"
+        "systems: [{name: mine, hostnames: ['.*'], partitions: [{name: scratch, environs: [tools]}]}]\n"
+        "environments: [{name: tools, extras: {stack: mine}}]\n"
     )
     writing.write_repository(top, "mine", "scratch", False)
     pin(top, "v1")

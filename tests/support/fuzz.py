@@ -31,7 +31,7 @@ from iogauge.node.lustre import checksums, client, layout, lov, targets
 from iogauge.node.lustre.programs import LustreError
 from iogauge.node.lustre.quotas import parse_lfs_quota, parse_lfs_quotas
 from iogauge.node.mounts import fsname_of, parse_mountinfo
-from iogauge.plan import stage
+from iogauge.plan import seen, stage
 from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
 from iogauge.report import export, history_table, outcome
@@ -397,26 +397,31 @@ def _lctl(data: bytes) -> object:
 
 
 def _machine(data: bytes) -> object:
-    """What the kernel says of devices, routes and itself, and an MPI of its version."""
+    """What the kernel says of devices, routes and itself."""
     text = text_of(data)
     probes.route_interface(text, "10.0.0.1")
-    found = [one for witnesses in witness.parse(text).values() for one in witnesses]
-    seen = witness.Testimony(witnesses=tuple(found), expected=1)
+    return host.parse_log(text, "lustre")
+
+
+def _noted(data: bytes) -> object:
+    """What the agents and the tasks of a node left in the stage."""
+    with TemporaryDirectory() as folder:
+        Path(folder, "seen.n1.jsonl").write_bytes(data)
+        Path(folder, "tasks.n1").write_bytes(data)
+        found = seen.read(Path(folder))
+    told = [one for each in witness.witnesses(found).values() for one in each]
+    heard = witness.Testimony(witnesses=tuple(told), expected=1)
     for names in (["8:0"], ["/nfs"], ["rig"]):
-        counted = seen.counted({"n1": names})
-        assert counted is None or counted.read >= -(2**63)
-    assert seen.moved.read >= -(2**63)
-    stage.parse_counts(text)
-    stage.parse_hidden(text)
-    stage.parse_loaded(text)
-    instants = stage.parse_activity(text)
+        heard.counted({"n1": names})
+    found.counts(seen.PROCESSES), found.hidden(), found.words(seen.LOADED)
+    instants = found.instants(seen.MOVED)
     witness.seconds_of_activity(instants, (0.0, 1e9), 0)
     run = stage.PhaseRun(1, "write", 0, 0.0, 1e9, "x")
     if one := series_of_instants(instants, "write", run, 10.0):
         assert all(map(math.isfinite, [one.mean, *one.windows]))
         assert all(0 <= dip.lowest < 0.5 for dip in one.dips)
         assert one.change is None or one.change.at_s > 0
-    return host.parse_log(text, "lustre")
+    return found
 
 
 LINE = json.dumps(RECORD).encode()
@@ -643,13 +648,23 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "load, fingerprint: kernel",
         [
-            b"8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n",
             b"Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
             b"eth0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0\n",
             b"3,1200,5,-;LustreError: lustre-OST0000-osc-ffff8: Connection to lustre-OST0000 "
             b"(at 10.0.0.1@tcp) was lost; in progress\n",
         ],
         _machine,
+    ),
+    Reader(
+        "seen.read",
+        [
+            b'[10.5, "counters", ["write.1", "before", {"8:0": [512, 1024, 3], "rig": null}]]\n'
+            b'[12.5, "counters", ["write.1", "after", {"8:0": [512, 9216, 5]}]]\n',
+            b'[11.0, "moved", [4096, 8192, 5, 65536]]\n[11.5, "moved", [4096, 16384, 6, 73728]]\n'
+            b'[11.6, "hidden", ["tmpfs", "tmpfs", "/mnt"]]\n[11.7, "loaded", ["libc.so.6"]]\n',
+            b"write.1 0 10.51 12.42 12.45 4096 8192 2 4 0 8192 0 end\n",
+        ],
+        _noted,
     ),
     Reader(
         "history", [LINE, LINE + b"\n" + LINE + b"\n", b'{"schema":1}\n' + LINE[:300]], _history

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from iogauge.core.measurement import Reference
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.plan import case as cost
-from iogauge.plan.case import Access, CasePlan, Cost, PhasePlan
+from iogauge.plan import bounds
+from iogauge.plan.bounds import Cost
+from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.plan.stage import PlannedCase, TimedPhases
 from iogauge.report import plan_table
 from iogauge.session import current
@@ -74,18 +75,18 @@ def extras(**topology: Any) -> PartitionExtras:
 def test_a_speed_rests_on_what_the_site_declares(
     phase: PhasePlan, topology: dict[str, Any], bytes_s: float, source: str
 ) -> None:
-    found = cost.speed(phase, PLAN, extras(**topology), {})
+    found = bounds.speed(phase, PLAN, extras(**topology), {})
     assert (found.bytes_s, found.source) == (pytest.approx(bytes_s), source)
 
 
 def test_a_reference_knows_best_if_it_is_a_bandwidth() -> None:
     site = extras(**TOPOLOGY)
     known = {"write_bw": Reference(500, -0.1, None, "MiB/s", "run 1")}
-    found = cost.speed(WRITE, PLAN, site, known)
+    found = bounds.speed(WRITE, PLAN, site, known)
     assert (found.bytes_s, found.source) == (500 * 2**20, "references")
     other = {"write_bw": Reference(500, -0.1, None, "ops/s", "run 1")}
-    assert cost.speed(WRITE, PLAN, site, other).source == "ceiling"
-    assert cost.speed(READ, PLAN, site, known).source != "references"
+    assert bounds.speed(WRITE, PLAN, site, other).source == "ceiling"
+    assert bounds.speed(READ, PLAN, site, known).source != "references"
 
 
 def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +202,7 @@ TIMED = dataclasses.replace(READ, data_bytes=None)
 def test_what_phases_of_a_set_time_may_move(
     change: dict[str, Any], topology: dict[str, Any], expected: tuple[TimedPhases, ...]
 ) -> None:
-    assert cost.timed(dataclasses.replace(PLAN, **change), extras(**topology)) == expected
+    assert bounds.timed(dataclasses.replace(PLAN, **change), extras(**topology)) == expected
 
 
 def finding(outcome: Outcome, saw: str, guard: str = "G13") -> Finding:

@@ -13,7 +13,7 @@ from iogauge.core.measurement import Metric
 from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes
 from iogauge.guards.finding import Outcome
-from iogauge.plan.case import MeasuredCeiling, lower_ceiling
+from iogauge.plan.bounds import MeasuredCeiling, lower_ceiling
 from iogauge.records.record import MetricRecord, Record
 from iogauge.site.extras import Ceilings
 from iogauge_extras.ceilings import measured as ceilings

@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from iogauge.cli.app import app
 from iogauge.records import query
-from iogauge.records.query import DIVIDING, divided
+from iogauge.records.query import divided
+from iogauge.records.rows import DIVIDING
 from support import records
 from support.records import append
 

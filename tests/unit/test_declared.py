@@ -25,10 +25,9 @@ from iogauge.judge.verdict import Verdict
 from iogauge.node import probes
 from iogauge.node.kinds import Traits
 from iogauge.node.lustre.targets import StorageTarget
-from iogauge.plan import case as cost
+from iogauge.plan import bounds
 from iogauge.plan.case import Access
-from iogauge.site import extras as doubts
-from iogauge.site import folders, settings
+from iogauge.site import doubts, folders, settings
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
@@ -333,10 +332,12 @@ def test_references_beside_their_ceiling(
 ) -> None:
     reference = Reference(value, lower, None, "MB/s", "x")
     site = extras(topology=PARTS)
-    doubt = cost.reference_doubt(Metric("bw", "MB/s"), reference, access, site, nodes=2)
+    doubt = bounds.reference_doubt(Metric("bw", "MB/s"), reference, access, site, nodes=2)
     assert (doubt and doubt.refused) is refused, doubt
     assert doubt is None or " of the ceiling " in doubt.saw
-    assert cost.reference_doubt(Metric("bw", "MB/s"), reference, access, extras(), nodes=2) is None
+    assert (
+        bounds.reference_doubt(Metric("bw", "MB/s"), reference, access, extras(), nodes=2) is None
+    )
 
 
 def test_the_job_is_told_which_storage_targets_are_out() -> None:

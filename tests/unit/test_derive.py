@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from iogauge.core.measurement import Metric
 from iogauge.records.record import Record
 from iogauge_extras.derived import check as derived
-from iogauge_extras.derived import derive
+from iogauge_extras.derived import derive, places_check
 from iogauge_extras.derived.check import DerivedCheck, newest_records
 from iogauge_extras.derived.derive import (
     LeftOut,
@@ -345,13 +345,13 @@ def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies() -> None:
         },
         "a:c": {"X": {"read_p99_ratio": [1, None, 0.3, "1"]}},
     }
-    named = derived.leaves(entry)
+    named = places_check.leaves(entry)
     assert {name: len(found) for name, found in named.items()} == {
         "read_p99_ratio": 2,
         "read_bw_ratio": 1,
     }
-    assert derived._bounds_above(named["read_p99_ratio"])
-    assert not derived._bounds_above(named["read_bw_ratio"])
+    assert places_check._bounds_above(named["read_p99_ratio"])
+    assert not places_check._bounds_above(named["read_bw_ratio"])
 
 
 def test_operands_that_this_run_has_not_decided_are_waited_for(

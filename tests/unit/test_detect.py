@@ -16,6 +16,7 @@ from iogauge.core import words
 from iogauge.node import host as node_cores
 from iogauge.node import mounts
 from iogauge.site import machine as site_machine
+from iogauge.site import programs as site_programs
 from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace import directory
@@ -52,7 +53,7 @@ def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
     put(programs, "mpirun", MPIRUN)
     put(programs, "mdtest", MDTEST)
     put_ior(programs)
-    found = site_machine.machine()
+    found = site_programs.machine()
     assert found.programs["fio"].version == "3.33"
     assert {"fio", "ior", "ior-mpiio", "mdtest"} <= set(found.features)
     assert ("ior-lustre" in found.features) == ("posix.lustre" in IOR_HELP)
@@ -67,22 +68,22 @@ def test_a_program_that_is_not_what_its_name_says_gives_no_feature(
 ) -> None:
     put(programs, "mpirun", MPIRUN)
     put(programs, name, script)
-    program = site_machine.machine().programs[name]
+    program = site_programs.machine().programs[name]
     assert program.features == ()
     assert f"does not answer as {name} would" in program.problem
-    assert program.problem in site_machine.machine().lacks()[name]
+    assert program.problem in site_programs.machine().lacks()[name]
 
 
 def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
     counter = programs / "asked"
     put(programs, "fio", f"echo x >>'{counter}'; {FIO}")
-    site_machine.machine()
+    site_programs.machine()
     asked = counter.read_text()
     for _ in range(2):
-        site_machine.machine()
+        site_programs.machine()
     assert counter.read_text() == asked
     put(programs, "fio", f"echo x >>'{counter}'; echo fio-3.40")
-    assert site_machine.machine().programs["fio"].version == "3.40"
+    assert site_programs.machine().programs["fio"].version == "3.40"
 
 
 @pytest.mark.parametrize("name", ["core_cpus_list", "thread_siblings_list"])
@@ -161,7 +162,7 @@ def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs: Path, tmp_path
 
 def test_darshan_that_does_not_watch_mpi_io_is_none(programs: Path) -> None:
     put_darshan(programs, mpiio="no")
-    assert site_machine.darshan_library() is None
+    assert site_programs.darshan_library() is None
 
 
 @pytest.mark.parametrize("path", ["/no/such/place", "/etc/passwd"])
@@ -187,10 +188,10 @@ def test_the_size_of_a_quick_case(tmp_path: Path, speed: float, size: int) -> No
 
 
 def test_the_stack_is_described() -> None:
-    machine = site_machine.Machine(
+    machine = site_programs.Machine(
         {
-            "fio": site_machine.Program("fio", "/b/fio", "3.33"),
-            "ior": site_machine.Program("ior", "/b/ior", ""),
+            "fio": site_programs.Program("fio", "/b/fio", "3.33"),
+            "ior": site_programs.Program("ior", "/b/ior", ""),
         }
     )
     assert doctor.describe_stack(machine) == ["fio: /b/fio (3.33)", "ior: /b/ior"]
@@ -207,7 +208,7 @@ echo '{"tests": [{"Options": {"tasks": %s}}]}' >"$file"
 def test_a_launcher_of_another_mpi_is_found_out(programs: Path, tasks: int, state: str) -> None:
     put(programs, "mpirun", MPIRUN_OF % tasks)
     put_ior(programs)
-    check = doctor.launch_check(site_machine.machine())
+    check = doctor.launch_check(site_programs.machine())
     assert check
     assert check.state == state
     assert state == "ok" or "asked for 2 tasks, ior saw 1" in check.text
@@ -216,13 +217,13 @@ def test_a_launcher_of_another_mpi_is_found_out(programs: Path, tasks: int, stat
 def test_a_launch_that_fails_is_a_problem(programs: Path) -> None:
     put(programs, "mpirun", "exit 1")
     put_ior(programs)
-    check = doctor.launch_check(site_machine.machine())
+    check = doctor.launch_check(site_programs.machine())
     assert check
     assert (check.state, "two tasks did not run" in check.text) == ("problem", True)
 
 
 def test_without_mpi_there_is_nothing_to_launch() -> None:
-    assert doctor.launch_check(site_machine.Machine()) is None
+    assert doctor.launch_check(site_programs.Machine()) is None
 
 
 def test_what_dead_sessions_left_is_named(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from iogauge.cli import app
 from iogauge.judge.verdict import Verdict
-from iogauge.records.query import COLUMNS
+from iogauge.records.rows import COLUMNS
 from iogauge.report import export
 from iogauge.report.outcome import SessionRecords
 from support import records

@@ -95,7 +95,6 @@ FOUND: dict[str, list[bytes]] = {
         b"llite.x.stats=\nread_bytes 1 samples [bytes] 1 1 " + b"9" * 5000 + b"\n",
     ],
     "load, fingerprint: kernel": [
-        b"8 0 sda 1 2 x 4 5 6 7 8 9 10 11\n",
         b"3,1," + b"5,-;" + b"x" * 50000 + b"\n",
         b"3," + b"9" * 5000 + b",5,-;x\n",
     ],

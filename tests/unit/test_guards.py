@@ -603,7 +603,7 @@ def test_g22_believes(change: dict[str, Any]) -> None:
 def test_g22_objects(change: dict[str, Any], saw: str) -> None:
     finding = origin.tool_integrity(**{**TOOL, **change})
     assert finding.outcome is INVALID
-    says(finding, "G22", saw, "one version, 4 task(s) on 2 node(s)", "iogauge doctor")
+    says(finding, "G22", saw, "one version, 4 task(s) on 2 node(s)", "iogauge check")
 
 
 def test_g22_wants_one_version_on_all_nodes() -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from iogauge.evidence.fingerprint import identity
-from iogauge.records import journal, query
+from iogauge.records import journal, rows
 from iogauge.records import query as records_query
 from iogauge.records.journal import Damaged
 from iogauge.records.record import keys_of, line_of, series_of
@@ -375,7 +375,7 @@ def test_rows_are_what_the_records_say(folder: Path) -> None:
     kept = {"fingerprint": {"kernel": "6.1"}, "line": "a" * 12, "series": "b" * 12}
     put(folder, "rig/s", 3600, confirms="r", **kept)
     frame = records_query.load(folder)
-    assert dict(frame.schema) == dict(query.COLUMNS)
+    assert dict(frame.schema) == dict(rows.COLUMNS)
     case = {
         "time": datetime(2026, 1, 5, 1, tzinfo=timezone.utc),
         "session": "s",

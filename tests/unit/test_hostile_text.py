@@ -28,7 +28,7 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.cli import app
 from iogauge.core.measurement import Quantity
 from iogauge.core.paths import LIBRARY
-from iogauge.evidence import collect
+from iogauge.evidence import complaints
 from iogauge.judge.verdict import Verdict
 from iogauge.plan.case import DIR, Access, PhasePlan, Verification
 from iogauge.plan.script import Launch, job_functions
@@ -162,7 +162,7 @@ def test_what_commands_print_of_a_foreign_history(
 def test_what_a_tool_says_of_its_failure(text: str, tmp_path: Path) -> None:
     said = f"error: {text}"
     (tmp_path / "write.1.err").write_bytes(said.encode("utf-8", "surrogatepass"))
-    last = collect.telling_line(tmp_path, PhaseRun(1, "write", 1, 0.0, 1.0, "t"))
+    last = complaints.telling_line(tmp_path, PhaseRun(1, "write", 1, 0.0, 1.0, "t"))
     assert not acts(last) and last.startswith("error: ")
 
 

@@ -21,7 +21,7 @@ from iogauge.node.host import Load
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.node.lustre.targets import StorageTarget
-from iogauge.plan import case as cost
+from iogauge.plan import bounds
 from iogauge.plan.case import DIR, Access, CasePlan, Computed, Verification
 from iogauge.site.extras import PartitionExtras
 from iogauge.tools.ior.output import parse_json
@@ -323,7 +323,7 @@ def test_a_target_without_history_is_judged_by_its_ceiling(found: Evidence) -> N
 )
 def test_ceiling_reference(direction: Any, saturates: Any, unit: str, value: float | None) -> None:
     access = Access(direction=direction, saturates=saturates)
-    reference = cost.ceiling_reference(Metric("m", unit), access, extras(topology=TOPOLOGY), 1)
+    reference = bounds.ceiling_reference(Metric("m", unit), access, extras(topology=TOPOLOGY), 1)
     assert (reference and reference.value) == (value and pytest.approx(value))
     if reference:
         assert (reference.lower, reference.upper, reference.unit) == (0.0, None, unit)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from iogauge.site import references
+from iogauge.site import marks
 from iogauge.site.references import find_mistakes
 from iogauge.site.topology import Servers
 
@@ -20,19 +20,19 @@ DATA: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("mark", references.MARKS)
+@pytest.mark.parametrize("mark", marks.MARKS)
 def test_a_sound_mark_is_no_mistake(mark: str) -> None:
-    names = ["here:a"] if mark == references.PUBLISHED else ["read_bw"]
+    names = ["here:a"] if mark == marks.PUBLISHED else ["read_bw"]
     assert find_mistakes("f", {**DATA, mark: {"Burst": names}}) == []
 
 
 @pytest.mark.parametrize(
     ("mark", "value", "found"),
     [
-        (references.PUBLISHED, {}, "{}"),
-        (references.PUBLISHED, {"Burst": []}, "[]"),
-        (references.PUBLISHED, {"Burst": ["here:b"]}, "'here:b'"),
-        (references.PUBLISHED, {"Steady": ["here:a"]}, "this check"),
+        (marks.PUBLISHED, {}, "{}"),
+        (marks.PUBLISHED, {"Burst": []}, "[]"),
+        (marks.PUBLISHED, {"Burst": ["here:b"]}, "'here:b'"),
+        (marks.PUBLISHED, {"Steady": ["here:a"]}, "this check"),
     ],
 )
 def test_a_mistake_in_a_mark(mark: str, value: object, found: str) -> None:
@@ -51,7 +51,7 @@ def test_a_mistake_in_a_mark(mark: str, value: object, found: str) -> None:
     ],
 )
 def test_a_case_with_a_published_figure(values: tuple[object, ...], holds: bool) -> None:
-    assert references.has_entry(DATA["Burst"], values) is holds
+    assert marks.has_entry(DATA["Burst"], values) is holds
 
 
 def test_a_box_is_whole() -> None:

@@ -15,8 +15,9 @@ import yaml
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
-from iogauge.site import machine, settings, writing
-from iogauge.site.machine import NodeSeen, Queue, Slurm
+from iogauge.site import machine, scheduler, settings, writing
+from iogauge.site.machine import NodeSeen
+from iogauge.site.scheduler import Queue, Slurm
 from iogauge.site.writing import Answers, Found
 
 TIB = 1 << 40
@@ -89,7 +90,7 @@ def test_the_modules_of_the_programs_are_those_of_the_site(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "/usr/lib/modules")
     monkeypatch.setenv("LOADEDMODULES", "gcc/12:openmpi/4.1")
-    known = dataclasses.replace(found(seen("xfs")), modules=machine.modules())
+    known = dataclasses.replace(found(seen("xfs")), modules=scheduler.modules())
     data = yaml.safe_load(writing.settings_text(answers(), known, "2h0m"))
     assert data["systems"][0].get("modules_system") == system
     assert data["environments"][0].get("modules") == (["gcc/12", "openmpi/4.1"] if system else None)
@@ -119,7 +120,7 @@ def test_queues_that_are_up_the_default_first() -> None:
         "batch*|2|2|16|257536|1-12:00:00|up\n"
         "old|9|2|8|1|infinite|down\n"
     )
-    batch, debug = machine.parse_sinfo(text)
+    batch, debug = scheduler.parse_sinfo(text)
     assert batch == Queue("batch", 32, 32, 257536 << 20, 129600, True)
     assert (debug.name, debug.cores, debug.limit_seconds) == ("debug", 2, 1800)
 

@@ -13,8 +13,8 @@ import pytest
 from iogauge.evidence.fingerprint import series_subset
 from iogauge.guards import origin
 from iogauge.guards.finding import Outcome
-from iogauge.node import probes
-from iogauge.site import machine
+from iogauge.node import between
+from iogauge.site import programs
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from iogauge.site import machine
 def test_libraries_of_the_environment(
     tmp_path: Path, environ: dict[str, str], facts: dict[str, str]
 ) -> None:
-    assert probes.preloaded(environ, tmp_path) == facts
+    assert between.preloaded(environ, tmp_path) == facts
     assert series_subset(facts) == facts
 
 
@@ -45,9 +45,9 @@ def test_the_environment_of_a_process_is_read() -> None:
     ) as run:
         assert run.stdout and run.stdin
         run.stdout.readline()
-        (found,) = probes.of_processes([run.pid, 2**22 + 1])
+        (found,) = between.of_processes([run.pid, 2**22 + 1])
         run.stdin.close()
-    assert probes.preloaded(found)["preload.LD_AUDIT"] == "such.so"
+    assert between.preloaded(found)["preload.LD_AUDIT"] == "such.so"
 
 
 @pytest.mark.parametrize(
@@ -65,26 +65,26 @@ def test_the_environment_of_a_process_is_read() -> None:
     ],
 )
 def test_libraries_that_lie_are_known(library: str, lies: bool) -> None:
-    assert bool(probes.lie_of(library)) is lies
+    assert bool(between.lie_of(library)) is lies
     finding = origin.environment(libraries=[(library, "LD_PRELOAD")])
     harmless = Outcome.OK if library.startswith("libdarshan") else Outcome.WARN
     assert finding.outcome is (Outcome.INVALID if lies else harmless)
-    assert lies is (f"{library} (LD_PRELOAD), which {probes.lie_of(library)}" in finding.saw)
+    assert lies is (f"{library} (LD_PRELOAD), which {between.lie_of(library)}" in finding.saw)
 
 
 def test_a_tool_that_is_a_script(tmp_path: Path) -> None:
     tool = tmp_path / "ior"
     environ = {"PATH": str(tmp_path)}
-    assert probes.script("ior", environ) == {}
+    assert between.script("ior", environ) == {}
     facts = []
     for text in ("#!/bin/sh -e\nexec a\n", "#!/bin/sh -e\nexec b\n"):
         tool.write_text(text)
         tool.chmod(0o755)
-        facts.append(str(probes.script("ior", environ)["script.ior"]))
+        facts.append(str(between.script("ior", environ)["script.ior"]))
     assert facts[0].startswith("#!/bin/sh -e (")
     assert facts[0] != facts[1]
     tool.write_bytes(b"\x7fELF")
-    assert probes.script("ior", environ) == {}
+    assert between.script("ior", environ) == {}
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,10 @@ def test_an_ior_that_does_not_count_what_mpi_io_moved(
     tmp_path: Path, content: bytes, found: dict[str, bool]
 ) -> None:
     environ = {"PATH": str(tmp_path)}
-    assert probes.uncounted(environ) == {}
+    assert between.uncounted(environ) == {}
     (tmp_path / "ior").write_bytes(content)
     (tmp_path / "ior").chmod(0o755)
-    assert probes.uncounted(environ) == found
+    assert between.uncounted(environ) == found
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_an_ior_that_does_not_count_what_mpi_io_moved(
 )
 def test_the_version_in_a_program(tmp_path: Path, content: bytes, found: str) -> None:
     (tmp_path / "ior").write_bytes(content)
-    assert probes.version(str(tmp_path / "ior")) == found
+    assert between.version(str(tmp_path / "ior")) == found
 
 
 @pytest.mark.needs_ior
@@ -126,7 +126,7 @@ def test_the_version_of_the_real_tool(tool: str) -> None:
     assert path
     if Path(path).read_bytes()[:2] == b"#!":
         pytest.skip(f"{path} is a script")
-    assert probes.version(path).startswith("4.")
+    assert between.version(path).startswith("4.")
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_the_version_of_the_real_tool(tool: str) -> None:
     ],
 )
 def test_versions_that_will_not_do(tool: str, version: str, old: bool) -> None:
-    said = probes.too_old(tool, version)
+    said = between.too_old(tool, version)
     assert bool(said) is old
     oldest = {"fio": "3.7", "fio-metadata": "3.30"}.get(tool, "4.0.0")
     assert not old or (version in said and f"{oldest} or newer" in said and "build-stack" in said)
@@ -159,7 +159,7 @@ def test_a_machine_with_an_old_tool_does_not_offer_it(
     tool.write_text("#!/bin/sh\nexit 1\n\0" + "3.3.0\0")
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = machine.machine(tmp_path / "cache.json")
+    found = programs.machine(tmp_path / "cache.json")
     assert (found.features, found.programs["ior"].version) == ([], "3.3.0")
     assert "4.0.0 or newer is needed" in found.programs["ior"].problem
 
@@ -189,7 +189,7 @@ def test_a_machine_offers_what_its_fio_can_do(
     )
     tool.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
-    found = machine.machine(tmp_path / "cache.json")
+    found = programs.machine(tmp_path / "cache.json")
     own = [name for name in found.features if name.startswith("fio")]
     assert own == features
     assert said in found.lacks().get("fio-metadata", "")

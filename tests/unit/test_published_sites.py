@@ -12,7 +12,7 @@ import pytest
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.units import convert
 from iogauge.core.yamlfile import load
-from iogauge.plan.case import metric_ceiling
+from iogauge.plan.bounds import metric_ceiling
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from iogauge.site import extras
-from iogauge.workspace import directory
-from iogauge.workspace.directory import NotRemoved, Removal
+from iogauge.workspace import directory, removal
+from iogauge.workspace.removal import NotRemoved, Removal
 
 SESSION = "20260101T000000-host-1"
 
@@ -43,7 +43,7 @@ def fill(path: Path, files: int, depth: int = 0, width: int = 2) -> int:
 
 
 def test_the_default_is_the_sites() -> None:
-    assert extras.Limits.model_fields["removals_per_second"].default == directory.PER_SECOND
+    assert extras.Limits.model_fields["removals_per_second"].default == removal.PER_SECOND
 
 
 def test_a_tree_deeper_than_files_may_be_open(tmp_path: Path) -> None:

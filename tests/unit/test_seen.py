@@ -25,7 +25,7 @@ from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import Layout
 from iogauge.node.mounts import Mount
 from iogauge.plan.case import CasePlan
-from iogauge.plan.stage import Instant
+from iogauge.plan.seen import Instant
 from iogauge.site.extras import PartitionExtras
 from support import stage
 from support.extras import extras

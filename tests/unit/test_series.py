@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.guards import figures
 from iogauge.guards.finding import Outcome
-from iogauge.plan.stage import Instant, PhaseRun
+from iogauge.plan.seen import Instant
+from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.series import SERIES, Change, Dip, Series, series_of_instants, with_series
 
 MIB = 1 << 20

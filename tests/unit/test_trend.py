@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from iogauge.cli.app import app
-from iogauge_extras.history import states
+from iogauge_extras.history import shown, states
 from iogauge_extras.history.states import Judged, State
 from support.records import append
 
@@ -126,7 +126,7 @@ def test_a_run_that_confirms_another_does_not_count() -> None:
 def test_too_few_runs_are_said(runs: int, state: State) -> None:
     found = states.states_of(frame([5.0] * runs))
     assert found[0].state is state
-    assert states.too_few_runs(found) == (
+    assert shown.too_few_runs(found) == (
         [f"site:scratch Ior direct write_bw: {runs} of 20 runs of a baseline"] * (runs < 21)
     )
 
@@ -143,8 +143,8 @@ def test_a_new_series_starts_anew_and_the_step_is_named() -> None:
     assert one.started.low < -0.2 < one.started.high
     assert one.started.session == "s40"
     known = {"old": {"kernel": "5", "mem.bytes": 1}, "new": {"kernel": "6", "mem.bytes": 1}}
-    assert states.changed_keys(one.started, known) == ["kernel: 5 -> 6"]
-    assert states.fingerprint_ids([one]) == {"old", "new"}
+    assert shown.changed_keys(one.started, known) == ["kernel: 5 -> 6"]
+    assert shown.fingerprint_ids([one]) == {"old", "new"}
 
 
 def test_what_changed_just_before_a_drop_is_named() -> None:
@@ -211,10 +211,10 @@ def test_operations_and_bandwidth_of_one_block_size_are_one_fact(drop: float) ->
         "write_iops": "",
     }
     word = "1 alarm" if drop else "1 steady"
-    assert states.summary(found) == f"1 series: {word}"
-    assert states.chance(found, 0.05).endswith("in 30 runs (1 series)")
+    assert shown.summary(found) == f"1 series: {word}"
+    assert shown.chance(found, 0.05).endswith("in 30 runs (1 series)")
     if drop:
-        ((first, second),) = states.rows(found, {}).values()
+        ((first, second),) = shown.rows(found, {}).values()
         assert first[:3] == ("Ior direct", "write_iops", "alarm") and first[3].endswith(" ops/s")
         assert second[:3] == ("", "write_bw", "") and second[3].endswith(" MiB/s")
         assert not any(second[4:])

@@ -14,7 +14,8 @@ from iogauge.guards import witness
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.plan.case import Access, PhasePlan
-from iogauge.plan.stage import Instant, PhaseRun
+from iogauge.plan.seen import Instant
+from iogauge.plan.stage import PhaseRun
 from iogauge_extras.suites import io500
 from support import stage
 from support.extras import extras

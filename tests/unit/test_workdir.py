@@ -22,7 +22,8 @@ import pytest
 
 from iogauge.core import processes
 from iogauge.workspace import directory, permission
-from iogauge.workspace.directory import MARKER, NotRemoved, WorkdirError
+from iogauge.workspace.directory import MARKER, WorkdirError
+from iogauge.workspace.removal import NotRemoved
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
 SESSION = "20260101T000000-host-1"

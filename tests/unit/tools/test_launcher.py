@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.evidence import collect
-from iogauge.evidence.collect import telling_line
+from iogauge.evidence import complaints
+from iogauge.evidence.complaints import telling_line
 from iogauge.plan.stage import PhaseRun, complaints_file
 
 SAID = {
@@ -92,7 +92,7 @@ def test_the_reason_is_what_the_launcher_says(tmp_path: Path, name: str) -> None
 
 @pytest.mark.parametrize("name", RAN)
 def test_a_tool_that_ran_speaks_for_itself(tmp_path: Path, name: str) -> None:
-    assert collect.launcher_cause(said(name).splitlines()) == ""
+    assert complaints.launcher_cause(said(name).splitlines()) == ""
     assert reason(tmp_path, f"ior: the tide is out\n{said(name)}") == "ior: the tide is out"
     own = f"some words\nERROR: cannot open\n{said(name)}"
     assert reason(tmp_path, own) == "ERROR: cannot open"
@@ -119,4 +119,4 @@ def test_the_remedy_of_too_few_slots_is_named(tmp_path: Path) -> None:
 )
 def test_a_warning_is_no_cause(warning: str) -> None:
     dashes = "-" * 74
-    assert collect.launcher_cause([dashes, warning, "", "  Local host: n1", dashes]) == ""
+    assert complaints.launcher_cause([dashes, warning, "", "  Local host: n1", dashes]) == ""

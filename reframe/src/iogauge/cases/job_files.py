@@ -35,7 +35,8 @@ from iogauge.plan.script import (
     shell_word,
 )
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase, TimedPhases
-from iogauge.site.extras import DOUBTFUL_LIMIT, Budget, Doubt, PartitionExtras
+from iogauge.site.doubts import DOUBTFUL_LIMIT, Doubt
+from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.workspace.directory import session_dir
 
 #: Room requested of a resource manager, over the bytes of a case: file systems keep some for

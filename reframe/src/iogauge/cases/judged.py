@@ -56,7 +56,7 @@ from iogauge.judge.verdict import MetricVerdict, Verdict
 from iogauge.records import journal, selected
 from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
 from iogauge.session.current import confirms, current, gate_marks, is_gate, suite
-from iogauge.site import references as marks
+from iogauge.site import marks
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from iogauge.site.topology import Ceiling

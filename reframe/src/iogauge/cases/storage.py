@@ -43,24 +43,18 @@ from iogauge.core.words import Fingerprint, Tier
 from iogauge.evidence import collect, fingerprint, model
 from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
-from iogauge.plan import case as plan_cost
-from iogauge.plan.case import (
-    NOTHING_MEASURED,
-    CasePlan,
-    Cost,
-    MeasuredCeilings,
-    access_of,
-    lower_ceiling,
-    nodes_of,
-)
+from iogauge.plan import bounds
+from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, lower_ceiling
+from iogauge.plan.case import CasePlan, access_of, nodes_of
 from iogauge.plan.script import (
     shell_command,
 )
 from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import current, say
-from iogauge.site import references as marks
-from iogauge.site.extras import Doubt, PartitionExtras
+from iogauge.site import marks
+from iogauge.site.doubts import Doubt
+from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import ReferencesError
 from iogauge.site.topology import Ceiling
 
@@ -221,7 +215,7 @@ class StorageCheck(JudgedCheck):
         except ReferencesError as error:
             self._refuse(Verdict.ERROR, str(error))
         speeds = {
-            phase.name: plan_cost.speed(phase, plan, extras, references)
+            phase.name: bounds.speed(phase, plan, extras, references)
             for phase in plan.phases
             if phase.data_bytes is not None
         }
@@ -237,7 +231,7 @@ class StorageCheck(JudgedCheck):
             name=self.display_name,
             partition=self.current_partition.fullname,
             rests_on={speed.source for speed in speeds.values()},
-            timed=plan_cost.timed(plan, extras),
+            timed=bounds.timed(plan, extras),
             doubts=self._doubts(references, unreferenced),
         )
         write_inputs(stage, planned, plan)

@@ -37,10 +37,10 @@ from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import fsname_of
 from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.script import binding_options
-from iogauge.site import folders, settings
+from iogauge.site import folders, programs, settings
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.machine import BRINGS, Machine, brings, mpi_environment
+from iogauge.site.programs import BRINGS, Machine, brings, mpi_environment
 from iogauge.workspace import directory, lock, permission
 
 Answer = Literal["ok", "note", "problem"]
@@ -509,6 +509,6 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
 
 def of_this_host() -> list[Check]:
     """Return the lines about Python, the state directory, the programs and the MPI of this host."""
-    machine = site_machine.machine()
+    machine = programs.machine()
     launch = launch_check(machine)
     return [*_versions(), _state(), *_programs(machine), *([launch] if launch else [])]

@@ -49,7 +49,7 @@ from iogauge.records.selected import (
 from iogauge.report import outcome, plan_table
 from iogauge.report.outcome import SessionRecords, plain
 from iogauge.session import current, life
-from iogauge.site import folders, machine, settings
+from iogauge.site import folders, machine, programs, settings
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
 
@@ -294,7 +294,7 @@ def _try_out(given: list[str], wide: bool) -> int:
     console = new_console()
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
-    for line in doctor.describe_stack(machine.machine()):
+    for line in doctor.describe_stack(programs.machine()):
         console.print(plain(line))
     if "IOGAUGE_CASE_BYTES" not in os.environ:
         try:

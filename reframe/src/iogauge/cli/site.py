@@ -28,8 +28,9 @@ from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
 from iogauge.report.outcome import plain
 from iogauge.session.current import Janitor
-from iogauge.site import folders, machine, settings, writing
-from iogauge.site.machine import NodeSeen, Queue, Slurm
+from iogauge.site import folders, machine, programs, scheduler, settings, writing
+from iogauge.site.machine import NodeSeen
+from iogauge.site.scheduler import Queue, Slurm
 from iogauge.site.writing import Answers, Found
 from iogauge.workspace import lock, permission
 
@@ -161,7 +162,7 @@ def _place(name: str, into: Path | None) -> Path:
 def _queue(given: str | None, ask: bool) -> tuple[Slurm | None, Queue | None]:
     """Return the Slurm of this host, and the queue that cases go to; None for this machine alone."""
     try:
-        slurm = machine.slurm()
+        slurm = scheduler.slurm()
     except OSError as error:
         _say(f"Slurm is installed, but it does not answer: {error}")
         slurm = None
@@ -326,13 +327,13 @@ def new(
     except OSError as error:
         raise _fail(f"{path}: {error}. Name a directory on the storage: --target DIR") from error
     rate, said = _ceiling(seen, ceiling, ask)
-    here = machine.machine()
+    here = programs.machine()
     found = Found(
         seen=seen,
         slurm=slurm if chosen else None,
         features=here.features,
         mpirun="mpirun" in here.programs,
-        modules=machine.modules(),
+        modules=scheduler.modules(),
         speed_bytes_s=_speed(path, rate, count),
         login=socket.gethostname(),
         day=time.strftime("%Y-%m-%d"),
@@ -363,7 +364,7 @@ def _write(folder: Path, answers: Answers, found: Found, into: Path | None) -> i
     _say(f"looked at: {found.seen.host}, {found.seen.cores} cores; {answers.target}, {free} free")
     for text in writing.unknown(answers, found):
         _say(f"not found out: {text}")
-    if found.slurm is None and (other := machine.other_scheduler()):
+    if found.slurm is None and (other := scheduler.other_scheduler()):
         _say(f"not found out: the scheduler of {other}. Write scheduler and access (docs/sites.md)")
     try:
         permission.reason(answers.target)

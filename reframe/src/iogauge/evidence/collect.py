@@ -33,10 +33,10 @@ from iogauge.evidence.complaints import (
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
 from iogauge.evidence.witness import NodeActivity, Testimony, changes
+from iogauge.node.between import SCRIPT, too_old
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
 from iogauge.node.lustre.layout import Layouts
-from iogauge.node.probes import SCRIPT, too_old
 from iogauge.node.view import View
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
 from iogauge.plan.seen import (

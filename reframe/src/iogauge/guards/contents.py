@@ -10,8 +10,8 @@ from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.node.between import UNCOUNTED
 from iogauge.node.files import GONE, Block, Held, Sample
-from iogauge.node.probes import UNCOUNTED
 
 #: A smaller file may lie in its inode.
 _LEAST_BYTES: Final = 64 << 10

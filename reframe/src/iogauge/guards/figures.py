@@ -15,8 +15,8 @@ from iogauge.evidence.model import SERIES, OverTime
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
-from iogauge.plan.case import MOST_SHARE, lower_ceiling
-from iogauge.site.extras import DOUBTFUL_LIMIT, generous
+from iogauge.plan.bounds import MOST_SHARE, lower_ceiling
+from iogauge.site.doubts import DOUBTFUL_LIMIT, generous
 from iogauge.tools.fio.output import in_flight
 
 

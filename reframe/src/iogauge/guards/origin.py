@@ -22,8 +22,8 @@ from iogauge.evidence.witness import jobs_at_once
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import SLACK_S, CaseSeen, PhaseSeen
-from iogauge.node import probes
-from iogauge.node.probes import is_known, lie_of
+from iogauge.node import between
+from iogauge.node.between import is_known, lie_of
 from iogauge.plan.case import DIR, REP, TOKEN, PhasePlan
 from iogauge.plan.stage import PhaseRun
 
@@ -244,7 +244,9 @@ def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
         if told > expected:
             foreign = foreign or f"which left {told} count(s) of the kernel for {expected} task(s)"
     # A script may start other programs too.
-    compiled = not any(f"{probes.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes)
+    compiled = not any(
+        f"{between.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes
+    )
     for output, testimony in zip(own, seen.testimonies, strict=False):
         known = compiled and seen.tool == "fio" and testimony.of_tasks
         span = seen.case.span(testimony) if known else None
@@ -287,8 +289,8 @@ def environment(
 
 def environment_of(seen: CaseSeen) -> Iterator[Finding]:
     """Yield G22 if any node has something between the tools and the kernel."""
-    nodes, start = seen.evidence.nodes, probes.SCRIPT
-    libraries = probes.libraries(nodes)
+    nodes, start = seen.evidence.nodes, between.SCRIPT
+    libraries = between.libraries(nodes)
     # A launcher or a program on the way may have preloaded what the job's environment does not name.
     told = {name for name, _ in libraries}
     libraries += [

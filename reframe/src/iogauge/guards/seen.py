@@ -17,7 +17,8 @@ from iogauge.evidence.witness import Moved, Testimony
 from iogauge.node.kinds import Kind, Traits, kind_of, traits
 from iogauge.node.lustre.layout import Layouts
 from iogauge.node.view import View
-from iogauge.plan.case import NOTHING_MEASURED, Access, CasePlan, MeasuredCeilings, PhasePlan
+from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings
+from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.extras import PartitionExtras
 
 #: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.

@@ -38,7 +38,7 @@ from iogauge.core.paths import expand
 from iogauge.core.text import visible
 
 if TYPE_CHECKING:
-    from iogauge.workspace.directory import Progress
+    from iogauge.workspace.removal import Progress
 
 # Each command imports what it needs: a job starts the agent several times on every node.
 
@@ -54,7 +54,7 @@ def _answer(out: str, answer: dict[str, Any]) -> int:
 def _facts(directory: str, out: str) -> int:
     """Write this node's facts and counters; always return 0, as no run depends on them."""
     from iogauge.job.attending import server_here
-    from iogauge.node import host, probes
+    from iogauge.node import between, host, probes
 
     try:
         path = expand(directory)
@@ -62,7 +62,7 @@ def _facts(directory: str, out: str) -> int:
             "load": host.look(path).to_json(),
             "fingerprint": probes.collect(path, processes=[*filter(None, [server_here()])]),
             "clock": host.read_clock().to_json(),
-            "versions": probes.versions(),
+            "versions": between.versions(),
         }
         _answer(out, answer)
     except (OSError, ValueError) as error:
@@ -71,7 +71,7 @@ def _facts(directory: str, out: str) -> int:
 
 
 def _progress(directory: str) -> Progress:
-    from iogauge.workspace.directory import Progress
+    from iogauge.workspace.removal import Progress
 
     return Progress(directory, lambda text: print(visible(text), file=sys.stderr, flush=True))
 

@@ -30,7 +30,7 @@ from iogauge.node.mounts import find_mount, upper_directory
 from iogauge.node.view import View
 from iogauge.plan.seen import CONTENTS, note
 from iogauge.plan.stage import ALIVE, OPENED, REFUSAL, REFUSED, WORD, JobOrder, Opened
-from iogauge.workspace import directory
+from iogauge.workspace import directory, removal
 
 #: Seconds that a sample may take on storage that answers slowly; less than the job script waits.
 _ANSWER_S: Final = 5.0
@@ -181,7 +181,7 @@ class _Keeper:
             case "empty":
                 path = os.environ["IOG_DIR"]
                 # The script waits for lines: it does not give up a slow removal that reports progress.
-                directory.empty_case(path, report=directory.Progress(path, _say))
+                directory.empty_case(path, report=removal.Progress(path, _say))
             case "sample":
                 after, _, place = words.partition(" ")
                 self._sampler.take(int(number), after, place)

@@ -24,16 +24,15 @@ from iogauge.judge.verdict import (
     needed,
     worst,
 )
-from iogauge.plan.case import (
+from iogauge.plan.bounds import (
     NOTHING_MEASURED,
-    CasePlan,
     MeasuredCeilings,
-    access_of,
     ceiling_reference,
-    nodes_of,
     reference_doubt,
 )
-from iogauge.site.extras import Doubt, PartitionExtras, doubt_of_bounds, doubt_of_figure
+from iogauge.plan.case import CasePlan, access_of, nodes_of
+from iogauge.site.doubts import Doubt, doubt_of_bounds, doubt_of_figure
+from iogauge.site.extras import PartitionExtras
 
 #: Name, in place of a guard's number, of the findings about the reference itself.
 REFERENCE: Final = "reference"

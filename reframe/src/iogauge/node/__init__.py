@@ -1,6 +1,7 @@
 """A node's view and means: mounts, the page cache, Lustre's client, counters.
 
 - below: the stack below a mount, down to the disks
+- between: what stands between a tool and the kernel, and its version
 - counters: what the kernel counts of a node's storage
 - files: empty the page cache of files, and prove it; a sample of their contents
 - host: the node's clock and cores, and bytes and connections, counted before and after the phases

@@ -1,5 +1,6 @@
 """The plan of a case: its work, its cost, and the data that cross to its job and back.
 
+- bounds: expected speed, ceilings, what references rest on, and the budget of a session
 - case: phases and their command lines; expected speed and time, and the budget of a session
 - script: the lines of a job script, and the options of launchers and schedulers
 - seen: what was noted on the nodes: two files a node

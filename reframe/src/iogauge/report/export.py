@@ -25,8 +25,8 @@ from iogauge.core.text import visible
 from iogauge.core.units import format_value
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.query import COLUMNS
 from iogauge.records.record import Record, short_name
+from iogauge.records.rows import COLUMNS
 from iogauge.records.selected import UnrunCase
 from iogauge.report import outcome
 from iogauge.report.history_table import RecordChoice

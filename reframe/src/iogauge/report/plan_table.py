@@ -13,7 +13,7 @@ from typing import Final
 
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.plan.case import ASSUMED_SPEED, Cost, excess
+from iogauge.plan.bounds import ASSUMED_SPEED, Cost, excess
 from iogauge.plan.stage import PlannedCase, TimedPhases
 from iogauge.records import record
 from iogauge.report.layout import Column, Group, Table

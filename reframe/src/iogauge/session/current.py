@@ -27,10 +27,10 @@ from typing import Any, Final
 from iogauge.core import processes, untrusted
 from iogauge.core.paths import logs_dir, project_root, stages_dir, state_dir
 from iogauge.core.text import visible_lines
-from iogauge.plan.case import Cost, excess
+from iogauge.plan.bounds import Cost, excess
 from iogauge.session.life import DETAILS
 from iogauge.site.extras import Budget
-from iogauge.workspace import directory, lock
+from iogauge.workspace import directory, lock, removal
 
 #: File in the state directory that lists every target that a session has used, for the janitor.
 TARGETS = "targets.txt"
@@ -193,7 +193,7 @@ class Session:
             return ended
 
         try:
-            ended = processes.watch(target, work, directory.Progress(path, say))
+            ended = processes.watch(target, work, removal.Progress(path, say))
             for message in ended or ():
                 say(f"iogauge: {message}")
             if ended is None:
@@ -363,7 +363,7 @@ class Janitor:
             return
         try:
             work = partial(_remove_directory, path, self.dry_run, is_named)
-            for message in processes.watch(place, work, directory.Progress(path, self.say)):
+            for message in processes.watch(place, work, removal.Progress(path, self.say)):
                 self.say(message)
             self.say(f"{self._done}: {path}")
         except processes.NoAnswer as error:

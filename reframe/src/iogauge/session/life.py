@@ -25,7 +25,8 @@ from typing import Final, Protocol
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
-from iogauge.plan.case import ASSUMED_SPEED, CasePlan
+from iogauge.plan.bounds import ASSUMED_SPEED
+from iogauge.plan.case import CasePlan
 from iogauge.plan.stage import OPENED, RUNS, PhaseRun, parse_runs, printed_file
 
 #: Environment variable with the file that keeps ReFrame's blocks about failures; unset: they are shown.

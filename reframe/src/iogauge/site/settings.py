@@ -23,7 +23,8 @@ from iogauge.core.yamlfile import Mistake, YamlError, located, show
 from iogauge.core.yamlfile import load as load_yaml
 from iogauge.node.kinds import traits
 from iogauge.site import machine, stack
-from iogauge.site.extras import PartitionExtras, doubts_of_extras
+from iogauge.site.doubts import doubts_of_extras
+from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import (
     LOCAL,
     SETTINGS,

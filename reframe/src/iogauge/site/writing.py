@@ -19,14 +19,8 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.node.kinds import traits
 from iogauge.site.folders import LOCAL
-from iogauge.site.machine import (
-    QUICK_FILES,
-    QUICK_FILES_LOCAL,
-    Modules,
-    NodeSeen,
-    Queue,
-    Slurm,
-)
+from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL, NodeSeen
+from iogauge.site.scheduler import Modules, Queue, Slurm
 
 #: Share of the free space that a case of the new site may take (max_of_free), and that it takes.
 SHARE: Final = 0.1

@@ -18,7 +18,7 @@ import polars as pl
 from iogauge.core import paths
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes
 from iogauge.judge.verdict import Verdict
-from iogauge.plan.case import MOST_SHARE, MeasuredCeiling, MeasuredCeilings
+from iogauge.plan.bounds import MOST_SHARE, MeasuredCeiling, MeasuredCeilings
 from iogauge.records import query
 from iogauge.records.record import Record, microseconds, short_name
 from iogauge.site.extras import Ceilings

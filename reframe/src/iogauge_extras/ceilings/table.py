@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, format_value
-from iogauge.plan.case import MOST_SHARE
+from iogauge.plan.bounds import MOST_SHARE
 from iogauge.records.record import MetricRecord
 from iogauge.report.layout import Column, Group, Table
 from iogauge.site import folders, settings

@@ -76,9 +76,9 @@ def show_trend(
 
     Raises ValueError for an option that makes no sense.
     """
-    from iogauge_extras.history import states
+    from iogauge_extras.history import shown
 
-    question = states.Question(
+    question = shown.Question(
         system=system,
         name=name,
         since=since,
@@ -87,4 +87,4 @@ def show_trend(
         offline=offline,
         as_json=as_json,
     )
-    return states.show_trend(new_console(), paths.history_dir(), question, partial(drawn, wide))
+    return shown.show_trend(new_console(), paths.history_dir(), question, partial(drawn, wide))

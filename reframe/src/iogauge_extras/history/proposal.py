@@ -25,7 +25,8 @@ from iogauge.records import query
 from iogauge.records.record import Record
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import LOCAL, NAME, site_dir
-from iogauge.site.references import ACCEPTED, FILE, SOURCES, XFAIL, find_mistakes
+from iogauge.site.marks import ACCEPTED
+from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
 from iogauge.site.settings import read_site
 from iogauge_extras.history.runs import (
     Better,

@@ -344,9 +344,8 @@ def change_points(values: Sequence[float], least: float = LEAST_CHANGE) -> list[
         right = (total[end] - total[at]) / (end - at)
         gain = (at - begin) * (end - at) / (end - begin) * (left - right) ** 2
         best = int(gain.argmax())
-        if gain[best] > 4.2 * sigma**2 * math.log(count) and abs(
-            left[best] - right[best]
-        ) >= -math.log1p(-least):
+        change = abs(left[best] - right[best])
+        if gain[best] > 4.2 * sigma**2 * math.log(count) and change >= -math.log1p(-least):
             points.append(int(at[best]))
             open_parts += [(begin, int(at[best])), (int(at[best]), end)]
     return sorted(points)

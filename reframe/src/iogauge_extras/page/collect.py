@@ -25,8 +25,9 @@ from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
 from iogauge.records.selected import Unmeasured
 from iogauge.report.outcome import Ending, SessionRecords, Word, of_damage, same_fault
-from iogauge_extras.history import states, statistics
-from iogauge_extras.history.states import Judged, State, one_of
+from iogauge_extras.history import shown, states, statistics
+from iogauge_extras.history.shown import one_of
+from iogauge_extras.history.states import Judged, State
 from iogauge_extras.page.charts import Curve, Run, bars
 from iogauge_extras.page.sweeps import LARGEST
 
@@ -94,7 +95,7 @@ class History:
         judged = states.states_of(rows)
         self.judged = {(series.line, series.metric): series for series in judged}
         self._span = span
-        ids = states.fingerprint_ids(judged)
+        ids = shown.fingerprint_ids(judged)
         ids |= set(rows["fingerprint"].drop_nulls().unique())
         self.fingerprints = query.fingerprints(folder, ids)
         self._rows: dict[tuple[str, str | None], list[dict[str, Any]]] = {}

@@ -1,0 +1,184 @@
+"""What stands between a tool and the kernel: its version, preloaded libraries, wrappers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from iogauge.core.text import text_digest
+from iogauge.core.untrusted import read_bytes
+from iogauge.core.words import (
+    FIO,
+    FIO_METADATA,
+    IOR,
+    MDTEST,
+    Fingerprint,
+)
+
+#: Variables whose libraries the loader puts in front of all others (ld.so(8)), and its file.
+_VARIABLES: Final = ("LD_PRELOAD", "LD_AUDIT")
+_FILE: Final = "ld.so.preload"
+
+#: First words of the keys of :func:`preloaded` and :func:`script`.
+PRELOAD: Final = "preload."
+SCRIPT: Final = "script."
+
+#: Key of :func:`uncounted`, and the words of IOR's program that asks MPI how much it moved.
+UNCOUNTED: Final = "ior.uncounted"
+_COUNTS: Final = b"not retrying collective"
+
+#: Libraries that make a figure untrue, by name, and what they do.
+_LYING: Final = (
+    (r"eatmydata", "makes fsync, sync and O_SYNC do nothing"),
+    (r"nof?sync", "makes fsync and sync do nothing"),
+    (r"faketime(?:MT)?|datefudge", "tells the tool another time"),
+    (r"fiu\w*|fiu_\w+_preload", "makes I/O fail that did not"),
+    (r"fakechroot", "leads paths to other files"),
+    (r"unifyfs\w*|gkfs\w*|burstfs\w*|plfs\w*", "keeps files in a file system of its own"),
+    (r"hermes\w*|pmemfile", "keeps data in memory"),
+)
+#: Darshan counts calls and passes them on; a scenario preloads it to count writers.
+_HARMLESS: Final = r"darshan"
+
+
+#: The oldest version that offers a feature whole. fio 3.1 reports no bytes in a second; from 3.2 to 3.29 its endless creates
+#: (time_based) open no file after the first round, and filestat and filedelete came with 3.18 and 3.27.
+OLDEST: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
+    {IOR: (4, 0, 0), MDTEST: (4, 0, 0), FIO: (3, 7), FIO_METADATA: (3, 30)}
+)
+#: Tools whose file holds its version as a text of its own.
+_VERSIONED: Final = (IOR, MDTEST)
+
+
+def version(path: str) -> str:
+    """Return the version of IOR or mdtest in a program's file, empty if it is not certain.
+
+    Neither prints its version before it runs. Raises OSError.
+    """
+    found = re.findall(rb"\0([0-9]\.[0-9]{1,2}\.[0-9]{1,2}[+a-z0-9]{0,12})\0", read_bytes(path))
+    return found[0].decode() if len(set(found)) == 1 else ""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of IOR, mdtest and fio on PATH, as far as they are certain."""
+    found = {}
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        found[FIO] = run(FIO, "--version").strip().removeprefix("fio-")
+    for tool in _VERSIONED:
+        with contextlib.suppress(OSError):
+            found[tool] = version(shutil.which(tool) or "")
+    return {tool: text for tool, text in found.items() if text}
+
+
+def too_old(feature: str, version: str) -> str:
+    """Return why a tool's version does not offer a feature, and what brings another; empty if it does."""
+    oldest = OLDEST.get(feature, ())
+    numbers = re.match(r"\.".join([r"(\d+)"] * len(oldest)), version)
+    if numbers is None or tuple(map(int, numbers.groups())) >= oldest:
+        return ""
+    return (
+        f"version {version}, and {'.'.join(map(str, oldest))} or newer is needed: the environment of this "
+        "suite's stack brings it (spack env activate environments/<site> && spack install, or "
+        "ci/build-stack)"
+    )
+
+
+def _is(name: str, library: str) -> bool:
+    return bool(re.fullmatch(rf"(?:lib)?(?:{name})(?:[-_.].*)?", library))
+
+
+def lie_of(library: str) -> str:
+    """Return what a library does that makes figures untrue; empty if it is not known to."""
+    return next((lie for name, lie in _LYING if _is(name, library)), "")
+
+
+def is_known(library: str) -> bool:
+    """Return whether a library is known, as lying or as harmless."""
+    return bool(lie_of(library)) or _is(_HARMLESS, library)
+
+
+def preloaded(environ: Mapping[str, str], root: Path = Path("/")) -> Fingerprint:
+    """Return the names of the libraries that are preloaded in an environment, by source.
+
+    The keys are ``preload.LD_PRELOAD``, ``preload.LD_AUDIT`` and ``preload.ld.so.preload``, the
+    values names joined by colons. A source without a library gets no key.
+    """
+    texts = {name: environ.get(name, "") for name in _VARIABLES}
+    with contextlib.suppress(OSError):
+        lines = (root / "etc" / _FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+        texts[_FILE] = " ".join(line.partition("#")[0] for line in lines)
+    libraries = {source: re.split(r"[\s:]+", text) for source, text in texts.items()}
+    return {
+        PRELOAD + source: ":".join(dict.fromkeys(map(os.path.basename, filter(None, paths))))
+        for source, paths in libraries.items()
+        if any(paths)
+    }
+
+
+def libraries(nodes: Iterable[Mapping[str, object]]) -> list[tuple[str, str]]:
+    """Return (library, source), each once, from the facts of nodes."""
+    found = (
+        (library, key.removeprefix(PRELOAD))
+        for facts in nodes
+        for key, value in facts.items()
+        if key.startswith(PRELOAD)
+        for library in re.split(r"[:| ]+", str(value))  # looks that differ are joined
+    )
+    return list(dict.fromkeys(found))
+
+
+def of_processes(pids: Iterable[int]) -> list[dict[str, str]]:
+    """Return the environments of processes, without those that are gone or another user's."""
+    found = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{pid}/environ").read_text(encoding="utf-8", errors="replace")
+            pairs = (entry.partition("=") for entry in text.split("\0"))
+            found.append({name: value for name, _, value in pairs})
+    return found
+
+
+def script(tool: str, environ: Mapping[str, str]) -> Fingerprint:
+    """Return ``script.<tool>`` if the tool on PATH is a script: its first line and a digest."""
+    path = shutil.which(tool, path=environ.get("PATH"))
+    if path is None:
+        return {}
+    with open(path, "rb") as file:
+        if file.read(2) != b"#!":
+            return {}
+        text = "#!" + file.read(1 << 20).decode("utf-8", "replace")
+    return {f"{SCRIPT}{tool}": f"{text.splitlines()[0][:80]} ({text_digest(text)})"}
+
+
+def uncounted(environ: Mapping[str, str]) -> Fingerprint:
+    """Return :data:`UNCOUNTED` if IOR on PATH does not ask MPI-IO how many bytes it moved.
+
+    IOR 4.0.0 does not; upstream's correction is of December 2024. Raises OSError.
+    """
+    path = shutil.which(IOR, path=environ.get("PATH"))
+    content = read_bytes(path) if path else b""
+    has_mpiio = b"MPIIO" in content and not content.startswith(b"#!")
+    return {UNCOUNTED: True} if has_mpiio and _COUNTS not in content else {}
+
+
+_PROGRAM_SECONDS: Final = 20.0
+
+
+def run(*words: str) -> str:
+    """Return a program's output, whatever its exit status; raises OSError or SubprocessError."""
+    return subprocess.run(
+        words,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_PROGRAM_SECONDS,
+        check=False,
+    ).stdout

@@ -1,0 +1,275 @@
+"""The programs of this machine: their versions, the features that they give an environment, and what brings those that lack."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from iogauge.core import untrusted
+from iogauge.core.paths import project_root, state_dir
+from iogauge.core.words import (
+    DARSHAN,
+    ELBENCHO,
+    FIO,
+    FIO_METADATA,
+    IO500,
+    IOR,
+    IOR_HDF5,
+    IOR_LUSTRE,
+    IOR_MPIIO,
+    IOR_NCMPI,
+    IPERF,
+    MD_WORKBENCH,
+    MDTEST,
+    WRF_IO,
+)
+from iogauge.node.between import too_old, version
+from iogauge.site.stack import Stack, StackError, of_program
+from iogauge.tools.fio.options import METADATA_PHASES
+from iogauge.tools.ior import options
+
+#: A program that somebody has built already needs no command.
+_ELSEWHERE: Final = " (or put it on PATH, or set IOGAUGE_STACK to the prefix whose bin/ holds it)"
+
+#: The command that installs a missing program.
+BRINGS: Final = {
+    "ior": f"ci/build-stack{_ELSEWHERE}",
+    "mdtest": f"ci/build-stack{_ELSEWHERE}",
+    "fio": "apt install fio (or: dnf install fio, spack install fio)",
+    "iperf3": "apt install iperf3 (or: dnf install iperf3, spack install iperf3)",
+    "elbencho": "spack install elbencho (or put it on PATH)",
+    "md-workbench": f"ci/build-stack{_ELSEWHERE}",
+    "io500": "spack install io500 (the recipe is in spack-repo/)",
+    "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
+    "darshan": "ci/build-stack",
+    "wrf_io": "docs/checks.md, 'An application's output'",
+}
+
+
+def brings(name: str) -> str:
+    """Return the command that brings a program: that of the shell if it is installed already."""
+    views = project_root().glob(f"environments/*/.spack-env/view/bin/{name}")
+    return "ci/stack && . ./activate" if any(views) else BRINGS[name]
+
+
+#: The program that gives an environment a feature.
+_PROGRAM_OF: Final = {
+    IOR: "ior",
+    IOR_MPIIO: "ior",
+    IOR_HDF5: "ior",
+    IOR_NCMPI: "ior",
+    IOR_LUSTRE: "ior",
+    MDTEST: "mdtest",
+    ELBENCHO: "elbencho",
+    FIO: "fio",
+    FIO_METADATA: "fio",
+    IPERF: "iperf3",
+    IO500: "io500",
+    MD_WORKBENCH: "md-workbench",
+}
+
+#: Programs that an MPI launcher starts.
+_BY_MPI: Final = ("io500", "ior", "md-workbench", "mdtest")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program on PATH: its path, its version, and the features that it gives an environment."""
+
+    name: str
+    path: str
+    version: str
+    features: tuple[str, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The programs of this machine by name, without missing ones."""
+
+    programs: dict[str, Program] = field(default_factory=dict)
+
+    @property
+    def stack(self) -> Stack | None:
+        """Return the Spack stack of the benchmark programs, or None; see iogauge.site.stack."""
+        for name in ("ior", "fio"):
+            if name in self.programs:
+                try:
+                    built = of_program(self.programs[name].path)
+                except StackError:
+                    continue
+                if built:
+                    return built
+        return None
+
+    @property
+    def features(self) -> list[str]:
+        """Return the features of an environment of these programs; MPI programs need a launcher."""
+        names: set[str] = set()
+        for program in self.programs.values():
+            if program.name in _BY_MPI and "mpirun" not in self.programs:
+                continue
+            names.update(program.features)
+        return sorted(names)
+
+    def lacks(self) -> dict[str, str]:
+        """Return, for each feature of programs that this machine lacks, why, and what brings it."""
+        missing = {
+            feature: self._why_not(feature, name)
+            for feature, name in _PROGRAM_OF.items()
+            if feature not in self.features
+        }
+        return missing | {
+            DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}",
+            WRF_IO: f"no wrf_io with its header is on PATH. It comes with: {BRINGS['wrf_io']}",
+        }
+
+    def _why_not(self, feature: str, name: str) -> str:
+        program = self.programs.get(name)
+        if program is None:
+            return f"{name} is not on PATH. It comes with: {brings(name)}"
+        if program.problem:
+            return f"{program.path} {program.problem}. Install a working {name}: {BRINGS[name]}"
+        if "mpirun" not in self.programs and name in _BY_MPI:
+            return f"{name} needs mpirun, which is not on PATH. It comes with: {BRINGS['mpirun']}"
+        if old := too_old(feature, program.version):
+            return f"{program.path}: {old}"
+        return f"{program.path} was built without it. Install a {name} with this feature: {BRINGS[name]}"
+
+
+def _output(words: list[str]) -> str:
+    """Return standard output and error of a program that reports about itself."""
+    done = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        env=os.environ | mpi_environment(),
+    )
+    return done.stdout + done.stderr
+
+
+def mpi_environment() -> dict[str, str]:
+    """Return variables that let Open MPI 4 and 5 start any number of ranks here, also as root."""
+    variables = {
+        "OMPI_MCA_rmaps_base_oversubscribe": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    }
+    if os.getuid() == 0:
+        variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return variables
+
+
+def _ask(name: str, path: str) -> Program:
+    """Ask a program for its version and its features."""
+    try:
+        if name == "fio":
+            text = _output([path, "--version"])
+            match = re.search(r"fio-(\S+)", text)
+            if match is None:
+                return _odd(name, path, text)
+            if old := too_old(FIO, match[1]):
+                return Program(name, path, match[1], (), old)
+            engines = _output([path, "--enghelp"]).split()
+            whole = METADATA_PHASES.keys() <= {*engines} and not too_old(FIO_METADATA, match[1])
+            return Program(name, path, match[1], (FIO, FIO_METADATA) if whole else (FIO,))
+        if name == "elbencho":
+            text = _output([path, "--version"])
+            match = re.search(r"^elbencho\n \* Version: (\S+)", text)
+            return Program(name, path, match[1], (ELBENCHO,)) if match else _odd(name, path, text)
+        if name == "iperf3":
+            text = _output([path, "--version"])
+            match = re.match(r"iperf (\S+)", text)
+            return Program(name, path, match[1], (IPERF,)) if match else _odd(name, path, text)
+        if name == "mpirun":
+            text = _output([path, "--version"])
+            return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
+        if name == "io500":
+            # Its help speaks of no version, its list of options of no MPI.
+            own = "[mdtest-hard]" in (text := _output([path, "--list"]))
+            return Program(name, path, "", (IO500,)) if own else _odd(name, path, text)
+        found = version(path)
+        if old := too_old(name, found):
+            return Program(name, path, found, (), old)
+        text = _output([path, "--help"])
+        if name == "md-workbench":
+            own = "Synopsis md-workbench" in text
+            return Program(name, path, found, (MD_WORKBENCH,)) if own else _odd(name, path, text)
+        if name == "mdtest":
+            features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
+            return Program(name, path, found, features) if features else _odd(name, path, text)
+        offers = options.parse_help(text)
+        wanted = {
+            IOR: True,
+            IOR_MPIIO: "MPIIO" in offers.apis,
+            IOR_HDF5: "HDF5" in offers.apis,
+            IOR_NCMPI: "NCMPI" in offers.apis,
+            IOR_LUSTRE: offers.lustre,
+        }
+        return Program(name, path, found, tuple(f for f, has in wanted.items() if has))
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        return _odd(name, path, str(error))
+
+
+def _odd(name: str, path: str, text: str) -> Program:
+    first = text.strip().splitlines()[0] if text.strip() else "nothing"
+    return Program(name, path, "", (), f"does not answer as {name} would: {first[:120]}")
+
+
+def machine(cache: Path | None = None) -> Machine:
+    """Return the programs on PATH.
+
+    Their answers are cached in ``cache``, by default ``detect.json`` in the state directory.
+    """
+    file = cache or state_dir() / "detect.json"
+    try:
+        cached = untrusted.read_json(file)
+    except (OSError, ValueError):
+        cached = {}
+    programs, fresh = {}, {}
+    for name in ("ior", "mdtest", "md-workbench", "fio", "elbencho", "io500", "iperf3", "mpirun"):
+        path = shutil.which(name)
+        if path is None:
+            continue
+        info = os.stat(path)
+        key = f"{path}:{info.st_mtime_ns}:{info.st_size}"
+        try:
+            program: Program = untrusted.build(Program, cached[key])
+        except (KeyError, TypeError):
+            program = _ask(name, path)
+        programs[name], fresh[key] = program, asdict(program)
+    if fresh != cached:
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            scratch = file.with_suffix(f".{os.getpid()}")
+            scratch.write_text(json.dumps(fresh), encoding="utf-8")
+            scratch.replace(file)
+        except OSError:
+            pass  # a cache that cannot be kept costs a second, not a result
+    return Machine(programs)
+
+
+def darshan_library() -> str | None:
+    """Return the path of the libdarshan.so of the darshan-config on PATH, or None if it is of no
+    use.
+
+    It is of no use without support for MPI-IO, or without a darshan-parser for its logs.
+    """
+    config = shutil.which("darshan-config")
+    if config is None or shutil.which("darshan-parser") is None:
+        return None
+    library = Path(config).parent.parent / "lib" / "libdarshan.so"
+    try:
+        watches = _output([config, "--mpiio-mod"]).strip() == "yes"
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return str(library) if watches and library.exists() else None
