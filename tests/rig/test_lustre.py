@@ -181,7 +181,9 @@ def test_a_slowed_storage_target_is_named(site: Site, measured: list[dict[str, A
     if len(devices) < 3:
         pytest.skip("a needle needs three storage targets")
     # What slows it is a setting, and the site expects that of a healthy client (G25).
-    site.file.write_text(re.sub(r".*tunable\.osc\.max_pages_per_rpc.*\n", "", site.file.read_text()))
+    site.file.write_text(
+        re.sub(r".*tunable\.osc\.max_pages_per_rpc.*\n", "", site.file.read_text())
+    )
     with _slowed(devices[1].name):
         site.run("run", f"--system={site.name}", "-n", "TargetNeedle", "--wide")
     slow = re.search(r"OST[0-9a-f]{4}", devices[1].name)
