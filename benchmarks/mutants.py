@@ -192,7 +192,7 @@ MUTANTS = (
         "a derived value is computed before this run has decided its operands",
     ),
     Mutant(
-        "checkpoint-rounded-down", "cases", "ior.py",
+        "checkpoint-rounded-down", "cases", "checkpoint.py",
         "        shares = -(-self.total_bytes // step)",
         "        shares = self.total_bytes // step",
         "tests/e2e/test_loads.py::test_the_whole_state_is_saved_and_read_cold",
@@ -200,7 +200,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "checkpoint-other-scale", "cases", "ior.py",
+        "checkpoint-other-scale", "cases", "checkpoint.py",
         "            return {}\n        model, found = self._declared_model, {}",
         "            pass\n        model, found = self._declared_model, {}",
         "tests/e2e/test_loads.py::test_another_size_has_no_budget",
@@ -208,7 +208,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "checkpoint-budget", "cases", "ior.py",
+        "checkpoint-budget", "cases", "checkpoint.py",
         "Reference(budget_s, None, 0.0, time.unit, source)",
         "Reference(budget_s, None, 9.0, time.unit, source)",
         "tests/e2e/test_loads.py::test_a_budget_that_is_kept_passes_and_another_fails",
@@ -224,7 +224,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "out-unknown-to-the-job", "cases", "storage.py",
+        "out-unknown-to-the-job", "cases", "job_files.py",
         "        out=extras.topology.out if extras.topology else (),",
         "        out=(),",
         "tests/unit/test_declared.py::test_the_job_is_told_which_storage_targets_are_out",
