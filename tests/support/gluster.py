@@ -97,7 +97,7 @@ def _daemon(hosts: Hosts, host: str, base: Path) -> subprocess.Popen[bytes]:
 
 def _insist(hosts: Hosts, host: str, *words: str) -> None:
     """Run a command on a host until it succeeds: daemons take seconds to begin."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + 600
     while (done := hosts.run(host, words)).returncode != 0:
         if time.monotonic() > end:
             raise OSError(f"{host}: {' '.join(words)}: {done.stdout}{done.stderr}")

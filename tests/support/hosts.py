@@ -97,7 +97,7 @@ class Hosts:
         return ["nsenter", f"--target={pid}", "--net", "--uts", "--mount", "--wd=.", *words]
 
     def run(
-        self, host: str, words: Sequence[str], timeout: float = 60
+        self, host: str, words: Sequence[str], timeout: float = 600
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host to its end."""
         return subprocess.run(
