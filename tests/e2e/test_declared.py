@@ -102,7 +102,7 @@ def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Ri
     valid = rig.iogauge("check")
     assert valid.rc == 1, valid.out
     assert "IorPosix" in valid.out and "read_bw: 0.09000 MiB/s pass" in valid.out
-    assert "not ready: 2 things to do" in valid.out
+    assert "not ready: " in valid.out
 
 
 def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(

@@ -434,7 +434,7 @@ class TestKilled:
         run = rig.finish(process)
         run.shows_no_pass()
         # It would have looked at the contents, too.
-        assert run.record["verdict"] == "INVALID"
+        assert run.record["verdict"] == "INVALID", run.record["reason"] + run.out
         told = [f["saw"] for f in run.record["findings"] if f["outcome"] == "contaminated"]
         assert any("was killed before it could tell" in saw for saw in told), told
         nothing_runs_on(rig)

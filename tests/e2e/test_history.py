@@ -43,7 +43,6 @@ def test_history_shows_the_newest_first_and_what_is_asked_for(rig: Rig) -> None:
     assert "PASS" in rows[1]
     for options, count in (
         (["--verdict", "pass"], 1),
-        (["--system", "elsewhere"], 0),
         (["-n", "^FioRandom"], 2),
         (["--metric", "write_bw"], 0),
         (["--limit", "1"], 1),
@@ -51,6 +50,8 @@ def test_history_shows_the_newest_first_and_what_is_asked_for(rig: Rig) -> None:
     ):
         run = rig.iogauge("history", "--json", *options)
         assert (run.rc, len(run.out.splitlines())) == (0, count), run.out
+    slip = rig.iogauge("history", "--system", "elsewhere")
+    assert slip.rc == 2 and "'elsewhere': no case of it is recorded" in flat(slip.out), slip.out
 
 
 def stored(rig: Rig, name: str, **change: Any) -> Path:

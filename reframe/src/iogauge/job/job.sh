@@ -191,7 +191,8 @@ iog_phase() {
     read -r token </proc/sys/kernel/random/uuid || exit 1
     token=$name.$IOG_REP.$token
     # The agent looks at the target's counters now, and often from now on.
-    iog_ask 10 phase "$name.$IOG_REP.out" || true
+    # If it has ended, nobody answers tasks any more: without its pipes they do not wait for it.
+    iog_ask 10 phase "$name.$IOG_REP.out" || [ $? -ne 2 ] || rm -f "agent.$HOSTNAME" "agent.$HOSTNAME.said"
     read -r started _ </proc/uptime
     IOG_TOKEN=$token iog_run "$@" >"$name.$IOG_REP.out" 2>"$name.$IOG_REP.err"
     status=$?

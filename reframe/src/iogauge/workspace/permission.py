@@ -218,7 +218,7 @@ def _decide(place: Place, caller: Caller, today: datetime.date) -> str:
     _refuse_always(path, place.home_of)
     if place.marker is not None:
         return _by_marker(place, place.marker, caller, today)
-    allow = f"{own_command()} allow {path}"
+    allow = f"{own_command()} site allow {path}"
     ask = f"Allow it: {allow}" if caller.uid == 0 else f"Ask its administrator to run: {allow}"
     ask += "; or name a directory of your own"
     ask = f"{place.ignored}. {ask}" if place.ignored else ask
