@@ -170,7 +170,7 @@ class Run:
         """
         late = [
             [
-                f["saw"]
+                f"{f['guard']} {f['subject']}: {f['saw']}"
                 for f in r["findings"]
                 if (f["outcome"], ", while " in f["saw"]) == ("contaminated", True)
             ]

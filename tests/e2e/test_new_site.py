@@ -102,7 +102,9 @@ CAPPED = ROOT / "benchmarks" / "capped-fs"
 
 def said(page: str) -> list[str]:
     """Commands, exit statuses and closing words of a page, without its figures."""
-    kept = re.findall(r"^    (\$ .*|\(exit status \d+\)|iogauge: [a-zA-Z ]+:|ready: mine:)", page, re.M)
+    kept = re.findall(
+        r"^    (\$ .*|\(exit status \d+\)|iogauge: [a-zA-Z ]+:|ready: mine:)", page, re.M
+    )
     return [re.sub(r"\d+", "N", line) if line.startswith("iogauge") else line for line in kept]
 
 

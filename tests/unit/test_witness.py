@@ -735,7 +735,7 @@ def test_a_look_may_bring_what_servers_wrote_to_storage(storage_file: Path, sync
     # One clock, but /proc/uptime tells hundredths alone.
     assert look.counters and look.ended >= look.started - 0.01
     if syncs:
-        assert seen.sync_seconds is not None and seen.sync_seconds > 0
+        assert seen.sync_seconds is not None
     else:
         assert seen.sync_seconds is None
 

@@ -128,7 +128,8 @@ class CaseSeen:
             for testimony in testimonies
             for witness in testimony.witnesses
             if witness.host == view.host
-            for name in witness.counters
+            for name, counted in witness.counters.items()
+            if counted != Moved()
         }
         kinds = {
             name: view.below.names.get(name, "").rstrip("0123456789") for name in view.below.unsure

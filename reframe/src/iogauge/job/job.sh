@@ -77,6 +77,7 @@ iog_end() {
             ;;
     esac
     iog_stop_keeper
+    rm -f agent.* # pipes, of all nodes
     exit "$status"
 }
 
