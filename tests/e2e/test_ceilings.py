@@ -142,6 +142,7 @@ def metrics(run: Run, check: str) -> dict[str, dict[str, Any]]:
     return {metric["name"]: metric for metric in record["metrics"]}
 
 
+@pytest.mark.nightly
 def test_the_limits_of_the_links_are_found(measured: Run) -> None:
     """A ceiling is the best figure. A single turn of 2 s may lose more on a machine that others use."""
     found = metrics(measured, "NetworkCeiling")

@@ -136,6 +136,7 @@ def earlier(record: dict[str, Any], seconds: int) -> dict[str, Any]:
     return record | {"time": f"{time - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.needs_fio
 @pytest.mark.needs_loop
