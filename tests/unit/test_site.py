@@ -429,7 +429,7 @@ def test_an_environment_gets_what_its_stack_has_built(
     write_facts(tmp_path / "environments" / "site" / ".spack-env")
     (tmp_path / "sites").mkdir()
     environment = load_site(tmp_path / "sites", with_stack("site"))
-    ior = ["ior", "ior-lustre", "ior-mpiio", "md-workbench", "mdtest"]
+    ior = ["ior", "ior-mpiio", "md-workbench", "mdtest"]
     assert environment["features"] == ["fio", "fio-metadata", *ior]
     command, proof = environment["prepare_cmds"]
     assert proof.startswith('[ "$?" -eq 0 ] || {')

@@ -41,7 +41,7 @@ WRF_IO: Final = words.WRF_IO
 _ENVIRONMENT_EXTRAS: Final = {
     STACK: (re.compile(r"[\w-][\w.-]*"), "name of a folder in environments/"),
     MPI: (re.compile("|".join(mpi.DIALECTS)), f"one of {', '.join(mpi.DIALECTS)}"),
-    DARSHAN: (re.compile(r"/[^\s\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
+    DARSHAN: (re.compile(r"/[^\s:\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
     WRF_IO: (re.compile(r"/[^\s\"'$`\\]+"), "absolute path of wrf_header.txt"),
 }
 
