@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import did_you_mean
-from iogauge.core.units import UnitError, convert, dimension, format_value
+from iogauge.core.units import UnitError, convert, dimension, with_unit
 from iogauge.core.untrusted import is_number
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
 from iogauge.site.doubts import DOUBTFUL_SLACK, loose, of_reference
@@ -181,7 +181,7 @@ class References:
                 mistakes.append(Mistake(file, of_reference(key, least), "null", allowed))
             if values[3] != metric.unit:
                 try:
-                    same = f": {format_value(convert(values[0], values[3], metric.unit))} {metric.unit}"
+                    same = f": {with_unit(convert(values[0], values[3], metric.unit), metric.unit)}"
                 except UnitError:
                     same = ""
                 mistakes.append(

@@ -12,7 +12,7 @@ from html import escape
 from typing import Final
 
 from iogauge.core.text import count, visible
-from iogauge.core.units import format_bytes, format_value
+from iogauge.core.units import format_bytes, format_value, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord
@@ -53,7 +53,7 @@ def ranking(title: str, metric: MetricRecord, named: Callable[[str], bool]) -> s
         y, share = TOP + k * _BAR, min(max(rate / top, 0), 1)
         slow = named(name)
         share_text = f"{rate / middle_value - 1:+.1%}" if middle_value else ""
-        text = f"{name}: {format_value(rate)} {metric.unit}, {share_text} against the median"
+        text = f"{name}: {with_unit(rate, metric.unit)}, {share_text} against the median"
         words = f"{name}{' ◀ slow' if slow else ''}"
         parts.append(
             f'<text x="{left - 8}" y="{y + 12}" text-anchor="end" class="name{" word" if slow else ""}">'
@@ -88,7 +88,7 @@ def gauge(metric: MetricRecord) -> str:
     def x(value: float) -> float:
         return 2 + (wide - 4) * min(max(value / top, 0), 1)
 
-    words = [f"measured {format_value(metric.median)} {metric.unit}"]
+    words = [f"measured {with_unit(metric.median, metric.unit)}"]
     parts.append(f'<rect class="track" x="2" y="7" width="{wide - 4}" height="8"/>')
     if reference and reference.lower is not None:
         low = x(reference.value * (1 + reference.lower))

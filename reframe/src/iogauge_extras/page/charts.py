@@ -15,7 +15,7 @@ from html import escape
 from typing import Final
 
 from iogauge.core.text import visible
-from iogauge.core.units import format_value
+from iogauge.core.units import format_value, with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge_extras.page.sweeps import Dot, Plot, Trace
 
@@ -311,7 +311,7 @@ def _runs(curve: Curve, scale: Ordinate, anchors: Sequence[str]) -> Iterator[str
     for k, run in enumerate(runs):
         kind = run.verdict.value if run.verdict.is_valid else "off"  # drawn hollow
         label = (
-            f"{run.time:%Y-%m-%d %H:%M} {format_value(run.value)} {curve.unit} "
+            f"{run.time:%Y-%m-%d %H:%M} {with_unit(run.value, curve.unit)} "
             f"{run.verdict.value} {run.session}"
         )
         x, y = _x(curve, k), scale.y(run.value)
@@ -404,7 +404,7 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     words = ": ".join(word for word in (plot.title, unit) if word)
     parts = [begin(f"{words} over {plot.x_name}", high, role="group"), *scale.grid(unit)]
     for value, text in plot.ceilings.items():
-        parts += scale.line("ceiling", value, f"ceiling {format_value(value)} {plot.unit}: {text}")
+        parts += scale.line("ceiling", value, f"ceiling {with_unit(value, plot.unit)}: {text}")
     for dot in {dot.x: dot for dot in dots}.values():
         parts.append(
             f'<path class="axis" d="M{x(dot.x):.1f} {base}v5"/>'
@@ -469,7 +469,7 @@ def _label(name: str, dot: Dot) -> str:
     """Return what a tooltip says of a dot."""
     metric, record = dot.metric, dot.record
     return (
-        f"{name} at {_spaced(dot.text)}: {format_value(dot.value)} {metric.unit}, n = {len(dot.samples)}, "
+        f"{name} at {_spaced(dot.text)}: {with_unit(dot.value, metric.unit)}, n = {len(dot.samples)}, "
         f"{metric.verdict.value}, {record.time[:16].replace('T', ' ')} UTC, {record.session}"
     )
 
@@ -478,7 +478,7 @@ def _held(dot: Dot) -> str:
     """Return what a tooltip says of a dot's reference."""
     reference = dot.reference
     return (
-        f"reference {format_value(reference.value)} {dot.metric.unit}: {reference.source}"
+        f"reference {with_unit(reference.value, dot.metric.unit)}: {reference.source}"
         if reference
         else ""
     )

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from iogauge.core.text import count, visible
-from iogauge.core.units import format_value
+from iogauge.core.units import format_value, with_unit
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
@@ -188,7 +188,7 @@ class History:
         ]:
             last = self._rows[line, name][-1]
             if last["median"] is not None:
-                value = f"{format_value(last['median'])} {last['unit']}"
+                value = with_unit(last["median"], last["unit"])
                 yield visible(f"{name} is proportional, newest {value}")
 
     def _limits(self, rows: Sequence[Mapping[str, Any]], series: Judged | None) -> dict[str, Any]:
@@ -533,18 +533,23 @@ def _of_record(
 
 def _measured(metric: MetricRecord) -> str:
     spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
-    text = f"{format_value(metric.median)} {metric.unit}{spread}"
+    text = f"{with_unit(metric.median, metric.unit)}{spread}"
     if metric.reference and metric.verdict is Verdict.FAIL:
-        share = metric.median / metric.reference.value - 1
-        text += f", {abs(share):.1%} {'below' if share < 0 else 'above'} its reference"
+        text += f", {against(metric)}"
     return visible(text)
+
+
+def against(metric: MetricRecord) -> str:
+    """Return how far a metric is from its reference: ``29.8 % below its reference``."""
+    share = metric.median / metric.reference.value - 1 if metric.reference else 0.0
+    return f"{abs(share):.1%} {'below' if share < 0 else 'above'} its reference"
 
 
 def _expectation(metric: MetricRecord) -> str:
     reference = metric.reference
     if not reference:
         return "" if metric.verdict is not Verdict.UNREFERENCED else "no reference"
-    text = f"reference {format_value(reference.value)} {metric.unit}"
+    text = f"reference {with_unit(reference.value, metric.unit)}"
     if reference.lower is not None:
         text += f", at least {format_value(reference.value * (1 + reference.lower))}"
     if reference.upper is not None:
@@ -578,7 +583,7 @@ def _since_when(
         and last["metric"] == first["metric"]
         and last["unit"] == first["unit"]
     ):
-        text += f" with {format_value(last['median'])} {last['unit']}"
+        text += f" with {with_unit(last['median'], last['unit'])}"
     return (
         visible(text),
         history.changed(last["fingerprint"], first["fingerprint"]),
@@ -607,7 +612,7 @@ def _trend_words(series: Judged) -> str:
         return ""
     return visible(
         f"{change.share:+.1%} ({change.low:+.1%} to {change.high:+.1%}) against the level of "
-        f"{format_value(series.level)} {series.unit} since {_when(change.time)}, session {change.session}; "
+        f"{with_unit(series.level, series.unit)} since {_when(change.time)}, session {change.session}; "
         f"a false alarm in {one_of(series.false_alarms)} healthy series"
     )
 
@@ -631,10 +636,10 @@ def _drift(series: Judged, history: History) -> Trouble:
         where=visible(f"{series.system}:{series.partition}"),
         case=visible(short_name(series.case)),
         metric=visible(series.metric),
-        measured=visible(f"{format_value(last)} {series.unit}"),
+        measured=visible(with_unit(last, series.unit)),
         expected=""
         if series.level is None
-        else visible(f"level of {format_value(series.level)} {series.unit}"),
+        else visible(f"level of {with_unit(series.level, series.unit)}"),
         since="" if change is None else visible(f"{_when(change.time)}, session {change.session}"),
         reason=_BACK if _is_back(last, series) else "",
         trend=_trend_words(series),

@@ -34,7 +34,7 @@ from iogauge.report.outcome import SessionRecords, Word, newest
 from iogauge.session.current import suite
 from iogauge_extras.ceilings.table import Shown, beside
 from iogauge_extras.page import bars, charts, sweeps
-from iogauge_extras.page.collect import DRIFT, WORST, Alarm
+from iogauge_extras.page.collect import DRIFT, WORST, Alarm, against
 from iogauge_extras.page.marks import MARKS
 from iogauge_extras.page.sweeps import Dot
 
@@ -307,10 +307,9 @@ def conclusion(alarm: Alarm, records: SessionRecords) -> str:
     )
     if worst:
         _, metric, record = worst
-        change = metric.median / metric.reference.value - 1 if metric.reference else 0.0
         said.append(
             f"The gravest failure: {metric.name} of {record.short_name} on {record.system}:{record.partition} "
-            f"is {change:+.1%} against its reference."
+            f"is {against(metric)}."
         )
     drifts = [trouble for trouble in alarm.troubles if trouble.kind == DRIFT]
     if drifts:
@@ -420,7 +419,6 @@ def _results(
                 {
                     "row": row,
                     "metric": metric,
-                    "measured": row.measured.replace(" 1 ", " ").removesuffix(" 1"),
                     "samples": len(numbers(metric.samples)) if metric else 0,
                     "source": _note(group["notes"], reference.source if reference else None),
                     "ceilings": beside(layers.get(_where(record)), record.nodes, metric)
