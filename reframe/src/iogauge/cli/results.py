@@ -185,9 +185,9 @@ def explain(word: str, whole: bool = False) -> list[str]:
         return [*first, *(paragraph for name in names[1:] for paragraph in about(name))]
     low = word.strip().lower()
     spelled = (f"`{low}`", f"`_{low.rpartition('_')[2]}`")
-    for term, meaning in words.items():
-        if term.lower() == low or any(one in meaning for one in spelled):
-            return [term, f"  {meaning}", "See docs/keys.md."]
+    holding = [term for term, meaning in words.items() if any(one in meaning for one in spelled)]
+    for term in [*(term for term in words if term.lower() == low), *holding]:
+        return [term, f"  {words[term]}", "See docs/keys.md."]
     every = [*numbers, *Verdict.__members__, *checks, *words]
     lower = {one.lower(): one for one in every}
     near = difflib.get_close_matches(names[0].lower(), lower, 3)

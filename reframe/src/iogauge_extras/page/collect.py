@@ -51,10 +51,10 @@ UNCHANGED: Final = (
     "storage itself, its servers and its load"
 )
 
-#: From the worst to the best.
-WORST: Final = (
-    *(Verdict.ERROR, Verdict.FAIL, Verdict.INVALID, Verdict.UNSTABLE),
-    *(Verdict.CONTAMINATED, Verdict.UNREFERENCED, Verdict.PASS),
+#: The gravest first.
+GRAVEST: Final = (
+    *(Verdict.FAIL, Verdict.INVALID, Verdict.ERROR, Verdict.CONTAMINATED, Verdict.UNSTABLE),
+    *(Verdict.UNREFERENCED, Verdict.PASS),
 )
 
 
@@ -237,7 +237,7 @@ class History:
             for row in rows:
                 day, verdict = row["time"].date(), Verdict(row["verdict"])
                 if day >= oldest:
-                    worst[day] = min(worst.get(day, verdict), verdict, key=WORST.index)
+                    worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
             last = rows[-1]
             where = visible(f"{last['system']}:{last['partition']}")
             found.append(Day(where, visible(short_name(last["case"])), worst))
@@ -316,19 +316,24 @@ class Trouble:
         return ""
 
     @property
-    def paragraph(self) -> str:
-        """Return the headline, and a line for each known fact."""
+    def facts(self) -> dict[str, str]:
+        """Return what is known beside the headline, by name; a remedy that the reason has is left out."""
+        told = (self.remedy.partition(": ")[2] or self.remedy) in self.reason
         facts = {
             "expected": self.expected,
             "reason": self.reason if self.measured else "",
             "since": self.since,
             "trend": self.trend,
             "cause": self.cause,
-            "remedy": self.remedy,
-            "runs": bars(self.curve, BARS) if self.curve else "",
+            "remedy": "" if told else self.remedy,
         }
-        lines = [f"  {name + ':':<10}{text}" for name, text in facts.items() if text]
-        return "\n".join([self.headline, *lines])
+        return {name: text for name, text in facts.items() if text}
+
+    @property
+    def paragraph(self) -> str:
+        """Return the headline, and a line for each known fact."""
+        facts = self.facts | ({"runs": bars(self.curve, BARS)} if self.curve else {})
+        return "\n".join([self.headline, *(f"  {n + ':':<10}{text}" for n, text in facts.items())])
 
     def to_json(self) -> dict[str, Any]:
         """Return the same facts as JSON values."""
@@ -408,7 +413,7 @@ def collect(
     absent = _of_absent(records, expected)
     lack = unmeasured or Unmeasured()
     damage = [_of_damage(line) for line in damaged]
-    troubles = [*failures, *drifts, *absent, *damage]
+    troubles = _gravest_first([*failures, *drifts, *absent, *damage])
     problems = [
         *([f"{len(drifts)} metric(s) have become worse ({DRIFT})"] if drifts else []),
         *(f"nothing was measured on {trouble.where}" for trouble in absent),
@@ -428,6 +433,28 @@ def collect(
         days=history.days(),
         missing=len(absent) + len(lack.left_out) + len(lack.unmatched) + len(lack.gone),
     )
+
+
+#: Kinds of troubles, the gravest first.
+_GRAVEST: Final = (DRIFT, *(v.value for v in GRAVEST))
+
+
+def _gravest_first(troubles: Sequence[Trouble]) -> list[Trouble]:
+    """Return troubles by gravity; what only lacks a reference is one trouble a partition, with its number."""
+    lacking: dict[str, list[Trouble]] = {}
+    found = []
+    for trouble in troubles:
+        if trouble.kind == Verdict.UNREFERENCED.value:
+            lacking.setdefault(trouble.where, []).append(trouble)
+        else:
+            found.append(trouble)
+    for where, mine in lacking.items():
+        text = (
+            f"{count(len(mine), 'metric')} of {count(len({t.case for t in mine}), 'case')}: valid, and without a "
+            "reference; iogauge calibrate proposes them"
+        )
+        found.append(Trouble(kind=Verdict.UNREFERENCED.value, where=where, case="", reason=text))
+    return sorted(found, key=lambda trouble: _GRAVEST.index(trouble.kind))
 
 
 def _of_records(
