@@ -9,7 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from iogauge.core.measurement import Stonewall
-from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
+from iogauge.core.units import (
+    convert,
+    dimension,
+    format_bytes,
+    format_seconds,
+    format_value,
+    with_unit,
+)
 from iogauge.core.words import Tier
 from iogauge.evidence.model import SERIES, OverTime
 from iogauge.guards.finding import Finding, Outcome
@@ -205,7 +212,7 @@ def ceiling(
     share = value / limit
     case = "low" if share <= MOST_SHARE else "measured" if "measured" in limited_by else ""
     demanded = rule("G6 ceiling", case, limit=format_value(limit), unit=unit)
-    saw = f"{format_value(value)} {unit} is {share:.0%} of the ceiling ({limited_by})"
+    saw = f"{with_unit(value, unit)} is {share:.0%} of the ceiling ({limited_by})"
     if share > MOST_SHARE:
         return demanded.invalid(saw)
     return demanded.decide(not saturating or share >= 0.5, saw, Outcome.WARN)
