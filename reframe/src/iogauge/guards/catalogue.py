@@ -52,6 +52,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G20 connections", nodes.connections),
     Guard("G14 quota", preflight.quota_of),
     Guard("G12 health", preflight.health_of),
+    Guard("G25 settings", preflight.expected_settings_of),
     Guard("G12 servers", preflight.servers_of),
     Guard("G6 measured ceilings", figures.measured_ceilings),
     Guard("G10 passed on", striping.passed_on),
@@ -117,5 +118,4 @@ OF_TARGET: Final = {
     "G10 metadata default": preflight.metadata_default,
     "G14 metadata targets": preflight.metadata_room,
     "G15 cores": preflight.cores,
-    "G25 settings": preflight.expected_settings,
 }

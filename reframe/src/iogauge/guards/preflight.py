@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Value
-from iogauge.guards.finding import Finding
+from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.node.identity import differ
 from iogauge.node.kinds import Below
@@ -21,7 +21,7 @@ from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import Part, last_with_data
 from iogauge.node.lustre.quotas import Quota
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
-from iogauge.node.mounts import Space
+from iogauge.node.mounts import Space, fsname_of
 from iogauge.node.view import View
 from iogauge.plan.stage import FILL, JobOrder
 
@@ -439,13 +439,11 @@ _SETS: Final = (
 )
 
 
-def _differs(key: str, expected: Value, fact: Value | None) -> bool:
-    """Return whether a fact is not as expected, or unknown.
+def _differs(key: str, expected: Value, fact: Value) -> bool:
+    """Return whether a fact is not as expected.
 
     A text ``>= N`` or ``<= N`` is a bound. Of ``mount.options`` each expected option must be there.
     """
-    if fact is None:
-        return True
     if key == "mount.options":
         return not set(str(expected).split(",")) <= set(str(fact).split(","))
     bound = re.fullmatch(r"([<>]=)\s*(\d{1,18})", str(expected))
@@ -462,7 +460,8 @@ def _differs(key: str, expected: Value, fact: Value | None) -> bool:
 def _sets(key: str, expected: Value, path: str, fsname: str) -> str:
     """Return how to set a fact, or the advice to correct the expectation."""
     value = re.sub(r"^[<>]=\s*", "", str(expected))
-    for pattern, command in _SETS:
+    several = "," in value and key != "mount.options"
+    for pattern, command in () if several else _SETS:
         if match := re.fullmatch(pattern, key):
             return match.expand(command).format(fs=fsname, value=value, path=path)
     return f"set it, or correct expect.{key}"
@@ -472,15 +471,42 @@ def expected_settings(
     *, expect: Mapping[str, Value], facts: Mapping[str, Value], host: str, path: str, fsname: str
 ) -> Finding:
     """G25: ``expect`` and ``facts`` have the keys of a fingerprint. ``fsname`` is the name of the file system on Lustre, for
-    the commands that set something. A fact that is not known is not as expected.
+    the commands that set something. A fact that nobody told is unknown, which is no change.
     """
-    wrong = [key for key in expect if _differs(key, expect[key], facts.get(key))]
-    saw = ", ".join(f"{key} is {facts.get(key, 'not known')}" for key in wrong)
-    return rule(
+    wrong = [key for key in expect if key in facts and _differs(key, expect[key], facts[key])]
+    unknown = [key for key in expect if key not in facts]
+    commands = dict.fromkeys(_sets(key, expect[key], path, fsname) for key in wrong)
+    demanded = rule(
         "G25 settings",
-        wanted=", ".join(f"{key} {expect[key]}" for key in wrong or expect),
-        commands="; ".join(dict.fromkeys(_sets(key, expect[key], path, fsname) for key in wrong)),
-    ).unless(saw and f"{host}: {saw}", f"{host}: {len(expect)} setting(s) as expected")
+        "" if wrong else "silent",
+        wanted=", ".join(f"{key} {expect[key]}" for key in wrong or unknown or expect),
+        commands="; ".join(commands),
+    )
+    if unknown and not wrong:
+        return demanded.warn(f"{host} did not tell {', '.join(unknown)}")
+    saw = ", ".join(f"{key} is {facts[key]}" for key in wrong)
+    return demanded.unless(
+        saw and f"{host}: {saw}", f"{host}: {len(expect)} setting(s) as expected"
+    )
+
+
+def expected_settings_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G25 by what the nodes told while the case ran: what differs first, then what is unknown."""
+    expect, target, evidence = seen.extras.expect, seen.extras.target, seen.evidence
+    layout = evidence.passed_on.stripes if evidence.passed_on else {}
+    found = [
+        expected_settings(
+            expect=expect,
+            facts={**layout, **facts},
+            host=host,
+            path=target.path,
+            fsname=fsname_of(target.source or "*"),
+        )
+        for host, facts in zip(evidence.versions, evidence.nodes, strict=False)
+        if expect
+    ]
+    worst = (Outcome.INVALID, Outcome.WARN, Outcome.OK)
+    yield from sorted(found, key=lambda one: worst.index(one.outcome))[:1]
 
 
 def fill_level(seen: CaseSeen) -> Iterator[Finding]:

@@ -4,7 +4,6 @@ On Lustre: put files on storage targets, directories on metadata targets, note l
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -25,7 +24,7 @@ from iogauge.guards.preflight import (
     metadata_placement,
 )
 from iogauge.node.lustre import checksums, lov
-from iogauge.node.lustre.directory import default_layouts, parse_getdirstripe, stripe_facts
+from iogauge.node.lustre.directory import parse_getdirstripe, passed_on
 from iogauge.node.lustre.layout import Layouts
 from iogauge.node.lustre.programs import NAMES_PER_COMMAND, LustreError, run_lfs
 from iogauge.node.lustre.request import Layout, Pins, place
@@ -52,9 +51,7 @@ def _facts(path: str, view: View, order: JobOrder) -> Fingerprint:
     """Return this node's facts; look again if an expected one is missing."""
     from iogauge.node import probes  # most sites expect nothing
 
-    facts: Fingerprint = {}
-    with contextlib.suppress(LustreError):
-        facts |= stripe_facts(default_layouts(path, view.mount)[0])
+    facts = passed_on(path, view.mount).stripes if view.on_lustre else {}
     for _ in range(_LOOKS):
         facts |= probes.collect(path, deadline=_SECONDS)
         if order.expect.keys() <= facts.keys():
