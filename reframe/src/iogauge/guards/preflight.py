@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Value
@@ -23,11 +23,21 @@ from iogauge.node.lustre.quotas import Quota
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.mounts import Space, fsname_of
 from iogauge.node.view import View
-from iogauge.plan.stage import FILL, JobOrder
+from iogauge.plan.stage import FILL
 
 if TYPE_CHECKING:
     from iogauge.guards.seen import CaseSeen, LayoutSeen
-    from iogauge.site.extras import Target
+
+
+class Declares(Protocol):
+    """What says which file system the target is: a site, or the order of a job; None if it does not say it."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def source(self) -> str | None: ...
+    @property
+    def uuid(self) -> str | None: ...
 
 
 def devices(*, below: Mapping[str, Below]) -> Finding:
@@ -41,7 +51,7 @@ def devices(*, below: Mapping[str, Below]) -> Finding:
 
 
 def identity(
-    declares: Target | JobOrder,
+    declares: Declares,
     views: Sequence[View],
     *,
     at_end: Mapping[str, str] = MappingProxyType({}),
