@@ -8,7 +8,14 @@ import statistics
 from collections.abc import Iterator
 from typing import Final
 
-from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
+from iogauge.core.units import (
+    convert,
+    dimension,
+    format_bytes,
+    format_seconds,
+    format_value,
+    with_unit,
+)
 from iogauge.core.words import Tier
 from iogauge.evidence.model import SERIES, OverTime
 from iogauge.guards.finding import Finding, Outcome
@@ -162,7 +169,7 @@ def ceiling(seen: PhaseSeen) -> Iterator[Finding]:
             low = share <= MOST_SHARE
             way = "low" if low else "measured" if "measured" in by else ""
             demanded = rule("G6 ceiling", way, limit=format_value(limit.value), unit=unit)
-            saw = f"{format_value(value)} {unit} is {share:.0%} of the ceiling ({by})"
+            saw = f"{with_unit(value, unit)} is {share:.0%} of the ceiling ({by})"
             # Only a scenario that drives this limit has a remark if it stays far below.
             idle = access.saturates == dimension(unit) and share < 0.5
             found = demanded.decide(low and not idle, saw, Outcome.WARN if low else None)

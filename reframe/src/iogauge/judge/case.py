@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputError, Unsettled
-from iogauge.core.units import format_value
+from iogauge.core.units import with_unit
 from iogauge.core.words import Tier
 from iogauge.evidence import model
 from iogauge.guards import contents, others
@@ -98,7 +98,7 @@ class Judgement:
     def headline(self) -> str:
         """Return the medians and the start of the reason, as one line for ReFrame's screen."""
         figures = ", ".join(
-            f"{m.metric.name} {format_value(m.median)} {m.metric.unit}"
+            f"{m.metric.name} {with_unit(m.median, m.metric.unit)}"
             for m in self.metrics
             if m.median is not None
         )
