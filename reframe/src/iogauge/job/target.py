@@ -77,12 +77,7 @@ def as_expected(view: View, order: JobOrder) -> list[Finding]:
 
 def identify(views: Sequence[View], order: JobOrder) -> Finding:
     """Return whether views are of the file system that an order declares."""
-    return identity(
-        declared_type=order.type,
-        declared_source=order.source,
-        declared_uuid=order.uuid,
-        views=views,
-    )
+    return identity(order, views)
 
 
 def look_again(path: str) -> tuple[View, str]:
