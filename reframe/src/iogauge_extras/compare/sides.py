@@ -8,7 +8,6 @@ interval is a bootstrap of the ratio of medians (Efron and Tibshirani 1993, perc
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import Counter
@@ -240,11 +239,7 @@ def _of_history(folder: Path, choice: Choice) -> list[Record]:
         frame = frame.filter(pl.col("time") >= since)
     if until:
         frame = frame.filter(pl.col("time") <= until)
-    records = []
-    for values in query.records(folder, frame.unique(query.PLACE)).values():
-        with contextlib.suppress(TypeError, ValueError):  # iogauge history --damaged tells of it
-            records.append(Record.from_json(values))
-    return records
+    return list(query.valid_records(folder, frame.unique(query.PLACE)).values())
 
 
 _Key = tuple[str, str, str]
