@@ -97,6 +97,11 @@ class Choice:
         except ValueError as error:
             raise CompareError(str(error)) from error
 
+    def in_file(self) -> list[Record]:
+        """Return the records of the named file; raises OSError."""
+        found = journal.read_records(Path(self.file))
+        return [one for one in found if isinstance(one, Record)]
+
     def of_records(self, records: Sequence[Record]) -> list[Record]:
         """Return the records that are meant, of those of a file or of the history."""
         if self.case.startswith("#"):
@@ -202,7 +207,7 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
     """
     choice = Choice.of(text)
     try:
-        every = _of_file(Path(choice.file)) if choice.file else _of_history(folder, choice)
+        every = choice.in_file() if choice.file else _of_history(folder, choice)
     except OSError as error:
         raise CompareError(f"{error.filename}: {error.strerror}") from error
     every.sort(key=lambda record: record.time)
@@ -222,10 +227,6 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
         servers=servers or (float(seen) if isinstance(seen, int) and seen else None),
         tib=tib or (last.price.capacity / 2**40 if last.price else None),
     )
-
-
-def _of_file(file: Path) -> list[Record]:
-    return [one for one in journal.read_records(file) if isinstance(one, Record)]
 
 
 def _of_history(folder: Path, choice: Choice) -> list[Record]:

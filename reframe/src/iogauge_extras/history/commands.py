@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from iogauge.cli.screen import new_console
+from iogauge.cli.screen import new_console, slip
 from iogauge.core import paths
-from iogauge.core.text import visible_lines
 from iogauge.report.outcome import plain
 
 
@@ -47,8 +46,7 @@ def propose_references(
             say=lambda text: console.print(plain(text), soft_wrap=True),
         )
     except ValueError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     raise typer.Exit(0 if fine else 1)
 
 
