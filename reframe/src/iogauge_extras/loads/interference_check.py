@@ -68,7 +68,7 @@ def loads(check: StorageCheck, transfer: int, nodes: int = 1) -> dict[str, FioJo
     }
 
 
-class _Loads(FioCheck):
+class _Loads:
     """What both forms have in common: what is measured, and its ratio to the same alone."""
 
     needs = FIO_METADATA
@@ -175,7 +175,7 @@ class InterferenceCheck(_Loads, OneNodeFioCheck):
         return replace(case, inputs={**case.inputs, f"{_DISTURBED}.fio": both})
 
 
-class InterferenceApartCheck(_Loads):
+class InterferenceApartCheck(_Loads, FioCheck):
     """The loads of :class:`InterferenceCheck` on different nodes: what one costs the other across the servers.
 
     A stream is measured on half of the nodes, rounded up, and the storm runs on the others. Creates are measured on the
