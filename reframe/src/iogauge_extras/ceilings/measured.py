@@ -126,18 +126,14 @@ def _figures(record: Record) -> Iterator[tuple[str, Way, Figure]]:
             if metric.name == name and metric.verdict in _VALID:
                 values = [*(metric.samples or ()), *(metric.probes or {}).values()]
                 best = max(map(float, values), default=metric.median)
-                figure = _figure(record, best, metric.unit, len(metric.samples or ()))
+                figure = Figure(
+                    case=record.short_name,
+                    time=record.time,
+                    nodes=int(record.nodes or 1),
+                    samples=len(metric.samples or ()),
+                    bytes_s=convert(best, metric.unit, "B/s"),
+                )
                 yield from ((layer, way, figure) for way in ways)
-
-
-def _figure(record: Record, value: float, unit: str, samples: int) -> Figure:
-    return Figure(
-        case=record.short_name,
-        time=record.time,
-        nodes=int(record.nodes or 1),
-        samples=samples,
-        bytes_s=convert(value, unit, "B/s"),
-    )
 
 
 def look(

@@ -14,7 +14,7 @@ from rich.markup import escape
 from iogauge.cli.screen import drawn, new_console
 from iogauge.core.paths import history_dir
 from iogauge.core.text import visible
-from iogauge.core.units import format_value
+from iogauge.core.units import with_unit
 from iogauge.evidence import fingerprint
 from iogauge.records import names, query
 from iogauge.records.record import short_name
@@ -118,7 +118,7 @@ def facts(judged: Sequence[Judged]) -> list[list[Judged]]:
 
 
 def _level(series: Judged) -> str:
-    return "-" if series.level is None else f"{format_value(series.level)} {series.unit}"
+    return "-" if series.level is None else with_unit(series.level, series.unit)
 
 
 def _names(fact: Sequence[Judged]) -> str:
