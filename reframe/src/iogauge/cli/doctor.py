@@ -453,7 +453,7 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
         declared, tasks = extras.node, extras.scale.tasks_per_node
         of_mpirun = "core" in binding_options(partition["launcher"], tasks, declared.cores)
         findings = [
-            cores(bound_tasks=tasks if of_mpirun else 0, usable=usable, declared=declared.cores),
+            cores(tasks if of_mpirun else 0, usable, declared.cores),
             declared_node(declared, [usable], [memory]),
         ]
         yield from _objections(f"site {folder.name}, partition {partition['name']}", findings)
