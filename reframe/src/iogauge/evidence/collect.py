@@ -69,7 +69,7 @@ from iogauge.plan.stage import (
     parse_runs,
     printed_file,
 )
-from iogauge.tools.mpi import Binding, parse_bindings
+from iogauge.tools.mpi import Binding, parse_bindings, unlabelled
 
 _Item = TypeVar("_Item")
 
@@ -448,11 +448,11 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
     def text(name: str) -> str:
         return stage_text(stage / name.replace(REP, str(repetition)), what)
 
-    stdout = text(printed_file(phase.name, REP))
+    stdout = unlabelled(text(printed_file(phase.name, REP)))
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
-        stderr=text(complaints_file(phase.name, REP)),
+        stderr=unlabelled(text(complaints_file(phase.name, REP))),
         ranks=text(phase.ranks) if phase.ranks else "",
         files=stage_folder(stage / phase.folder.replace(REP, str(repetition)), what)
         if phase.folder
