@@ -441,7 +441,7 @@ def _output(
     def text(name: str) -> str:
         return stage_text(stage / name.replace(REP, str(repetition)), what)
 
-stdout, folder = unlabelled(text(printed_file(phase.name, REP))), phase.folder
+    stdout, folder = unlabelled(text(printed_file(phase.name, REP))), phase.folder
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
