@@ -23,6 +23,7 @@ from iogauge.node.view import look
 from support import hanging
 from support.lustre.kernel import kernel
 from support.lustre.recorded import answer
+from support.orders import job_order
 
 MIB = 1 << 20
 
@@ -179,6 +180,23 @@ def test_what_a_file_will_have(
     assert [(part.stripe_count, part.stripe_bytes) for part in parts] == known
 
 
+@pytest.mark.parametrize(
+    ("default", "count", "size"),
+    [
+        (plain(-1, MIB), -1, MIB),
+        (plain(0, 2 * MIB), 1, 2 * MIB),
+        (GROWING, "1,-1", "1048576,4194304"),
+        (None, None, None),
+    ],
+)
+def test_what_a_site_may_expect_of_a_default(
+    default: FileLayout | None, count: object, size: object
+) -> None:
+    told = Directory(default=default, of_root=plain(1, 4 * MIB)).stripes
+    assert told.get("layout.stripe_count") == count
+    assert told.get("layout.stripe_bytes") == size
+
+
 def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +291,8 @@ def test_a_full_target_without_a_flag_is_refused_for_its_room() -> None:
     targets = joined("lfs df # OST 3 full")
     assert targets[3].fill == pytest.approx(0.9997, abs=1e-4)
     assert preflight.health(targets=targets).outcome is Outcome.OK
-    found = preflight.target_room(targets=targets, need_bytes=32 * MIB, max_fill=0.85)
+    order = job_order("/s", held_bytes=32 * MIB, max_fill=0.85)
+    found = preflight.target_room(targets, order)
     assert found.outcome is Outcome.INVALID
     assert "lustre-OST0003_UUID: 1008 KiB free" in found.saw
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import typer
 
-from iogauge.cli.screen import new_console
-from iogauge.core.text import visible_lines
+from iogauge.cli.screen import new_console, slip
 from iogauge.report.outcome import plain
 from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import profile
@@ -19,15 +18,14 @@ def show_profile(log: Path, as_json: bool = False) -> None:
     try:
         found = profile.Profile.of(str(log), read_log(log))
     except CompareError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     if as_json:
         typer.echo(profile.to_json(found))
         return
     console = new_console()
-    for name, text in profile.lines(found).items():
-        console.print(plain(f"{name + ':':<29} {text}"), soft_wrap=True)
     said = profile.told(found) or ["nothing stands out."]
     console.print(plain(f"{found.name}: {' '.join(said)}"), soft_wrap=True)
+    for name, text in profile.lines(found).items():
+        console.print(plain(f"{name + ':':<29} {text}"), soft_wrap=True)
     for note in found.figures.notes:
         console.print(plain(f"note: {note}"), soft_wrap=True)

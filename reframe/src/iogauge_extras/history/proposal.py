@@ -19,10 +19,11 @@ from typing import Any, Final, Literal
 from iogauge.core import untrusted, yamlfile
 from iogauge.core.paths import written_beside
 from iogauge.core.quantiles import normal_quantile
-from iogauge.core.units import format_value
+from iogauge.core.units import format_value, with_unit
 from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
 from iogauge.records.record import Record
+from iogauge.records.rows import COLUMNS
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import LOCAL, NAME, site_dir
 from iogauge.site.marks import ACCEPTED
@@ -37,12 +38,13 @@ from iogauge_extras.history.runs import (
     SeriesSummary,
     SkippedRuns,
     check_one_series,
-    newest_record,
     outlook,
+    proven,
     runs_of,
     summary_of,
     without_valid_run,
 )
+from iogauge_extras.history.statistics import CONFIDENCE
 from iogauge_extras.history.yamledit import (
     KEPT,
     EditError,
@@ -85,7 +87,6 @@ def follow(
     unit: str,
     better: Better,
     accepted: bool,
-    confidence: float,
     lower: str | None,
 ) -> ReferenceChange | None:
     """Return how a reference changes; returns None if it stays.
@@ -107,13 +108,13 @@ def follow(
     bound_before = None if open_end else before * (1 + share)
     leaf, note = list(old), ""
     gain = sign * math.log(summary.median / before)
-    doubt = normal_quantile((1 + confidence) / 2) * summary.error
+    doubt = normal_quantile((1 + CONFIDENCE) / 2) * summary.error
     if lower:
         leaf[0], bound = value, summary.bound
     elif gain < -doubt:
         verb = "lower" if better == "more" else "raise"
         raise Refused(
-            f"would {verb} the reference from {format_value(before)} to {format_value(value)} {unit} "
+            f"would {verb} the reference from {format_value(before)} to {with_unit(value, unit)} "
             f"({value / before - 1:+.1%}): never done without --lower REASON"
         )
     else:
@@ -148,8 +149,6 @@ def _at(data: Any, path: Sequence[Key]) -> Any:
 class Settings:
     """How to calibrate. ``lower`` is the reason to make references softer; None forbids that."""
 
-    coverage: float = 0.99
-    confidence: float = 0.95
     lower: str | None = None
     today: date = field(default_factory=lambda: datetime.now(timezone.utc).date())
 
@@ -234,7 +233,7 @@ def _apply(
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Candidate:
     runs: Runs
     position: FilePosition
@@ -242,7 +241,7 @@ class _Candidate:
 
 
 def _examine(
-    runs: Runs, data: Mapping[str, Any], max_spread: Callable[[str, str], float], settings: Settings
+    runs: Runs, data: Mapping[str, Any], max_spread: Callable[[str, str], float]
 ) -> _Candidate:
     """Return a candidate from the runs of a metric.
 
@@ -251,15 +250,9 @@ def _examine(
     check = runs.record.check
     position = position_of(data.get(check), runs.record, runs.metric)
     check_one_series(runs)
-    summary = summary_of(
-        runs.times,
-        runs.values,
-        better=runs.better,
-        max_spread=max_spread(runs.record.partition, check),
-        coverage=settings.coverage,
-        confidence=settings.confidence,
-    )
-    return _Candidate(runs=runs, position=position, summary=summary)
+    limit = max_spread(runs.record.partition, check)
+    summary = summary_of(runs.times, runs.values, better=runs.better, max_spread=limit)
+    return _Candidate(runs, position, summary)
 
 
 def propose(
@@ -277,14 +270,13 @@ def propose(
         data = yamlfile.parse(text, FILE) or {}
     except yamlfile.YamlError as error:
         raise CalibrateError(str(error)) from error
-    mistakes = find_mistakes("references.yaml", data)
-    if mistakes:
-        raise CalibrateError("; ".join(map(str, mistakes)))
+    if mistakes := "; ".join(f"{FILE}: {mistake}" for mistake in find_mistakes(data)):
+        raise CalibrateError(mistakes)
     outcomes: list[MetricOutcome] = []
     candidates: dict[tuple[Key, ...], list[_Candidate]] = {}
     for runs in all_runs:
         try:
-            candidate = _examine(runs, data, max_spread, settings)
+            candidate = _examine(runs, data, max_spread)
             candidates.setdefault((runs.record.check, *candidate.position.keys), []).append(
                 candidate
             )
@@ -303,9 +295,8 @@ def propose(
         except (Refused, EditError) as error:
             outcome = MetricOutcome(name=candidate.runs.name, state="refused", text=str(error))
         outcomes.append(outcome)
-    wrong = find_mistakes("references.yaml", yamlfile.parse(after, FILE) or {})
-    if wrong:
-        raise CalibrateError("the proposal would not be read: " + "; ".join(map(str, wrong)))
+    if wrong := "; ".join(map(str, find_mistakes(yamlfile.parse(after, FILE) or {}))):
+        raise CalibrateError(f"the proposal would not be read: {wrong}")
     return Proposal(text, after, outcomes)
 
 
@@ -350,13 +341,12 @@ def _settle(
             unit=runs.unit,
             better=runs.better,
             accepted=kept is not None,
-            confidence=settings.confidence,
             lower=settings.lower,
         )
     except Refused as error:
         raise Refused(f"{error}{_since_accepted(kept, summary.median)}") from error
     figures = (
-        f"median {format_value(summary.median)} {runs.unit} of {summary.runs} runs, spread "
+        f"median {with_unit(summary.median, runs.unit)} of {summary.runs} runs, spread "
         f"{summary.spread:.1%}{_since_accepted(kept, summary.median)}; {outlook(summary.runs, summary.spread)}"
     )
     if change is None:
@@ -376,8 +366,7 @@ def _settle(
         notes.append(
             f"the entry {', '.join(map(repr, candidate.position.wide))} holds for other cases too"
         )
-    was = f"{change.old} -> " if change.old else "new: "
-    message = "; ".join([f"{was}{change.new}; {figures}", *notes])
+    message = "; ".join(["changed" if change.old else "new", figures, *notes])
     return after, MetricOutcome(name=runs.name, state="proposed", text=message)
 
 
@@ -428,9 +417,11 @@ def calibrate(
     Returns whether nothing was refused. Raises :class:`CalibrateError` for an impossible choice and
     for a broken site.
     """
-    chosen = choice.of(query.load(history_folder))
+    chosen = choice.of(query.load(history_folder, columns=(*COLUMNS, *query.PLACE)))
     contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
-    find, refused = newest_record(history_folder), False
+    last = proven(chosen).unique("line", keep="last")
+    newest = {one.line: one for one in query.valid_records(history_folder, last).values()}
+    refused = False
     for (system,), frame in chosen.sort("system").group_by(["system"], maintain_order=True):
         if not NAME.fullmatch(str(system)):  # a record may say anything
             raise CalibrateError(
@@ -444,7 +435,7 @@ def calibrate(
         file = site_dir(str(system)) / FILE
         proposal = propose(
             read_text(file),
-            runs_of(frame, find, contents, choice.newest),
+            runs_of(proven(frame), newest, contents),
             site_limits(file.parent),
             settings,
         )
