@@ -6,7 +6,7 @@ from spack.package import *
 
 
 class PnetcdfWrfIo(AutotoolsPackage):
-    """WRF-IO: writes and reads a file like the output of the weather model WRF, by one collective call.
+    """WRF-IO: writes and reads a file like the output of the weather model WRF, collectively.
 
     It comes with the sources of PnetCDF, which install the library alone. That library is linked
     statically: an older one, which a machine may have as an external, cannot read the header.
