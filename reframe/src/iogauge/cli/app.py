@@ -146,6 +146,7 @@ for _name in ("status", "alarm", "calibrate", "compare"):
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
 site_commands.command("new")(site.new)
+site_commands.command("add-target")(site.add_target)
 site_commands.command("allow")(site.allow)
 site_commands.command("paths")(site.show_paths)
 _add(site_commands, "ceilings")

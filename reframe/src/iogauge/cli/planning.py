@@ -362,21 +362,22 @@ def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> boo
     except (OSError, LustreError) as error:
         console.print(plain(f"{target}: cannot be looked at from here: {error}"))
         return False
-    fits = True
+    allowed = ""
     try:
-        by = processes.call_in_time(target, partial(permission.reason, target))
-        console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
+        allowed = processes.call_in_time(target, partial(permission.reason, target))
     except OSError as error:
         console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
-        fits = False
+    fits = bool(allowed)
     findings = [(case, opening.preflight(view, seen, case.order)) for case in cases]
     for finding, concerned in plan_table.worst(findings):
-        word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
-        fits = fits and finding.outcome in _WORDS
+        if finding.outcome is Outcome.OK:
+            continue
+        remark = finding.outcome is Outcome.WARN
+        fits = fits and remark
+        word = "[yellow]remark[/]" if remark else "[bold red]refused[/]"
         of = f" ({plan_table.first_and_more(concerned)})" if concerned else ""
         console.print(f"{plain(target)}: {word} {plain(f'{finding}{of}')}")
+    if fits:
+        said = f"{count(len(cases), 'case')} fit, allowed: {allowed}"
+        console.print(f"{plain(target)}: [green]ok[/] {plain(said)}")
     return fits
-
-
-#: Words for findings with which a case runs.
-_WORDS = {Outcome.OK: "[green]ok[/]", Outcome.WARN: "[yellow]remark[/]"}
