@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iogauge.cli.reporting import Asked, sessions_of
+from iogauge.cli.reporting import Asked, sessions_of, write_file
 from iogauge.cli.screen import Wide, new_console, say
 from iogauge.core import paths, registry
 from iogauge.core.text import visible, visible_lines
+from iogauge.core.units import format_bytes
 from iogauge.report.outcome import Ending, SessionRecords, plain
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras, Receivers
@@ -195,6 +196,24 @@ def show_status(
         console.print(plain(marks.marks_legend(cases)))
         say(console, f"iogauge: {alarm.ending}")
     raise typer.Exit(alarm.ending.status)
+
+
+def write_bundle(
+    asked: Asked, span: tuple[datetime | None, datetime | None], file: Path, unasked: bool
+) -> None:
+    """Write what a vendor needs as one file, if the user agrees to what is in it."""
+    from iogauge_extras.page import bundle
+
+    files = bundle.contents(paths.state_dir(), asked.records, report(asked, *span)[1])
+    data = bundle.packed(files, file.name.partition(".")[0])
+    raw = sum(name.startswith("raw/") for name in files)
+    typer.echo(
+        f"{file}: {len(files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, and {raw} raw "
+        "outputs. Users, homes, hosts and addresses have stand-ins; names of cases, sites and paths are as they are"
+    )
+    if not unasked and not typer.confirm("write it?"):
+        raise typer.Exit(2)
+    write_file(file, data)
 
 
 def report(asked: Asked, since: datetime | None, until: datetime | None) -> tuple[Ending, str]:
