@@ -22,7 +22,7 @@ import typer
 from iogauge.cli.planning import planned_cases, show_plan
 from iogauge.cli.reporting import write_file
 from iogauge.cli.running import write_probe
-from iogauge.cli.screen import new_console
+from iogauge.cli.screen import new_console, slip
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
 from iogauge.core.text import visible_lines
@@ -117,11 +117,6 @@ def show_paths() -> None:
 _FIRST_LIMIT, _LEAST_LIMIT_S = "1h", 1800
 
 
-def _fail(message: str) -> typer.Exit:
-    typer.echo(visible_lines(f"iogauge: {message}"), err=True)
-    return typer.Exit(2)
-
-
 def _say(text: str) -> None:
     new_console().print(plain(text), soft_wrap=True)
 
@@ -142,7 +137,7 @@ def _place(name: str, into: Path | None) -> Path:
         folders.COMMON,
         folders.LOCAL,
     ):
-        raise _fail(
+        raise slip(
             f"{name!r} is not a valid name of a site: expected letters, digits, _ and -, a letter first, and "
             f"neither {folders.LOCAL} nor {folders.COMMON}"
         )
@@ -151,14 +146,14 @@ def _place(name: str, into: Path | None) -> Path:
         "repository (--repository DIR)"
     )
     if into is None and len(found := folders.site_dirs()) == 1 and BUNDLED in found[0].parents:
-        raise _fail(f"there is no folder of your own for the site: {remedy}")
+        raise slip(f"there is no folder of your own for the site: {remedy}")
     parent = into / "sites" if into else folders.site_dirs()[0]
     there = next(one for one in (parent, *parent.parents) if os.path.exists(one))
     if not os.access(there, os.W_OK | os.X_OK):
-        raise _fail(f"{getpass.getuser()} may not write in {there}: {remedy}")
+        raise slip(f"{getpass.getuser()} may not write in {there}: {remedy}")
     taken = [place for one in (parent, *folders.site_dirs()) if (place := one / name).exists()]
     if taken:
-        raise _fail(f"{taken[0]} exists: choose another name, or remove that folder")
+        raise slip(f"{taken[0]} exists: choose another name, or remove that folder")
     return parent / name
 
 
@@ -200,7 +195,7 @@ def _queue(given: str | None, ask: bool) -> tuple[Slurm | None, Queue | None]:
     if text in ("", "none"):
         return slurm, None
     if slurm is None or text not in names:
-        raise _fail(f"no queue {text!r}; known: {', '.join(names) or 'none, Slurm is not here'}")
+        raise slip(f"no queue {text!r}; known: {', '.join(names) or 'none, Slurm is not here'}")
     return slurm, slurm.queues[names.index(text)]
 
 
@@ -215,7 +210,7 @@ def _nodes(queue: Queue | None, given: int | None, ask: bool) -> int:
         str(min(4, queue.nodes)),
     )
     if not text.isdigit() or not 1 <= int(text) <= queue.nodes:
-        raise _fail(
+        raise slip(
             f"nodes: {text!r}; expected a number from 1 to {queue.nodes}, which {queue.name} has"
         )
     return int(text)
@@ -267,7 +262,7 @@ def _ceiling(seen: NodeSeen, given: str | None, ask: bool) -> tuple[str, bool]:
         try:
             parse_bandwidth(text)
         except ValueError as error:
-            raise _fail(f"ceiling: {error}") from error
+            raise slip(f"ceiling: {error}") from error
     return text, text != default
 
 
@@ -349,7 +344,7 @@ def new(
     given = " ".join(map(os.path.abspath, target)) if target else None
     paths = _answer(given, ask, "Directories to measure", default).split()
     if not paths:
-        raise _fail("no storage mount has a directory of yours: name one, --target DIR")
+        raise slip("no storage mount has a directory of yours: name one, --target DIR")
     slurm, chosen = _queue(queue, ask)
     account = _answer(account, ask and chosen is not None, "Account that jobs are charged to", "")
     count = _nodes(chosen, nodes, ask)
@@ -384,7 +379,7 @@ def _target(
         if not seen.view.space.bytes_total:
             raise OSError(f"{seen.view.mount.type if seen.view.mount else path} keeps no data")
     except OSError as error:
-        raise _fail(f"{path}: {error}. Name a directory on the storage: --target DIR") from error
+        raise slip(f"{path}: {error}. Name a directory on the storage: --target DIR") from error
     rate, said = _ceiling(seen, ceiling, ask)
     here = programs.machine()
     found = Found(
@@ -413,7 +408,7 @@ def add_target(
     folder = folders.site_dir(name)
     site, mistakes = settings.read_site(folder)
     if mistakes:
-        raise _fail("; ".join(map(str, mistakes)))
+        raise slip("; ".join(map(str, mistakes)))
     partitions = site["systems"][0]["partitions"]
     options = dict(word.lstrip("-").partition("=")[::2] for word in partitions[0].get("access", ()))
     slurm, queue = _queue(options.get("partition", "none"), False)
@@ -434,7 +429,7 @@ def add_target(
     write_file(file, writing.with_partition(before, lines))
     if mistakes := settings.read_site(folder)[1]:
         write_file(file, before)
-        raise _fail("; ".join(map(str, mistakes)))
+        raise slip("; ".join(map(str, mistakes)))
     _say(f"{file}: partition {answers.partition} added. Next: iogauge check {name}")
 
 
