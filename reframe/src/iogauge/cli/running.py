@@ -147,6 +147,8 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
 
 #: Pattern for the tag of checks that are computed from the records of others.
 _DERIVED = "^derived$"
+#: Options of two runs: of all cases but the derived ones, and of these.
+_APART: Final = [["-T", _DERIVED], ["-t", _DERIVED]]
 
 
 def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
@@ -249,8 +251,7 @@ def run(
     if not accept_missing:
         demand_cases(given, chosen)
     both = chosen and len(chosen.derived) == 2 and not any("derived" in w for w in arguments)
-    parts = [["-T", _DERIVED], ["-t", _DERIVED]] if both else [[]]
-    ran = [_run([*arguments, *only], gate) for only in parts]
+    ran = [_run([*arguments, *only], gate) for only in (_APART if both else [[]])]
     if confirm and any(record.needs_confirmation for one in ran for record in one.records):
         ran = _confirm(arguments, ran, gate)
     raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
