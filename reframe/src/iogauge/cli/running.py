@@ -148,7 +148,7 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
 #: Pattern for the tag of checks that are computed from the records of others.
 _DERIVED = "^derived$"
 #: Options of two runs: of all cases but the derived ones, and of these.
-_APART: Final = [["-T", _DERIVED], ["-t", _DERIVED]]
+_APART = [["-T", _DERIVED], ["-t", _DERIVED]]
 
 
 def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
