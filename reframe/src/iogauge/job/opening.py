@@ -196,11 +196,8 @@ def _beating(held: lock.Lock, lease_s: float) -> Iterator[None]:
                 if kept and not held.beat():
                     kept = False
                     now = lock.standing(held.place) or "nobody"
-                    print(
-                        visible(f"iogauge: lock: lost; held now by {now}"),
-                        file=sys.stderr,
-                        flush=True,
-                    )
+                    text = visible(f"iogauge: lock: lost; held now by {now}")
+                    print(text, file=sys.stderr, flush=True)
 
     threading.Thread(target=beat, daemon=True).start()
     try:
