@@ -35,7 +35,7 @@ from iogauge.tools.fio.options import (
     READ_BACK,
     READ_BACK_BY_TURNS,
     FioJob,
-    FioOptions,
+    arguments,
     layout_job,
     metadata_job,
     random_read_job,
@@ -118,12 +118,12 @@ class FioCheck(StorageCheck):
         A layout has no rates. Without ``on_all`` the first node alone runs the job.
         """
         output = f"fio-{job.name}.{REP if repeated else '0'}.json"
-        options = FioOptions(job_file=f"{job.name}.fio", output=output)
+        file = f"{job.name}.fio"
         # Of both ways these are the rates of the reads.
         phase = "write" if job.pattern.endswith("write") else "read"
         nodes = self.nodes if on_all else 1
         served = nodes > 1
-        command = [options.job_file, output] if served else ["fio", *options.arguments()]
+        command = [file, output] if served else ["fio", *arguments(file, output)]
         return PhasePlan(
             name=job.name,
             command=command,
