@@ -247,7 +247,7 @@ def _reading(what: str, expected: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError) as error:
-        raise ToolOutputError(f"{what}: not {expected}: {error!r}") from error
+        raise ToolOutputError(f"{what}: not {expected}: {error}") from error
 
 
 def _views(noted: Noted, plan: CasePlan, opened: Opened) -> tuple[View, ...]:

@@ -105,7 +105,8 @@ def _empty(directory: str) -> int:
     return 0
 
 
-_FOR_LUSTRE = ["pin", "spread", "stripe-directory", "on-metadata-targets", "passed-on", "checksums"]
+#: Commands of which only a case on Lustre has need.
+_FOR_LUSTRE = {"pin", "spread", "stripe-directory", "on-metadata-targets", "passed-on", "checksums"}
 
 
 def _on_lustre(argv: list[str]) -> int | None:
