@@ -349,7 +349,6 @@ def test_a_real_file_system_without_layouts_is_no_lustre(tmp_path: Path) -> None
     "change",
     [
         {"files": None},
-        {"total": 0},
         {"more": 1},
         {"files": [{}]},
     ],

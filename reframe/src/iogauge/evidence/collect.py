@@ -69,7 +69,7 @@ from iogauge.plan.stage import (
     parse_runs,
     printed_file,
 )
-from iogauge.tools.mpi import Binding, parse_bindings
+from iogauge.tools.mpi import Binding, parse_bindings, unlabelled
 
 _Item = TypeVar("_Item")
 
@@ -403,6 +403,7 @@ def _outputs(
 ) -> _Outputs:
     """Return the outputs of all executions, and what the kernels say of them; raises :class:`ToolOutputError`."""
     told, activity = witness.witnesses(noted), noted.instants(MOVED)
+    asked = noted.instants(ASKED)
     outputs = _Outputs(
         judged={phase.name: [] for phase in plan.phases},
         cold={phase.name: [] for phase in plan.repeat},
@@ -412,7 +413,7 @@ def _outputs(
     for repetition, phase in executions(plan):
         warm_up = repetition == 0 and phase.name in outputs.cold
         run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
-        heard = witness.hear(plan, phase, repetition, run, told)
+        heard = witness.hear(plan, phase, repetition, run, told, asked)
         output = _output(stage, phase, repetition, run, heard, activity)
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
             if output is not None:
@@ -440,11 +441,11 @@ def _output(
     def text(name: str) -> str:
         return stage_text(stage / name.replace(REP, str(repetition)), what)
 
-    stdout, folder = text(printed_file(phase.name, REP)), phase.folder
+    stdout, folder = unlabelled(text(printed_file(phase.name, REP))), phase.folder
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
-        stderr=text(complaints_file(phase.name, REP)),
+        stderr=unlabelled(text(complaints_file(phase.name, REP))),
         ranks=text(phase.ranks) if phase.ranks else "",
         files=stage_folder(stage / folder.replace(REP, str(repetition)), what) if folder else {},
     )
