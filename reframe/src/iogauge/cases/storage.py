@@ -30,7 +30,6 @@ from iogauge.cases.job_files import (
     bound_tasks,
     launch_of,
     order_of,
-    planned_case,
     resources,
     script_lines,
     write_inputs,
@@ -45,10 +44,9 @@ from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
 from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, lower_ceiling
-from iogauge.plan.case import CasePlan, access_of, nodes_of
-from iogauge.plan.script import (
-    shell_command,
-)
+from iogauge.plan.case import CasePlan, PhasePlan, access_of, nodes_of
+from iogauge.plan.script import shell_command
+from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import current, say
@@ -104,6 +102,23 @@ class StorageCheck(JudgedCheck):
         return self.standing_references()
 
     # What a scenario may use.
+
+    def all_alike(self, *shares: str) -> dict[str, Reference]:
+        """Return references of shares of a median: at most ``limits.max_deviation`` below 1."""
+        least = -self.site.limits.max_deviation
+        alike = Reference(1.0, least, None, "1", "limits.max_deviation")
+        return dict.fromkeys(shares, alike)
+
+    def case(self, tool: str, repeat: Sequence[PhasePlan], **more: Any) -> CasePlan:
+        """Return the plan of a case at this scale."""
+        return CasePlan(
+            tool=tool,
+            repetitions=self.repetitions,
+            tasks=self.total_tasks,
+            nodes=self.nodes,
+            repeat=repeat,
+            **more,
+        )
 
     @property
     def total_tasks(self) -> int:
@@ -222,17 +237,23 @@ class StorageCheck(JudgedCheck):
         footprint = plan.footprint(
             lambda phase: speeds[phase.name].bytes_s, extras.limits.phase_seconds
         )
-        planned = planned_case(
-            order,
-            plan,
-            footprint,
-            extras.budget,
-            check=type(self).__name__,
+        doubts = self._doubts(references, unreferenced)
+        planned = PlannedCase(
+            order=order,
             name=self.display_name,
+            check=type(self).__name__,
             partition=self.current_partition.fullname,
-            rests_on={speed.source for speed in speeds.values()},
+            written_bytes=footprint.written_bytes,
+            read_bytes=footprint.read_bytes,
+            passing_files=plan.passing_files,
+            nodes=footprint.nodes,
+            node_minutes=footprint.node_minutes,
+            seconds=footprint.seconds,
+            rests_on=tuple(sorted({speed.source for speed in speeds.values()})),
             timed=bounds.timed(plan, extras),
-            doubts=self._doubts(references, unreferenced),
+            budget=extras.budget.model_dump() if extras.budget else None,
+            doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
+            refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
         )
         write_inputs(stage, planned, plan)
         if planned.refused:
@@ -363,6 +384,8 @@ class StorageCheck(JudgedCheck):
         """Record a case whose job ended without evidence, or that the run did not wait for."""
         limit = f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
         ended = f"the job ended as {self.job.state}{limit}"
+        if not self.job.state:
+            ended = "the job never started (ReFrame prints the reason)"
         if signal_name := current().ended_by:
             ended = f"{signal_name} told the session to end"
         reason = f"run: {ended}, before the case was decided"

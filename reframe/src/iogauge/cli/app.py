@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from iogauge.cli import ready, reporting, results, running, site
+from iogauge.cli.screen import slip
 from iogauge.core import registry
 from iogauge.core.text import did_you_mean, visible
 from iogauge.records import names
@@ -88,16 +89,17 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*words, **options)
         except registry.Missing as error:
-            typer.echo(visible(f"iogauge: {error}"), err=True)
-            raise typer.Exit(2) from error
+            raise slip(str(error)) from error
 
     return tell
 
 
-def _add(group: typer.Typer, name: str) -> None:
+def _add(group: typer.Typer, name: str, passes_on: bool = False) -> None:
     """Add the command of an extra, or one that says that the extra is not there."""
+    settings = _PASS_ON if passes_on else None
     try:
-        group.command(name)(_told(registry.load("iogauge_commands", name)))
+        command = _told(registry.load("iogauge_commands", name))
+        group.command(name, context_settings=settings)(command)
     except registry.Missing as error:
         missing = error
 
@@ -143,9 +145,11 @@ app.command("history")(results.show_history)
 
 for _name in ("status", "alarm", "calibrate", "compare"):
     _add(app, _name)
+_add(app, "window", passes_on=True)
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
 site_commands.command("new")(site.new)
+site_commands.command("add-target")(site.add_target)
 site_commands.command("allow")(site.allow)
 site_commands.command("paths")(site.show_paths)
 _add(site_commands, "ceilings")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,14 +12,11 @@ import typer
 
 from iogauge.cli import doctor, nodes
 from iogauge.cli.doctor import Check
-from iogauge.cli.planning import planned_cases, slip
-from iogauge.cli.screen import new_console
-from iogauge.core import processes
+from iogauge.cli.planning import at_targets, planned_cases
+from iogauge.cli.screen import new_console, slip
 from iogauge.core.text import count, did_you_mean
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Outcome
-from iogauge.job import opening
-from iogauge.node.lustre.programs import LustreError
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
@@ -47,11 +43,15 @@ def check(
     for name in names or ():
         if name not in known:
             raise slip(f"no site {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}")
-    of_host = () if files else folders.sites_of_host(every, socket.gethostname())
+    of_host = [] if files else folders.sites_of_host(every, socket.gethostname())
     chosen = [folder for folder in every if folder.name in names] if names else [*of_host[:1]]
     lines, summaries = [] if files else doctor.of_this_host(), []
+    for other in of_host[1:]:
+        text = f"its hostnames claim this host too, and {of_host[0].name} is selected here"
+        remedy = f"narrow the hostnames of one, or name a site: --system={other.name}"
+        lines.append(Check("problem", f"site {other.name}", text, remedy))
     for folder in every if files and not names else chosen:
-        found, cases = _of_site(folder, every, folder in of_host)
+        found, cases = _of_site(folder, folder in of_host)
         lines += found
         if not (files or folder in of_host):
             text = f"no pattern of its hostnames matches this host, {socket.gethostname()}"
@@ -59,7 +59,7 @@ def check(
             lines.append(Check("note", f"site {folder.name}", text, remedy))
         summaries.append(_summary(folder, cases, folder in of_host))
     for folder in () if files or names else (one for one in every if one not in chosen):
-        lines += _of_files(folder, every)
+        lines += _of_files(folder)
     raise typer.Exit(_show(lines, everything, summaries))
 
 
@@ -111,10 +111,10 @@ def _summary(folder: Path, cases: Sequence[PlannedCase], here: bool) -> str:
     )
 
 
-def _of_files(folder: Path, every: Sequence[Path]) -> list[Check]:
+def _of_files(folder: Path) -> list[Check]:
     """Return the lines about a site's files."""
     subject = f"site {folder.name}"
-    mistakes = [*settings.read_site(folder)[1], *settings.claimed_twice(folder, every)]
+    mistakes = settings.read_site(folder)[1]
     lines = [Check("problem", subject, str(one), "correct the file") for one in mistakes]
     return [
         *lines,
@@ -122,12 +122,10 @@ def _of_files(folder: Path, every: Sequence[Path]) -> list[Check]:
     ]
 
 
-def _of_site(
-    folder: Path, every: Sequence[Path], here: bool
-) -> tuple[list[Check], list[PlannedCase]]:
+def _of_site(folder: Path, here: bool) -> tuple[list[Check], list[PlannedCase]]:
     """Return the lines about a site, and the cases that can run on it; ``here`` if this host belongs to it."""
     site, found = settings.read_site(folder)
-    lines = _of_files(folder, every)
+    lines = _of_files(folder)
     if found:
         return lines, []
     if here and folder.name == folders.LOCAL:
@@ -184,25 +182,11 @@ def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check
 
 def _room(cases: Sequence[PlannedCase]) -> Iterator[Check]:
     """Yield what the targets that this host sees say to the cases: what a run would refuse before a byte."""
-    places: dict[tuple[object, ...], list[PlannedCase]] = {}
-    for case in cases:
-        order = case.order
-        key = (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
-        places.setdefault(key, []).append(case)
-    for group in places.values():
-        target, order = group[0].order.target, group[0].order
-        try:
-            view, seen = processes.call_in_time(
-                target, partial(opening.look_as_declared, target, order)
-            )
-        except (OSError, LustreError):
-            continue  # the lines about the target say so
-        findings = [(case, opening.preflight(view, seen, case.order)) for case in group]
-        for finding, concerned in plan_table.worst(findings):
-            if finding.outcome is Outcome.OK:
-                continue
-            state: doctor.Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-            of = f" ({plan_table.first_and_more(concerned)})" if concerned else ""
-            yield Check(
-                state, f"target {target}", f"{finding.name}: {finding.saw}{of}", finding.remedy
-            )
+    for target, said in at_targets(cases):
+        for finding, of in (
+            () if isinstance(said, str) else said
+        ):  # the lines about the target say so
+            if finding.outcome is not Outcome.OK:
+                state: doctor.Answer = "note" if finding.outcome is Outcome.WARN else "problem"
+                text = f"{finding.name}: {finding.saw}{of}"
+                yield Check(state, f"target {target}", text, finding.remedy)

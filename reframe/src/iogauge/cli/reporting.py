@@ -10,15 +10,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from iogauge.cli.screen import Wide, new_console, show_ending
+from iogauge.cli.screen import Wide, new_console, show_ending, slip
 from iogauge.core import paths, registry
 from iogauge.core.paths import replace_file
-from iogauge.core.text import visible, visible_lines
+from iogauge.core.text import visible
 from iogauge.records import journal, selected
 from iogauge.records.record import Record
 from iogauge.records.selected import Unmeasured
 from iogauge.report import outcome
-from iogauge.report.outcome import Ending, SessionRecords, plain
+from iogauge.report.outcome import SessionRecords, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +136,14 @@ def show_report(
     openmetrics: Annotated[
         Path | None, typer.Option(help="Write OpenMetrics, for Prometheus and for GitLab.")
     ] = None,
-    push: Annotated[str, typer.Option(help="Send OpenMetrics to this Pushgateway.")] = "",
     since: Since = "",
     until: Until = "",
     system: Annotated[str, typer.Option(help="Only this system, instead of sessions.")] = "",
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="Write a .tar.gz for a vendor: page, raw outputs, commands, hashes."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --bundle: write it unasked.")] = False,
     wide: Wide = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each metric with its reasons as JSON.")
@@ -153,13 +157,20 @@ def show_report(
     if html:
         ending, text = registry.load("iogauge_answers", "page")(asked, *(span or (None, None)))
         write_file(html, text)
+    if bundle:
+        registry.load("iogauge_answers", "page.bundle")(asked, span or (None, None), bundle, yes)
     if junit:
         from iogauge.report.export import junit as as_junit
 
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
         write_file(junit, text)
-    if markdown or openmetrics or push:
-        _export(asked.records, ending, markdown, openmetrics, push)
+    if markdown or openmetrics:
+        from iogauge.report import export  # with polars
+
+        if markdown:
+            write_file(markdown, export.markdown(asked.records, ending))
+        if openmetrics:
+            write_file(openmetrics, export.openmetrics(outcome.newest(asked.records)))
     if as_json:
         typer.echo(outcome.to_json(asked.records, ending))
     else:
@@ -167,41 +178,14 @@ def show_report(
     raise typer.Exit(ending.status)
 
 
-def write_file(file: Path, text: str) -> None:
+def write_file(file: Path, text: str | bytes) -> None:
     """Write a file at once, as readers may look at any time; ends with status 2 if that fails."""
-    data = text.encode("utf-8", "replace")
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     try:
         if file.exists() and not file.is_file():  # such as /dev/stdout
             file.write_bytes(data)
         else:
             replace_file(file, data)
     except OSError as error:
-        message = f"iogauge: {file} was not written: {error.strerror}; give a path in a directory that is there"
-        typer.echo(visible_lines(message), err=True)
-        raise typer.Exit(2) from error
-
-
-def _export(
-    records: SessionRecords,
-    ending: Ending,
-    markdown: Path | None,
-    openmetrics: Path | None,
-    gateway: str,
-) -> None:
-    """Write what other tools read; ends with status 2 if the Pushgateway does not take it."""
-    from iogauge.report import export  # with polars
-
-    if markdown:
-        write_file(markdown, export.markdown(records, ending))
-    newest = outcome.newest(records)
-    if openmetrics:
-        write_file(openmetrics, export.openmetrics(newest))
-    if gateway:
-        try:
-            export.push(newest, gateway)
-        except (OSError, ValueError) as error:
-            typer.echo(
-                visible_lines(f"iogauge: the Pushgateway {gateway} did not take it: {error}"),
-                err=True,
-            )
-            raise typer.Exit(2) from error
+        text = f"{file} was not written: {error.strerror}; give a path in a directory that is there"
+        raise slip(text) from error

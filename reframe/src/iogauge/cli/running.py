@@ -32,7 +32,7 @@ from iogauge.cli.planning import (
     without_choice,
 )
 from iogauge.cli.reporting import sessions_of, write_file
-from iogauge.cli.screen import Wide, new_console, show_details, show_ending
+from iogauge.cli.screen import Wide, new_console, show_details, show_ending, slip
 from iogauge.core import processes, registry
 from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.text import visible, visible_lines
@@ -73,11 +73,8 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     try:
         current.announce(name)
     except OSError as error:
-        message = (
-            f"iogauge: IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
-        )
-        typer.echo(visible_lines(message), err=True)
-        raise typer.Exit(2) from error
+        text = f"IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
+        raise slip(text) from error
     reframe_report = state_dir() / "reports" / f"run-{name}.json"
     details = reframe_report.with_suffix(".failures")
     details.parent.mkdir(parents=True, exist_ok=True)
@@ -150,6 +147,8 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
 
 #: Pattern for the tag of checks that are computed from the records of others.
 _DERIVED = "^derived$"
+#: Options of two runs: of all cases but the derived ones, and of these.
+_APART = [["-T", _DERIVED], ["-t", _DERIVED]]
 
 
 def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
@@ -196,44 +195,39 @@ def _end(
     return max(status, end.status)
 
 
-Try = Annotated[
-    bool,
-    typer.Option("--try", help="Try this machine as it is: quick checks, sized to its speed."),
-]
-Gate = Annotated[
-    bool, typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran.")
-]
-Confirm = Annotated[
-    bool, typer.Option("--confirm", help="Measure failed cases once more; both results are kept.")
-]
-OverBudget = Annotated[
-    bool, typer.Option("--over-budget", help="Run even if it costs more than the budget.")
-]
-AcceptMissing = Annotated[
-    bool,
-    typer.Option("--accept-missing", help="Accept that cases of earlier gates no longer exist."),
-]
-BudgetOfTime = Annotated[
-    str, typer.Option("--budget", help="Run what fits into this time, as 20min: said in advance.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Measure nothing: what the cases cost, and if they fit.")
-]
-CostAsJson = Annotated[
-    bool, typer.Option("--json", help="With --dry-run: the cost of each case as JSON.")
-]
-
-
 def run(
     context: typer.Context,
-    try_out: Try = False,
-    gate: Gate = False,
-    confirm: Confirm = False,
-    over_budget: OverBudget = False,
-    accept_missing: AcceptMissing = False,
-    budget: BudgetOfTime = "",
-    dry_run: DryRun = False,
-    as_json: CostAsJson = False,
+    try_out: Annotated[
+        bool,
+        typer.Option("--try", help="Try this machine as it is: quick checks, sized to its speed."),
+    ] = False,
+    gate: Annotated[
+        bool,
+        typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran."),
+    ] = False,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm", help="Measure failed cases once more; both results are kept."),
+    ] = False,
+    over_budget: Annotated[
+        bool, typer.Option("--over-budget", help="Run even if it costs more than the budget.")
+    ] = False,
+    accept_missing: Annotated[
+        bool,
+        typer.Option(
+            "--accept-missing", help="Accept that cases of earlier gates no longer exist."
+        ),
+    ] = False,
+    budget: Annotated[
+        str, typer.Option(help="Run what fits into this time, as 20min: said in advance.")
+    ] = "",
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Measure nothing: what the cases cost, and if they fit."),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: the cost of each case as JSON.")
+    ] = False,
     wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame, then show the table. All other options are ReFrame's.
@@ -242,10 +236,9 @@ def run(
     failed case is measured once more, and the run fails only if the case fails again.
     """
     gate = gate or current.is_gate()
-    arguments = given = settled(context)
+    given = settled(context)
     if any(word in LISTING for word in given):
-        list_cases(given)
-        return
+        return list_cases(given)
     if dry_run:
         raise typer.Exit(0 if plan(given, wide, as_json) else 1)
     if try_out:
@@ -253,8 +246,20 @@ def run(
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
-    if budget:
-        arguments = within(given, budget)
+    arguments = _affordable(given, budget, over_budget)
+    chosen = selected_by(arguments)
+    if not accept_missing:
+        demand_cases(given, chosen)
+    both = chosen and len(chosen.derived) == 2 and not any("derived" in w for w in arguments)
+    ran = [_run([*arguments, *only], gate) for only in (_APART if both else [[]])]
+    if confirm and any(record.needs_confirmation for one in ran for record in one.records):
+        ran = _confirm(arguments, ran, gate)
+    raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
+
+
+def _affordable(given: list[str], budget: str, over_budget: bool) -> list[str]:
+    """Return the options for what fits into a time, if one is given; end with status 1 if the budget does not allow it."""
+    arguments = within(given, budget) if budget else given
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif settings.any_budget(*folders.site_dirs()):
@@ -263,16 +268,7 @@ def run(
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
     say_unclaimed(arguments)
-    chosen = selected_by(arguments)
-    if not accept_missing:
-        demand_cases(given, chosen)
-    if any("derived" in word for word in arguments) or not (chosen and len(chosen.derived) == 2):
-        ran = [_run(arguments, gate)]
-    else:
-        ran = [_run([*arguments, *only, _DERIVED], gate) for only in (["-T"], ["-t"])]
-    if confirm and any(record.needs_confirmation for one in ran for record in one.records):
-        ran = _confirm(arguments, ran, gate)
-    raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
+    return arguments
 
 
 def _keep_budget(arguments: list[str]) -> None:

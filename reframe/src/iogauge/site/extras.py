@@ -295,16 +295,6 @@ class Ceilings(SiteModel):
     #: Days after which a measurement is too old.
     max_age_days: Count = 90
 
-    @model_validator(mode="after")
-    def _something_declared(self) -> Ceilings:
-        if not (self.network or self.memory or self.devices):
-            raise ValueError(
-                "declare network, memory or devices, or leave ceilings out: nothing may be measured"
-            )
-        if len(set(self.devices)) != len(self.devices):
-            raise ValueError(f"devices names a device twice: {list(self.devices)}")
-        return self
-
 
 class Budget(SiteModel):
     """Cost that all cases of a session may have together on a partition."""
@@ -313,11 +303,16 @@ class Budget(SiteModel):
     #: ByteSize that are written to the target.
     written: Annotated[ByteSize, Field(gt=0)] | None = None
 
-    @model_validator(mode="after")
-    def _something_declared(self) -> Budget:
-        if self.node_hours is None and self.written is None:
-            raise ValueError("declare node_hours, written, or both, or leave budget out")
-        return self
+
+class Receivers(SiteModel):
+    """Who is told of an alarm, beside those that the environment names."""
+
+    #: Addresses that the host's sendmail takes.
+    mail: tuple[Annotated[str, Field(pattern=r"^[^\s@]+@[^\s@]+$")], ...] = ()
+    #: Program and arguments, started without a shell, with the text on standard input.
+    command: str = ""
+    #: Files that hold an address each, which is a secret: Slack, Mattermost, Teams, or a program of yours.
+    webhook_files: tuple[Annotated[str, Field(pattern=r"^/")], ...] = ()
 
 
 class ComparedPartition(SiteModel):
@@ -391,6 +386,8 @@ class PartitionExtras(SiteModel):
     #: By name of the check: differences from ``scale`` and ``limits``, and from ``tiers``.
     cases: dict[str, CaseSize] = {}
     budget: Budget | None = None
+    #: Who is told of what failed and what has become worse.
+    alarm: Receivers = Receivers()
     #: Layers that the scenarios of ceilings may measure.
     ceilings: Ceilings | None = None
     #: The partition that this one is compared with.

@@ -20,7 +20,7 @@ from iogauge.core import words
 from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes
 from iogauge.plan.case import REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools.fio.options import FioOptions, device_jobs, memory_job
+from iogauge.tools.fio.options import arguments, device_jobs, memory_job
 from iogauge.tools.fio.output import parse_json
 from iogauge_extras.ceilings import iperf3
 
@@ -53,14 +53,7 @@ class NetworkCeilingCheck(StorageCheck):
 
     def standing_references(self) -> dict[str, Reference]:
         """Return the reference of the slowest pair: ``limits.max_deviation`` below the median."""
-        alike = Reference(
-            value=1.0,
-            lower=-self.site.limits.max_deviation,
-            upper=None,
-            unit="1",
-            source="limits.max_deviation",
-        )
-        return {iperf3.PAIR_SLOWEST: alike}
+        return self.all_alike(iperf3.PAIR_SLOWEST)
 
     def probes(self, metric: Metric) -> Mapping[str, float]:
         """Return the median of every pair's rates, in MiB/s."""
@@ -110,12 +103,9 @@ class NetworkCeilingCheck(StorageCheck):
             access=_ELSEWHERE,
             output=output,
         )
-        return CasePlan(
-            tool="iperf3",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=nodes,
-            repeat=[phase],
+        return self.case(
+            "iperf3",
+            [phase],
             inputs={_STREAMS: json.dumps(planned.to_json())},
             warm_up=False,
             held_bytes=0,
@@ -172,8 +162,7 @@ class DeviceCeilingCheck(OneNodeFioCheck):
 
     def standing_references(self) -> dict[str, Reference]:
         """Return the reference of the slowest device: ``limits.max_deviation`` below the median."""
-        alike = Reference(1.0, -self.site.limits.max_deviation, None, "1", "limits.max_deviation")
-        return {DEVICES_SLOWEST.name: alike}
+        return self.all_alike(DEVICES_SLOWEST.name)
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check, but one task: fio has a process for each device."""
@@ -240,10 +229,10 @@ def _of_fio(
 ) -> CasePlan:
     """Return the case of one fio with a job file of its own."""
     output = f"fio-{name}.{REP}.json"
-    options = FioOptions(job_file=f"{name}.fio", output=output)
+    file = f"{name}.fio"
     phase = PhasePlan(
         name=name,
-        command=["fio", "--readonly", *options.arguments()],
+        command=["fio", "--readonly", *arguments(file, output)],
         launch="once",
         parse=lambda printed: parse(printed.result + printed.stdout + printed.stderr),
         rates=rates,
@@ -251,4 +240,4 @@ def _of_fio(
         output=output,
     )
     case = check.fio_case(jobs=[], repeat=[phase], warm_up=False, held_bytes=0, files=0)
-    return replace(case, inputs={options.job_file: job})
+    return replace(case, inputs={file: job})

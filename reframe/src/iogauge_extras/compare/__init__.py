@@ -3,4 +3,5 @@
 - commands: compare
 - logs: two Darshan logs
 - sides: two sets of records, with the uncertainty of their ratio
+- window: the same cases before and after maintenance
 """

@@ -14,9 +14,7 @@ from iogauge.core.text import count
 from iogauge.core.units import format_value
 from iogauge_extras.compare.logs import Figures, amount
 from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord
-from iogauge_extras.darshan.subject import of_log
-
-_TIMES: Final = {"reads": "F_READ_TIME", "writes": "F_WRITE_TIME", "meta": "F_META_TIME"}
+from iogauge_extras.darshan.subject import TIMES, of_log, total
 
 #: From here on a share or a ratio is worth a sentence.
 _SMALL, _META, _UNALIGNED, _SIEVED, _UNEVEN = 50.0, 30.0, 50.0, 1.2, 1.5
@@ -69,23 +67,19 @@ def files(log: DarshanLog) -> list[FileRow]:
         stripes[record.file] = int(max(counts, default=0))
     rows = []
     for file, records in grouped.items():
-        wrote = {r.rank for r in records if _counted(r, "BYTES_WRITTEN")}
+        wrote = {r.rank for r in records if total([r], "BYTES_WRITTEN")}
         rows.append(
             FileRow(
                 file=file,
-                read=sum(_counted(r, "BYTES_READ") for r in records),
-                written=sum(_counted(r, "BYTES_WRITTEN") for r in records),
-                seconds=sum(_counted(r, *_TIMES.values()) for r in records),
+                read=total(records, "BYTES_READ"),
+                written=total(records, "BYTES_WRITTEN"),
+                seconds=total(records, *TIMES),
                 writers=None if ALL_RANKS in wrote else len(wrote),
                 stripes=stripes.get(file, 0),
                 fs_type=records[0].fs_type,
             )
         )
     return sorted(rows, key=lambda row: (-(row.read + row.written), -row.seconds, row.file))
-
-
-def _counted(record: FileRecord, *counters: str) -> float:
-    return sum(max(record.counters.get(counter, 0), 0) for counter in counters)
 
 
 def ranks(log: DarshanLog) -> dict[int, dict[str, float]]:
@@ -97,9 +91,9 @@ def ranks(log: DarshanLog) -> dict[int, dict[str, float]]:
     for record in log.of("POSIX"):
         if record.rank == ALL_RANKS:
             return {}
-        mine = found.setdefault(record.rank, dict.fromkeys(_TIMES, 0.0))
-        for kind, counter in _TIMES.items():
-            mine[kind] += _counted(record, counter)
+        mine = found.setdefault(record.rank, dict.fromkeys(("reads", "writes", "meta"), 0.0))
+        for kind, counter in zip(mine, TIMES, strict=True):
+            mine[kind] += total([record], counter)
     return dict(sorted(found.items(), key=lambda item: -sum(item[1].values())))
 
 
