@@ -30,7 +30,7 @@ def maintain(
     runs: Annotated[int, typer.Option(min=1, help="Runs of each side; 3 give intervals.")] = 3,
     html: Annotated[Path | None, typer.Option(help="With end: write the page.")] = None,
 ) -> None:
-    """Measure before maintenance and after it, and say what the work did.
+    """Measure before and after maintenance: what the work did.
 
     All other options of start are those of ``iogauge run``; end measures the same cases once more.
     """
