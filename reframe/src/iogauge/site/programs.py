@@ -13,6 +13,7 @@ from typing import Final
 
 from iogauge.core import untrusted
 from iogauge.core.paths import project_root, state_dir
+from iogauge.core.versions import too_old
 from iogauge.core.words import (
     DARSHAN,
     ELBENCHO,
@@ -29,7 +30,7 @@ from iogauge.core.words import (
     MDTEST,
     WRF_IO,
 )
-from iogauge.node.between import too_old, version
+from iogauge.node.between import version
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.ior import options
@@ -185,11 +186,18 @@ def _ask(name: str, path: str) -> Program:
         if name == "elbencho":
             text = _output([path, "--version"])
             match = re.search(r"^elbencho\n \* Version: (\S+)", text)
-            return Program(name, path, match[1], (ELBENCHO,)) if match else _odd(name, path, text)
+            if match is None:
+                return _odd(name, path, text)
+            old = too_old(ELBENCHO, match[1])
+            return Program(name, path, match[1], () if old else (ELBENCHO,), old)
         if name == "iperf3":
             text = _output([path, "--version"])
             match = re.match(r"iperf (\S+)", text)
-            return Program(name, path, match[1], (IPERF,)) if match else _odd(name, path, text)
+            if match is None:
+                return _odd(name, path, text)
+            known = _output([path, "--help"])
+            whole = "--connect-timeout" in known and "--forceflush" in known
+            return Program(name, path, match[1], (IPERF,) if whole else ())
         if name == "mpirun":
             text = _output([path, "--version"])
             return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")

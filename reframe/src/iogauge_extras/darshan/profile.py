@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Final
@@ -127,8 +127,8 @@ class SlowTarget:
 def targets(log: DarshanLog) -> list[SlowTarget]:
     """Return the storage targets, slowest first, by the reads and writes of files that lie on no other target.
 
-    Like is compared with like: reads with reads, and transfers with those of the same power of ten. A target that was busy
-    for less than :data:`_BUSY_S` seconds with them is left out, and so are transfers that fewer than three targets saw.
+    Like is compared with like: reads with reads, and transfers with those of the same power of ten. A target is left out if it
+    was busy with them for less than :data:`_BUSY_S` seconds. So are transfers that fewer than three targets saw.
     """
     places = {}
     for record in log.of("LUSTRE"):
@@ -139,9 +139,9 @@ def targets(log: DarshanLog) -> list[SlowTarget]:
     for record in log.of("POSIX"):
         for word, calls in (("READ", "READS"), ("WRITE", "WRITES")):
             moved = _counted(record, "BYTES_READ" if word == "READ" else "BYTES_WRITTEN")
-            count, seconds = _counted(record, calls), _counted(record, f"F_{word}_TIME")
-            if record.file in places and moved and count:
-                kind = alike.setdefault((word, round(math.log10(moved / count))), {})
+            done, seconds = _counted(record, calls), _counted(record, f"F_{word}_TIME")
+            if record.file in places and moved and done:
+                kind = alike.setdefault((word, round(math.log10(moved / done))), {})
                 sums = kind.setdefault(places[record.file], [0.0, 0.0, 0.0])
                 ranks_of = log.tasks if record.rank == ALL_RANKS else 1
                 for n, value in enumerate((seconds, moved, ranks_of)):
@@ -151,8 +151,8 @@ def targets(log: DarshanLog) -> list[SlowTarget]:
         rates = {t: sums[0] / sums[1] for t, sums in kind.items() if sums[0] >= _BUSY_S}
         usual = median(rates.values()) if len(rates) > 2 else math.inf
         for number, rate in rates.items():
-            seconds, moved, ranks_of = kind[number]
-            lost = max(seconds - usual * moved, 0.0) / ranks_of
+            seconds, moved, users = kind[number]
+            lost = max(seconds - usual * moved, 0.0) / users
             target = SlowTarget(number, rate / usual, lost, len(rates))
             if usual < math.inf and lost >= slowest.get(number, target).lost_s:
                 slowest[number] = target
@@ -161,71 +161,95 @@ def targets(log: DarshanLog) -> list[SlowTarget]:
 
 def told(profile: Profile) -> list[str]:
     """Return what stands out in a log and took time that matters to the run, a sentence each; empty if nothing does."""
-    log, said = profile.log, []
+    parts = (_of_ranks, _of_targets, _of_accesses, _of_mpiio, _of_files)
+    return [sentence for part in parts for sentence in part(profile)]
 
-    def matters(seconds: float) -> bool:
-        return seconds >= max(_LEAST_S, _SHARE * log.run_seconds)
 
-    def accesses(share: float) -> bool:
-        each = sum(_counted(r, "READS", "WRITES") for r in log.of("POSIX")) / log.tasks
-        return matters(min(busy, share / 100 * each * _ACCESS_S))
+def _matters(log: DarshanLog, seconds: float) -> bool:
+    return seconds >= max(_LEAST_S, _SHARE * log.run_seconds)
 
-    busy = busy_seconds(log, "POSIX")
-    times = {rank: sum(parts.values()) for rank, parts in ranks(log).items()}
-    slowest = next(iter(times), None)
-    middle = median(times.values()) if times else 0.0
-    if (
-        slowest is not None
-        and times[slowest] >= _UNEVEN * middle > 0
-        and matters(times[slowest] - middle)
-    ):
-        said.append(
+
+def _of_ranks(profile: Profile) -> Iterator[str]:
+    times = {rank: sum(parts.values()) for rank, parts in ranks(profile.log).items()}
+    slowest, middle = next(iter(times), 0), median(times.values()) if times else 0.0
+    uneven = bool(middle) and times[slowest] >= _UNEVEN * middle
+    if uneven and _matters(profile.log, times[slowest] - middle):
+        yield (
             f"Rank {slowest} spends {format_value(times[slowest])} s in POSIX calls, "
             f"{times[slowest] / middle:.1f} times the median of the ranks."
         )
-    if slow := [t for t in targets(log) if t.times >= _SLOW_TARGET and matters(t.lost_s)]:
-        said.append(
+
+
+def _of_targets(profile: Profile) -> Iterator[str]:
+    slow = [t for t in targets(profile.log) if t.times >= _SLOW_TARGET]
+    if slow := [t for t in slow if _matters(profile.log, t.lost_s)]:
+        yield (
             f"A byte on {', '.join(f'OST {t.number}' for t in slow[:5])} takes "
             f"{slow[0].times:.1f} times as long as on the median of {slow[0].compared} targets."
         )
-    small, meta = profile.value("small accesses") or 0, profile.value("metadata time") or 0
-    if small >= _SMALL and accesses(small):
-        said.append(f"{small:.0f} % of the reads and writes move at most 100 KiB each.")
-    if meta >= _META and matters(meta / 100 * busy):
-        said.append(f"{meta:.0f} % of the time in POSIX calls goes to open, stat, seek and close.")
-    unaligned = profile.value("unaligned accesses") or 0
-    if unaligned >= _UNALIGNED and accesses(unaligned):
-        said.append(
-            f"{unaligned:.0f} % of the reads and writes begin at no boundary of the file's blocks."
-        )
+
+
+def _of_accesses(profile: Profile) -> Iterator[str]:
+    log, busy = profile.log, busy_seconds(profile.log, "POSIX")
+    each = sum(_counted(r, "READS", "WRITES") for r in log.of("POSIX")) / log.tasks
+    for name, least, costs, text in (
+        (
+            "small accesses",
+            _SMALL,
+            each * _ACCESS_S,
+            "of the reads and writes move at most 100 KiB each.",
+        ),
+        (
+            "metadata time",
+            _META,
+            busy,
+            "of the time in POSIX calls goes to open, stat, seek and close.",
+        ),
+        (
+            "unaligned accesses",
+            _UNALIGNED,
+            each * _ACCESS_S,
+            "of the reads and writes begin at no boundary of the file's blocks.",
+        ),
+    ):
+        share = profile.value(name) or 0
+        if share >= least and _matters(log, min(busy, share / 100 * costs)):
+            yield f"{share:.0f} % {text}"
+
+
+def _of_mpiio(profile: Profile) -> Iterator[str]:
+    log, busy = profile.log, busy_seconds(profile.log, "POSIX")
     for word in ("read", "written"):
         ratio = profile.value(f"POSIX / MPI-IO bytes {word}") or 0
         asked = profile.value(f"MPI-IO bytes {word}") or 0
         moved = profile.value(f"POSIX bytes {word}") or 0
-        if ratio >= _SIEVED and (ratio - 1) * asked >= moved / 10 and matters(busy):
-            said.append(
+        if ratio >= _SIEVED and (ratio - 1) * asked >= moved / 10 and _matters(log, busy):
+            yield (
                 f"MPI-IO's own files have {ratio:.1f} times the bytes {word} that the program asked for: "
                 "the MPI library sieves data."
             )
     collective = busy_seconds(log, "MPI-IO")
-    if collective >= _ABOVE_POSIX * busy and matters(collective - busy):
-        said.append(
+    if collective >= _ABOVE_POSIX * busy and _matters(log, collective - busy):
+        yield (
             f"The slowest rank spends {format_value(collective)} s in MPI-IO, and {format_value(busy)} s of it in POSIX "
             "calls: the ranks wait for each other, or exchange data."
         )
-    for row in files(log)[:1]:
-        each = row.seconds / (row.writers or log.tasks)
-        if row.stripes > 1 and 0 < (row.writers or 0) < row.stripes and matters(each):
-            said.append(
+
+
+def _of_files(profile: Profile) -> Iterator[str]:
+    for row in files(profile.log)[:1]:
+        if not _matters(profile.log, row.seconds / (row.writers or profile.log.tasks)):
+            return
+        if row.stripes > 1 and 0 < (row.writers or 0) < row.stripes:
+            yield (
                 f"{count(row.writers or 0, 'rank')} write{'s' * (row.writers == 1)} {row.file}, which has {row.stripes} stripes: more writers could "
                 "use more targets at once."
             )
-        if row.stripes == 1 and row.shared and row.read + row.written >= _LARGE and matters(each):
-            said.append(
+        if row.stripes == 1 and row.shared and row.read + row.written >= _LARGE:
+            yield (
                 f"Several ranks share {row.file}, which lies on one storage target: more stripes (lfs setstripe -c) could use "
                 "more targets at once."
             )
-    return said
 
 
 def verdict(profile: Profile) -> list[str]:
