@@ -242,7 +242,8 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(
     run.never_passed(
         "G4 clock: the tool reports .*; its bytes moved for .* .asked for by its first task."
     )
-    assert {metric["verdict"] for metric in run.record["metrics"]} == {"INVALID"}
+    # A busy node makes of a contradicted clock CONTAMINATED: whose time it was cannot be said then.
+    assert {metric["verdict"] for metric in run.record["metrics"]} <= {"INVALID", "CONTAMINATED"}
 
 
 @pytest.mark.needs_fio

@@ -6,12 +6,15 @@ makes and removes 20,000 files with mdtest. What the kernel counts follows from 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from iogauge.core.measurement import Metric, Moment, Phase, Quantity, Reference, ToolOutput
-from iogauge.evidence.model import ClockSeen, Evidence, Striping
+from iogauge.core.words import Tier
+from iogauge.evidence.model import ClockSeen, Evidence, Striping, rates_of
 from iogauge.evidence.witness import Calls, Moved, NodeActivity, Testimony, Witness
+from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.judge.case import Judgement, judge
 from iogauge.node.files import Block, Eviction, Held, Sample
 from iogauge.node.host import Load
@@ -141,6 +144,18 @@ class Whole:
             rates = {n: replace(q, value=q.value * factor) for n, q in one.rates.items()}
             whole = whole.output(phase, at, seconds=one.seconds / factor, rates=rates)
         return whole
+
+    def seen(self, tier: Tier = "quick", **values: Sequence[float]) -> CaseSeen:
+        """The case as guards see it; ``values`` are other samples of metrics."""
+        rates = rates_of(self.plan, self.evidence.outputs)
+        samples = {name: tuple(q.value for q in rates[name]) for name in rates}
+        site, evidence = self.site, self.evidence
+        return CaseSeen(self.plan, evidence, site, tier, self.metrics, {**samples, **values})
+
+    def phase(self, name: str, tier: Tier = "quick", **values: Sequence[float]) -> PhaseSeen:
+        """A phase of the case as guards see it."""
+        seen = self.seen(tier, **values)
+        return next(phase for phase in seen.phases if phase.phase.name == name)
 
     def judged(self) -> Judgement:
         """The verdict, against references that the healthy case meets."""

@@ -72,7 +72,7 @@ def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Pa
         "  since:    2026-01-06 01:00 UTC, session s1, 2 runs in a row; "
         "the last PASS: 2026-01-05 01:00 UTC with 99.00 MiB/s",
         "  cause:    changed just before: kernel: 5.14 -> 5.15; client: None -> 2.15",
-        "  runs:     ▇▆▅",
+        "  runs:     ▇▅▄",
     ]
 
 
@@ -252,7 +252,7 @@ def test_bars_have_the_scale_of_the_figure() -> None:
     # An outlier that is not valid hides no loss of 30 %: it is an arrow, and beyond the axis.
     values, verdicts = [4363.0, *[320.0] * 6, *[224.0] * 3], [Verdict.UNSTABLE, *[Verdict.PASS] * 9]
     outlier = curve_of(values, verdicts)
-    assert charts.bars(outlier, 30) == "↑▇▇▇▇▇▇▆▆▆"
+    assert charts.bars(outlier, 30) == "↑▇▇▇▇▇▇▄▄▄"
     assert charts.scale_of(outlier)[1] < 400
     text = charts.svg(outlier)
     assert text.count('class="run clip off"') == 1 and "beyond the axis" in text
@@ -327,7 +327,7 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
     assert all(str(link).startswith("#") for link in seen.links)
     assert "\x1b" not in text
     assert {str(link)[1:] for link in seen.links} <= seen.names
-    assert seen.tags.count("svg") == 2  # gauges: a line of one run needs no figure
+    assert seen.tags.count("svg") == 3  # gauges and the overview: a line of one run needs no figure
     for words in ("FAILED", "60.00 MiB/s", "at least 90.00", "alert(1)"):
         assert words in seen.words
 

@@ -36,7 +36,7 @@ JUDGED: list[Guard[Any]] = [*OF_CASE, *OF_LAYOUT, *OF_PHASE, *OF_METRIC]
 
 
 def speaking() -> set[str]:
-    """The functions of all modules with guards that yield findings of a case."""
+    """The functions of all modules with guards that find something in what was seen of a case."""
     modules = [
         importlib.import_module(f"{guards.__name__}.{module.name}")
         for module in pkgutil.iter_modules(guards.__path__)
@@ -45,8 +45,9 @@ def speaking() -> set[str]:
         name
         for module in modules
         for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__ and re.match(r"[^_].*_of$", name)
-    } - {"kind_of"}
+        if function.__module__ == module.__name__ and not name.startswith("_")
+        if [*inspect.signature(function).parameters] == ["seen"]
+    }
 
 
 def test_every_rule_has_a_row_and_is_asked() -> None:
@@ -85,7 +86,7 @@ def test_findings_bear_the_number_of_their_guard(tmp_path: Path) -> None:
     asked = [(guard, case) for guard in OF_CASE]
     asked += [(guard, phase) for guard in OF_PHASE for phase in case.phases]  # type: ignore[misc]
     asked += [(guard, MetricSeen(case, name)) for guard in OF_METRIC for name in values]  # type: ignore[misc]
-    spoken = [(guard.name, finding.name) for guard, seen in asked for finding in guard.speak(seen)]
+    spoken = [(guard.name, finding.name) for guard, seen in asked for finding in guard.asked(seen)]
     assert len(spoken) > 25
     assert all(name == said for name, said in spoken)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from iogauge.core.measurement import Metric
 from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes
 from iogauge.guards.finding import Outcome
-from iogauge.plan.bounds import MeasuredCeiling, lower_ceiling
+from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeiling, lower_ceiling
 from iogauge.records.record import MetricRecord, Record
 from iogauge.site.extras import Ceilings
 from iogauge_extras.ceilings import measured as ceilings
@@ -21,6 +22,7 @@ from iogauge_extras.ceilings import table as report
 from support import records
 from support.extras import extras
 from support.records import METRIC, RECORD
+from support.whole import data
 
 MIB = 2**20
 DECLARED = Ceilings(network="tcp", memory=True, devices=("/dev/sdb",))
@@ -134,10 +136,13 @@ def test_a_measured_ceiling_limits_without_a_declared_one() -> None:
 
 
 def test_g6_says_that_a_measured_ceiling_was_exceeded() -> None:
-    found = figures.ceiling(
-        value=103, limit=100, limited_by="1 client, measured today", unit="MB/s"
-    )
-    assert found.outcome is Outcome.INVALID
+    usable = [replace(MEASURED, bytes_s=1000 * MIB), MEASURED]
+    measured = replace(NOTHING_MEASURED, usable=usable)
+    for value, outcome in ((102.0, Outcome.OK), (103.0, Outcome.INVALID)):
+        seen = data().phase("read", read_bw=[value])
+        seen = replace(seen, case=replace(seen.case, measured=measured))
+        (found,) = figures.ceiling(seen)
+        assert found.outcome is outcome
     assert "iogauge run -t ceiling" in found.remedy
 
 
@@ -145,7 +150,11 @@ def test_g6_says_that_a_measured_ceiling_was_exceeded() -> None:
     ("problems", "outcome"), [((), Outcome.OK), (("devices: not measured",), Outcome.WARN)]
 )
 def test_g6_names_what_was_not_measured(problems: tuple[str, ...], outcome: Outcome) -> None:
-    assert figures.measured_ceilings(problems=problems).outcome is outcome
+    measured = replace(NOTHING_MEASURED, usable=[MEASURED], problems=problems)
+    seen = data().declared(ceilings={"network": "tcp"}).seen()
+    found = figures.measured_ceilings(replace(seen, measured=measured))
+    assert found and found.outcome is outcome
+    assert figures.measured_ceilings(seen) is None
 
 
 @pytest.mark.parametrize(
@@ -160,8 +169,13 @@ def test_g6_names_what_was_not_measured(problems: tuple[str, ...], outcome: Outc
     ],
 )
 def test_g26(counted: int, cores: float, outcome: Outcome, words: str) -> None:
-    found = nodes.streams(wires=[("n1 to n2, sent by n1", 100, counted)], cores=cores)
-    assert (found.guard, found.outcome) == ("G26", outcome)
+    wire = SimpleNamespace(turn="n1 to n2", way="sent", host="n1", claimed=100, counted=counted)
+    whole = data()
+    for at, (used, wires) in enumerate([(0.1, []), (cores, [wire])]):
+        told = {"cores": used, "wires": wires}
+        whole = whole.output("read", at, tool="iperf3", parameters=told)
+    found = nodes.streams(whole.phase("read"))
+    assert found and (found.guard, found.outcome) == ("G26", outcome)
     assert words in found.saw
 
 

@@ -21,9 +21,10 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.job import keeper
 from iogauge.node import files, mounts
 from iogauge.node.files import Block, Held, Sample
-from iogauge.node.kinds import kind_of
+from iogauge.plan.case import Verification
 from iogauge.plan.seen import CONTENTS, read
 from support import stage as healthy
+from support.whole import data
 
 MIB = 1 << 20
 
@@ -146,86 +147,112 @@ def decided(finding: Finding, outcome: Outcome, *words: str) -> None:
     assert all(word in finding.saw for word in words), finding.saw
 
 
+def unchanged(*pairs: tuple[Sample, Sample], repetitions: int = 1) -> Finding:
+    """G8 of the samples of the repetitions of a case that writes and reads."""
+    numbered = [
+        dataclasses.replace(one, repetition=n) for n, pair in enumerate(pairs, 1) for one in pair
+    ]
+    whole = data().alter(samples=tuple(numbered))
+    plan = dataclasses.replace(whole.plan, repetitions=repetitions)
+    finding = guards.unchanged(dataclasses.replace(whole, plan=plan).seen())
+    assert finding
+    return finding
+
+
 class TestUnchanged:
     def test_the_same(self) -> None:
-        found = guards.unchanged(pairs=[(SAMPLE, READ)], reads=1)
+        found = unchanged((SAMPLE, READ))
         decided(found, Outcome.OK, "2 block(s) of 1 repetition(s)", "with O_DIRECT")
         buffered = dataclasses.replace(READ, direct=False)
-        found = guards.unchanged(pairs=[(SAMPLE, buffered)], reads=1)
-        decided(found, Outcome.OK, "POSIX_FADV_DONTNEED")
+        decided(unchanged((SAMPLE, buffered)), Outcome.OK, "POSIX_FADV_DONTNEED")
 
     @pytest.mark.parametrize(
         ("digest", "words"), [("3", "the block is another"), (files.GONE, "the file is gone")]
     )
     def test_changed(self, digest: str, words: str) -> None:
         changed = dataclasses.replace(READ, blocks=(READ.blocks[0], Block("x", 4096, digest)))
-        found = guards.unchanged(pairs=[(SAMPLE, READ), (SAMPLE, changed)], reads=2)
-        decided(found, Outcome.INVALID, "x at 4096", words, "repetition 1")
+        found = unchanged((SAMPLE, READ), (SAMPLE, changed), repetitions=2)
+        decided(found, Outcome.INVALID, "x at 4096", words, "repetition 2")
 
     def test_no_sample_is_no_proof(self) -> None:
-        decided(guards.unchanged(pairs=[], reads=1), Outcome.INVALID, "without a sample")
-        decided(guards.unchanged(pairs=[(SAMPLE, READ)], reads=2), Outcome.INVALID, "1 repet")
+        decided(unchanged(), Outcome.INVALID, "without a sample")
+        decided(unchanged((SAMPLE, READ), repetitions=2), Outcome.INVALID, "1 repet")
         empty = dataclasses.replace(READ, blocks=())
-        decided(guards.unchanged(pairs=[(SAMPLE, empty)], reads=1), Outcome.INVALID, "0 block")
+        decided(unchanged((SAMPLE, empty)), Outcome.INVALID, "0 block")
 
     def test_storage_that_is_slow_is_no_lie(self) -> None:
         slow = dataclasses.replace(READ, blocks=(), problem="nothing was read in 2 s")
-        found = guards.unchanged(pairs=[(SAMPLE, slow)], reads=1)
-        decided(found, Outcome.WARN, "nothing was read in 2 s")
+        decided(unchanged((SAMPLE, slow)), Outcome.WARN, "nothing was read in 2 s")
 
 
 ZERO = Block("x", 0, files._EMPTY)
 
 
+def stored(
+    *blocks: Block, type: str = "ext4", held: tuple[Held, ...] = (), problem: str = ""
+) -> Finding:
+    """G8 of a sample of what was written; a later one is as it should be."""
+    odd = Sample(repetition=1, after="write", blocks=blocks, files=held, problem=problem)
+    samples = (odd,) if problem else (odd, dataclasses.replace(SAMPLE, repetition=2))
+    finding = guards.stored(data().declared(target={"type": type}).alter(samples=samples).seen())
+    assert finding
+    return finding
+
+
 class TestStored:
     @pytest.mark.parametrize(
-        ("type", "size", "stored", "holds"),
+        ("type", "size", "taken", "holds"),
         [
             ("ext4", 65536, 62260, True),
             ("ext4", 65536, 62208, False),
-            ("lustre", 1 << 30, 0, False),
             ("ext4", 65535, 0, True),  # in its inode
             ("zfs", 1 << 30, 512, True),  # counted after its next transaction
             ("nfs4", 1 << 30, 0, True),
         ],
     )
-    def test_blocks_of_files(self, type: str, size: int, stored: int, holds: bool) -> None:
-        found = guards.stored(
-            counted=kind_of(type).counts_blocks,
-            blocks=SAMPLE.blocks,
-            files=[Held("x", size, stored)],
-        )
+    def test_blocks_of_files(self, type: str, size: int, taken: int, holds: bool) -> None:
+        found = stored(*SAMPLE.blocks, type=type, held=(Held("x", size, taken),))
         decided(found, Outcome.OK if holds else Outcome.INVALID, "" if holds else "on storage")
 
     @pytest.mark.parametrize("kind", ["hole", "unwritten"])
     def test_a_hole(self, kind: Any) -> None:
-        hole = Block("x", 8192, "1", kind)
-        found = guards.stored(counted=True, blocks=[*SAMPLE.blocks, hole], files=[])
+        found = stored(*SAMPLE.blocks, Block("x", 8192, "1", kind))
         decided(found, Outcome.INVALID, f"x at 8192: {kind}")
 
     def test_zeros(self) -> None:
         others = [Block("y", n, str(n)) for n in range(9)]
-        decided(guards.stored(counted=True, blocks=[*others, ZERO], files=[]), Outcome.OK)
-        found = guards.stored(counted=True, blocks=[*others, ZERO, ZERO], files=[])
+        decided(stored(*others, ZERO), Outcome.OK)
+        found = stored(*others, ZERO, ZERO)
         decided(found, Outcome.INVALID, "2 of 11 block(s)", "zeros: x at 0")
 
     def test_blocks_that_are_equal_are_named(self) -> None:
         """IOR's default data with transfers of one block: not wrong."""
-        found = guards.stored(
-            counted=True, blocks=[Block("x", 0, "1"), Block("x", 1, "1")], files=[]
-        )
+        samples = (dataclasses.replace(SAMPLE, blocks=(Block("x", 0, "1"), Block("x", 1, "1"))),)
+        found = guards.stored(data().alter(samples=samples).seen())
+        assert found
         decided(found, Outcome.OK, "all of them equal")
 
     def test_nothing_written(self) -> None:
-        decided(guards.stored(counted=True, blocks=[], files=[]), Outcome.INVALID, "0 block")
-        found = guards.stored(counted=True, blocks=[], files=[], problem="does not answer")
-        decided(found, Outcome.WARN, "does not answer")
+        decided(stored(), Outcome.INVALID, "0 block")
+        decided(stored(problem="does not answer"), Outcome.WARN, "does not answer")
 
 
-def test_an_answer_of_the_tool() -> None:
-    decided(guards.verification(tool="ior", complaint=""), Outcome.OK, "ior checked its data")
-    found = guards.verification(tool="ior", complaint="read: WARNING: Incorrect")
-    decided(found, Outcome.INVALID, "in the warm-up: read: WARNING: Incorrect")
+@pytest.mark.parametrize(
+    ("complaint", "outcome", "words"),
+    [
+        ("", Outcome.OK, "ior checked its data"),
+        ("WARNING: Incorrect", Outcome.INVALID, "in the warm-up: read: WARNING: Incorrect"),
+    ],
+)
+def test_an_answer_of_the_tool(complaint: str, outcome: Outcome, words: str) -> None:
+    whole = data().planned("read", verifies=Verification(("-R",), "Incorrect"))
+    whole = dataclasses.replace(whole, plan=dataclasses.replace(whole.plan, warm_up=True))
+    (one, *_) = whole.evidence.outputs["read"]
+    cold = dataclasses.replace(one, warnings=("odd", complaint))
+    found = guards.verification(whole.alter(cold={"read": (cold,)}).seen())
+    assert found
+    decided(found, outcome, words)
+    assert guards.verification(data().seen()) is None
 
 
 @pytest.mark.parametrize("damage", ["cut", "negative"])

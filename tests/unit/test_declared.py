@@ -16,14 +16,13 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import collect
 from iogauge.evidence.model import Evidence
-from iogauge.evidence.witness import Moved
 from iogauge.guards import figures, nodes, others, preflight
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.seen import MetricSeen
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
 from iogauge.node import probes
-from iogauge.node.kinds import Traits
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan import bounds
 from iogauge.plan.case import Access
@@ -33,9 +32,9 @@ from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from support import stage as healthy
 from support.extras import EXTRAS, extras
+from support.whole import data
 
 MIB, GIB = 1 << 20, 1 << 30
-CACHED = Traits("page-cache", True)
 PLAN = healthy.plan()
 OK, WARN, INVALID = Outcome.OK, Outcome.WARN, Outcome.INVALID
 
@@ -70,10 +69,13 @@ def of_guard(judgement: case.Judgement, guard: str) -> list[Finding]:
     ],
 )
 def test_the_larger_memory_counts(declared: int, seen: int, needed: int, told: str) -> None:
+    whole = data(o_direct=False).declared(node={"memory": f"{declared} B"})
+    whole = whole.alter(nodes=({"mem.bytes": seen},) if seen else ())
     for size, outcome in ((needed, OK), (needed - 1, INVALID)):
-        memory = {"bytes_per_node": size, "node_memory": declared, "seen_memory": seen}
-        read = client_cache(nodes=1, task_offset=None, o_direct=False, traits=CACHED, **memory)
-        write = write_back(fsync=False, o_direct=False, traits=CACHED, **memory)
+        planned = whole.planned("read", evict=False, data_bytes=size)
+        planned = planned.planned("write", fsync=False, data_bytes=size)
+        read, write = client_cache(planned.phase("read")), write_back(planned.phase("write"))
+        assert read and write
         assert (read.outcome, write.outcome) == (outcome, outcome)
         assert told in read.saw and told in write.demands
 
@@ -143,13 +145,6 @@ def test_a_control_group_limits_memory(
 
 # --- nodes ----------------------------------------------------------------------------------------
 
-NODE: dict[str, Any] = {
-    "declared_cores": 12,
-    "cores": [12, 24],
-    "declared_memory": 16 * GIB,
-    "memories": [17 * GIB, 2 * GIB],
-}
-
 
 @pytest.mark.parametrize(
     ("change", "saw", "right"),
@@ -164,7 +159,11 @@ NODE: dict[str, Any] = {
     ],
 )
 def test_nodes_that_are_not(change: dict[str, Any], saw: str, right: str) -> None:
-    finding = nodes.as_declared(**{**NODE, **change})
+    given = {"cores": [12, 24], "memories": [17 * GIB, 2 * GIB], **change}
+    facts = [{"cpu.cores": n} for n in given["cores"]]
+    facts += [{"mem.bytes": n} for n in given["memories"]]
+    whole = data().declared(node={"cores": 12, "memory": "16 GiB"})
+    finding = nodes.as_declared(whole.alter(nodes=tuple(facts)).seen())
     assert (finding.guard, finding.outcome) == ("G15", WARN)
     assert saw in finding.saw
     assert finding.remedy == f"Write into the partition's extras: node: {{{right}}}"
@@ -361,8 +360,9 @@ def test_a_deviation_that_everything_meets_is_refused() -> None:
 def test_a_case_says_that_its_limits_exclude_hardly_anything(
     limit: float, outcome: Outcome
 ) -> None:
-    repeated = figures.spread(samples=[1.0, 1.1], limit=limit)
-    foreign = others.foreign_load(nodes=1, own=None, counted=Moved(), max_share=limit)
+    seen = data().declared(limits={"max_spread": limit}).seen(read_bw=[1.0, 1.1])
+    repeated = figures.spread(MetricSeen(seen, "read_bw"))
+    foreign = others.foreign_load(data().declared(limits={"max_foreign": limit}).seen())
     assert (repeated.outcome, foreign.outcome) == (outcome, outcome)
     assert ("max_spread" in repeated.saw, "max_foreign" in foreign.saw) == (outcome is WARN,) * 2
 

@@ -22,6 +22,8 @@ from iogauge.site.extras import Expected
         ("lustre.servers", 8, 4, True),
         ("mount.options", "flock", "localflock,rw", True),
         ("cpu.governor", "performance", "performance,powersave", True),
+        ("layout.stripe_count", 1, "1,4", True),
+        ("layout.stripe_count", "1,4", "1,4", False),
     ],
 )
 def test_what_differs(key: str, expected: Value, fact: Value | None, wrong: bool) -> None:
@@ -38,16 +40,30 @@ def test_what_differs(key: str, expected: Value, fact: Value | None, wrong: bool
         ("tunable.osc.checksums", 1, "lctl set_param osc.work-*.checksums=1"),
         ("mount.options", "flock", "mount -o remount,flock /work"),
         ("layout.stripe_count", 1, "lfs setstripe -c 1 /work"),
+        ("layout.stripe_count", "1,4", "correct expect.layout.stripe_count"),
         ("kernel", "6.1", "correct expect.kernel"),
     ],
 )
 def test_the_command_that_sets_it_is_named(key: str, expected: Value, command: str) -> None:
     found = expected_settings(
-        expect={key: expected}, facts={}, host="n7", path="/work", fsname="work"
+        expect={key: expected}, facts={key: "other"}, host="n7", path="/work", fsname="work"
     )
     assert found.outcome is Outcome.INVALID
-    assert f"n7: {key} is not known" in str(found)
+    assert f"n7: {key} is other" in str(found)
     assert command in str(found)
+
+
+def test_what_nobody_told_has_not_changed() -> None:
+    """A client of Lustre whose CPU others had did not answer in time."""
+    expect: dict[str, Value] = {"lustre.osts": 4, "tunable.osc.checksums": "1"}
+    told: dict[str, Value] = {"unanswered.lustre": True, "kernel": "6.1"}
+    found = expected_settings(expect=expect, facts=told, host="n7", path="/work", fsname="work")
+    assert found.outcome is Outcome.WARN
+    assert "n7 did not tell lustre.osts, tunable.osc.checksums" in str(found)
+    told["lustre.osts"] = 3
+    found = expected_settings(expect=expect, facts=told, host="n7", path="/work", fsname="work")
+    assert found.outcome is Outcome.INVALID
+    assert "checksums" not in str(found)
 
 
 def test_only_what_differs_is_named() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -31,6 +32,7 @@ from iogauge_extras.suites import io500_check
 from support.lustre import attributes
 from support.lustre import lov as encoder
 from support.lustre.recorded import answer
+from support.whole import data
 
 MIB = 1 << 20
 
@@ -330,8 +332,10 @@ def test_directories_with_layouts_of_their_own_are_read_back_and_judged(
     unanswered: Any = output.parameters["unanswered"]
     assert list(unanswered) == ["gone"] and "not answered" in unanswered["gone"]
     asked = {"ior-easy": Layout(stripe_count=1), "ior-hard": Layout(stripe_bytes=16 << 20)}
-    finding = striping.directories(asked=asked, found=found, unanswered={}, active=4)
-    assert finding.outcome is Outcome.OK
+    whole = data("lustre").alter(outputs={**data().evidence.outputs, DIRECTORIES_READ: [output]})
+    plan = dataclasses.replace(whole.plan, directories=asked)
+    finding = striping.directories(dataclasses.replace(whole, plan=plan).seen())
+    assert finding and finding.outcome is Outcome.OK
     assert finding.saw == "ior-easy: 1 x default size; ior-hard: all targets x 16 MiB"
 
 

@@ -179,6 +179,23 @@ def test_what_a_file_will_have(
     assert [(part.stripe_count, part.stripe_bytes) for part in parts] == known
 
 
+@pytest.mark.parametrize(
+    ("default", "count", "size"),
+    [
+        (plain(-1, MIB), -1, MIB),
+        (plain(0, 2 * MIB), 1, 2 * MIB),
+        (GROWING, "1,-1", "1048576,4194304"),
+        (None, None, None),
+    ],
+)
+def test_what_a_site_may_expect_of_a_default(
+    default: FileLayout | None, count: object, size: object
+) -> None:
+    told = Directory(default=default, of_root=plain(1, 4 * MIB)).stripes
+    assert told.get("layout.stripe_count") == count
+    assert told.get("layout.stripe_bytes") == size
+
+
 def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.guards import figures
-from iogauge.guards.finding import Outcome
+from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan.seen import Instant
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.series import SERIES, Change, Dip, Series, series_of_instants, with_series
+from support.whole import data
 
 MIB = 1 << 20
 RUN = PhaseRun(1, "write", 0, 100.0, 100_000.0, "t")
@@ -94,11 +95,21 @@ def test_without_a_count_there_is_no_series(instants: list[Instant], seconds: fl
         with_series(output(seconds), instants, RUN, "write, repetition 2")
 
 
+def g17(*series: Series) -> Finding:
+    whole = data()
+    for at, one in enumerate(series):
+        whole = whole.output("read", at, parameters={SERIES: one})
+    found = figures.steadiness(whole.phase("read"))
+    assert found
+    return found
+
+
 def test_g17_names_levels_and_dips() -> None:
+    assert figures.steadiness(data().phase("read")) is None
     steady = Series(1.0, (100.0 * MIB,) * 60)
-    assert figures.steadiness(series=[steady]).outcome is Outcome.OK
+    assert g17(steady, steady).outcome is Outcome.OK
     rates = (300.0 * MIB,) * 40 + (100.0 * MIB,) * 60 + (20.0 * MIB,) * 5
-    found = figures.steadiness(series=[steady, Series(1.0, rates)])
+    found = g17(steady, Series(1.0, rates))
     assert found.outcome is Outcome.WARN
     assert found.saw == (
         "repetition 2: from 300.0 MiB/s to 100.0 MiB/s after 40 s; repetition 2: 1 dip(s), the longest of "

@@ -10,7 +10,7 @@ import pytest
 from iogauge.core.measurement import ToolOutput
 from iogauge.evidence import collect
 from iogauge.evidence.model import ClockSeen
-from iogauge.guards import witness
+from iogauge.guards import within
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.plan.case import Access, PhasePlan
@@ -24,7 +24,6 @@ RUN = Path(__file__).parents[1] / "data" / "samples" / "io500" / "isc26"
 MIB = 1 << 20
 #: The run began at this second of the clock, 100 s after the boot of its node.
 BEGAN = 1_795_383_570.0
-FULL = (100 * MIB, 100 * MIB)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +59,8 @@ def seen(output: ToolOutput, moved: dict[float, int], tmp_path: Path) -> PhaseSe
 
 
 def bytes_of(phase: PhaseSeen) -> Finding:
-    (found,) = witness.phase_witnessed_of(phase)
+    found = within.phase_witnessed(phase)
+    assert found
     return found
 
 
@@ -74,8 +74,8 @@ def test_a_phase_that_moved_its_bytes_while_it_ran(output: ToolOutput, tmp_path:
     easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
     phase = seen(output, steps(0.2, 1.4, easy.bytes_moved or 0) | {5.0: 0}, tmp_path)
     assert bytes_of(phase).outcome is Outcome.OK
-    (clock,) = witness.phase_seconds_witnessed_of(phase)
-    assert clock.outcome is Outcome.OK
+    clock = within.phase_seconds_witnessed(phase)
+    assert clock and clock.outcome is Outcome.OK
 
 
 def test_bytes_that_moved_in_another_phase_prove_nothing(
@@ -90,7 +90,7 @@ def test_bytes_that_moved_in_another_phase_prove_nothing(
     assert (
         "wrote 324 MiB, as the tool says; while the phase ran its counters moved 0 B" in found.saw
     )
-    assert not list(witness.phase_seconds_witnessed_of(phase))
+    assert within.phase_seconds_witnessed(phase) is None
 
 
 @pytest.mark.parametrize("change", ["no counters", "another time zone", "no dates"])
@@ -112,42 +112,65 @@ def test_what_nobody_counted_by_phase_says_so(
     assert "nobody counted 1 of 1 execution(s) by phase" in found.saw
 
 
+def test_a_repetition_that_nobody_counted_has_a_remark(output: ToolOutput, tmp_path: Path) -> None:
+    easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
+    phase = seen(output, steps(0.2, 1.4, easy.bytes_moved or 0) | {5.0: 0}, tmp_path)
+    left = dataclasses.replace(
+        phase.case.evidence,
+        outputs={"io500": (output, dataclasses.replace(output, moments=()))},
+        runs=tuple(PhaseRun(n, "io500", 0, 100.0, 120.0, "t") for n in (1, 2)),
+    )
+    case = dataclasses.replace(phase.case, evidence=left)
+    found = bytes_of(dataclasses.replace(phase, case=case))
+    assert found.outcome is Outcome.WARN
+    assert "nobody counted 1 of 2 execution(s) by phase" in found.saw
+
+
 def test_a_tool_of_one_phase_is_not_asked(output: ToolOutput, tmp_path: Path) -> None:
     rest = {name: value for name, value in output.parameters.items() if name != "lengths"}
     phase = seen(dataclasses.replace(output, parameters=rest), {1.0: 0}, tmp_path)
-    assert not list(witness.phase_witnessed_of(phase))
+    assert within.phase_witnessed(phase) is None
 
 
 @pytest.mark.parametrize(
-    ("part", "copies", "outcome"),
+    ("share", "copies", "outcome"),
     [
-        (FULL, 1.0, Outcome.OK),
-        ((100 * MIB, 96 * MIB), 1.0, Outcome.OK),
-        ((100 * MIB, 94 * MIB), 1.0, Outcome.INVALID),
+        (1.0, 1.0, Outcome.OK),
+        (0.96, 1.0, Outcome.OK),
+        (0.94, 1.0, Outcome.INVALID),
         # A file system that writes everything twice.
-        ((100 * MIB, 150 * MIB), 2.0, Outcome.INVALID),
-        ((100 * MIB, None), 1.0, Outcome.WARN),
-        (None, 1.0, Outcome.WARN),
+        (2.0, 2.0, Outcome.OK),
+        (1.5, 2.0, Outcome.INVALID),
     ],
 )
 def test_bytes_of_a_phase(
-    part: tuple[int, int | None] | None, copies: float, outcome: Outcome
+    output: ToolOutput, tmp_path: Path, share: float, copies: float, outcome: Outcome
 ) -> None:
-    found = witness.phase_witnessed(direction="write", parts=[FULL, part], copies=max(1.0, copies))
-    if copies > 1 and part is not None:
-        found = witness.phase_witnessed(direction="write", parts=[part], copies=copies)
-    assert found.outcome is outcome
-    read = witness.phase_witnessed(direction="read", parts=[FULL], copies=2.0)
-    assert read.outcome is Outcome.OK
+    easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
+    moved = steps(0.2, 1.4, round(share * (easy.bytes_moved or 0))) | {5.0: 0}
+    phase = seen(output, moved, tmp_path)
+    views = tuple(
+        dataclasses.replace(view, below=dataclasses.replace(view.below, copies=(copies, copies)))
+        for view in phase.case.evidence.views
+    )
+    left = dataclasses.replace(phase.case.evidence, views=views)
+    case = dataclasses.replace(phase.case, evidence=left)
+    assert bytes_of(dataclasses.replace(phase, case=case)).outcome is outcome
 
 
 @pytest.mark.parametrize(
-    ("claimed", "outcome"), [(2.0, Outcome.OK), (1.91, Outcome.OK), (1.89, Outcome.INVALID)]
+    ("seconds", "outcome"), [(1.3, Outcome.OK), (1.1, Outcome.OK), (0.7, Outcome.INVALID)]
 )
-def test_seconds_of_a_phase(claimed: float, outcome: Outcome) -> None:
-    found = witness.phase_seconds_witnessed(parts=[(claimed, 2.0)])
-    assert found is not None and found.outcome is outcome
-
-
-def test_seconds_that_nobody_can_confirm_are_not_mentioned() -> None:
-    assert witness.phase_seconds_witnessed(parts=[(2.0, None)]) is None
+def test_seconds_of_a_phase(
+    output: ToolOutput, tmp_path: Path, seconds: float, outcome: Outcome
+) -> None:
+    """Its bytes moved for more than a second."""
+    phases = [
+        dataclasses.replace(one, seconds=seconds) if one.name == "ior-easy-write" else one
+        for one in output.phases
+    ]
+    easy = next(phase for phase in phases if phase.name == "ior-easy-write")
+    shown = dataclasses.replace(output, phases=tuple(phases))
+    moved = steps(0.2, 1.4, easy.bytes_moved or 0) | {5.0: 0}
+    found = within.phase_seconds_witnessed(seen(shown, moved, tmp_path))
+    assert found is not None and found.outcome is outcome, found

@@ -25,7 +25,7 @@ from iogauge.core.paths import state_dir
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.nodes import as_declared
+from iogauge.guards.nodes import declared_node
 from iogauge.guards.preflight import cores, health, identity, servers
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
@@ -366,13 +366,7 @@ def _target_on_lustre(path: str, extras: PartitionExtras | None) -> list[Check]:
 def _target_otherwise(subject: str, extras: PartitionExtras, view: View) -> Iterator[Check]:
     """Yield the lines about what a site declares of a target, if this host sees it otherwise."""
     target, mount = extras.target, view.mount
-    declared = identity(
-        declared_type=target.type,
-        declared_source=target.source,
-        declared_uuid=target.uuid,
-        views=[view],
-    )
-    yield from _objections(subject, [declared])
+    yield from _objections(subject, [identity(target, [view])])
     if mount and mount.type in ("nfs", "nfs4"):
         yield from _servers(subject, extras, {mount.server}, clients=1)
     yield from _servers(subject, extras, {one.server or "" for one in view.targets})
@@ -497,12 +491,7 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
         of_mpirun = "core" in binding_options(partition["launcher"], tasks, declared.cores)
         findings = [
             cores(bound_tasks=tasks if of_mpirun else 0, usable=usable, declared=declared.cores),
-            as_declared(
-                declared_cores=declared.cores,
-                cores=[usable],
-                declared_memory=declared.memory,
-                memories=[memory],
-            ),
+            declared_node(declared, [usable], [memory]),
         ]
         yield from _objections(f"site {folder.name}, partition {partition['name']}", findings)
 

@@ -53,6 +53,10 @@ def check(
     for folder in every if files and not names else chosen:
         found, cases = _of_site(folder, every, folder in of_host)
         lines += found
+        if not (files or folder in of_host):
+            text = f"no pattern of its hostnames matches this host, {socket.gethostname()}"
+            remedy = f"here, name it: --system={folder.name}"
+            lines.append(Check("note", f"site {folder.name}", text, remedy))
         summaries.append(_summary(folder, cases, folder in of_host))
     for folder in () if files or names else (one for one in every if one not in chosen):
         lines += _of_files(folder, every)
@@ -133,10 +137,6 @@ def _of_site(
             lines += _of_partition(folder, partition, site)
     else:
         lines += [Check("note", f"site {folder.name}", text) for text in doctor.missing_here(site)]
-        text = f"no pattern of its hostnames matches this host, {socket.gethostname()}"
-        lines.append(
-            Check("note", f"site {folder.name}", text, f"here, name it: --system={folder.name}")
-        )
     cases, more = _as_planned(folder, here)
     return [*lines, *more], cases
 

@@ -64,7 +64,7 @@ Merge = Annotated[
 def show_history(
     system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
     name: Annotated[
-        str, typer.Option("-n", "--check", help="Regular expression, found in the case's name.")
+        str, typer.Option("-n", "--name", "--check", help="Case by its name; all if omitted.")
     ] = "",
     verdict: Annotated[
         list[Verdict] | None,
@@ -183,8 +183,11 @@ def explain(word: str, whole: bool = False) -> list[str]:
         return [*_guard(rows[subject], whole)]
     if first := about(names[0]):
         return [*first, *(paragraph for name in names[1:] for paragraph in about(name))]
-    if known := {term.lower(): term for term in words}.get(word.strip().lower()):
-        return [known, f"  {words[known]}", "See docs/keys.md."]
+    low = word.strip().lower()
+    spelled = (f"`{low}`", f"`_{low.rpartition('_')[2]}`")
+    holding = [term for term, meaning in words.items() if any(one in meaning for one in spelled)]
+    for term in [*(term for term in words if term.lower() == low), *holding]:
+        return [term, f"  {words[term]}", "See docs/keys.md."]
     every = [*numbers, *Verdict.__members__, *checks, *words]
     lower = {one.lower(): one for one in every}
     near = difflib.get_close_matches(names[0].lower(), lower, 3)

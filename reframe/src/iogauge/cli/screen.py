@@ -74,8 +74,8 @@ def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bo
         say(console, line)
     if any(r.tier == "quick" and r.metrics for r in records):
         console.print(
-            "Tier quick: the phases are short, so the figures are rough. To compare systems, "
-            "describe yours as a site with limits.tier daily (docs/sites.md)."
+            "limits.tier is quick: the phases are short, so the figures are rough, whatever -t chooses. "
+            "To compare systems, describe yours as a site with limits.tier daily (docs/sites.md)."
         )
     if outcome.judged_by_ceiling(records):
         console.print(
@@ -90,19 +90,17 @@ def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bo
 
 
 def show_details(files: list[Path]) -> None:
-    """Show ReFrame's blocks about failures in a log, and only where they are on a terminal.
+    """Say where ReFrame's blocks about failures are; a log of GitLab's has them in a folded section.
 
-    GitLab folds a section of a log: see "custom collapsible sections" in its documentation.
+    See "custom collapsible sections" in its documentation.
     """
-    folded = os.environ.get("GITLAB_CI") == "true"
     for number, file in enumerate(files):
-        if sys.stdout.isatty():
+        if os.environ.get("GITLAB_CI") != "true":
             typer.echo(visible(f"ReFrame's details of the failures: {file}"))
             continue
         mark, now = f"iogauge_failures_{number}", int(time.time())
-        if folded:  # typer.echo would take the escapes away
-            print(f"\x1b[0Ksection_start:{now}:{mark}[collapsed=true]\r\x1b[0K", end="")
+        # typer.echo would take the escapes away
+        print(f"\x1b[0Ksection_start:{now}:{mark}[collapsed=true]\r\x1b[0K", end="")
         print("ReFrame's details of the failures:")
         print(visible_lines(file.read_text(encoding="utf-8", errors="replace")), end="")
-        if folded:
-            print(f"\x1b[0Ksection_end:{now}:{mark}\r\x1b[0K", flush=True)
+        print(f"\x1b[0Ksection_end:{now}:{mark}\r\x1b[0K", flush=True)

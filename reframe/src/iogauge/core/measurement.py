@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal
 
-from iogauge.core.units import format_value
+from iogauge.core.units import format_value, with_unit
 
 
 class ToolOutputError(ValueError):
@@ -193,4 +193,4 @@ class Reference:
     def __str__(self) -> str:
         least = "" if self.lower is None else f", at least {format_value(self.least)}"
         most = "" if self.upper is None else f", at most {format_value(self.most)}"
-        return f"{format_value(self.value)} {self.unit}{least}{most}"
+        return f"{with_unit(self.value, self.unit)}{least}{most}"

@@ -2,6 +2,7 @@
 
 - cache: client and server caches, write-back
 - catalogue: which guards the judge asks, and when
+- clock: the tool's seconds against those of its processes, bytes and files
 - contents: what was written is there, and stays, and nothing shrinks it
 - figures: duration, tail, ceiling, units, bytes, order, spread
 - finding: what a guard answers
@@ -13,5 +14,6 @@
 - rules: the rules as data, from rules.ini
 - seen: what guards read: a case, its phases, its metrics
 - striping: layouts of files
-- witness: the tool's word against the kernel's: bytes, seconds, files
+- within: a phase in an execution of several: its bytes and seconds
+- witness: the tool's word against the kernel's: bytes, targets, files
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from iogauge.core.units import format_bytes
@@ -11,7 +11,7 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node.between import UNCOUNTED
-from iogauge.node.files import GONE, Block, Held, Sample
+from iogauge.node.files import GONE, Sample
 
 #: A smaller file may lie in its inode.
 _LEAST_BYTES: Final = 64 << 10
@@ -19,21 +19,18 @@ _STORED: Final = 0.95
 _EMPTY: Final = 0.1
 
 
-def data_entropy(
-    *, compressing: str, tool: str, parameters: Sequence[Mapping[str, object]]
-) -> Finding:
-    """G18: ``compressing`` names what shrinks data on the target, empty if nothing is known.
-
-    ``parameters`` holds the options that the tool reports, one mapping for each output. IOR's default repeats one block;
-    its "incompressible" data shrink 136-fold (IOR 4.0.0).
+def data_entropy(seen: PhaseSeen) -> Finding | None:
+    """Return G18 for what reports a bandwidth. IOR's default repeats one block; its "incompressible" data shrink 136-fold
+    (IOR 4.0.0).
     """
+    if not (seen.moves_data and any("bw" in phase.rates for phase in seen.tool_phases)):
+        return None
+    compressing = _compressing(seen.case)
     if not compressing:
         return rule("G18 data", "plain").ok("nothing that compresses is known of the target")
-    wrong = next(filter(None, (_not_random(tool, given) for given in parameters)), "")
-    fine = "random data" if parameters else "no output"
-    return rule("G18 data").decide(
-        bool(parameters) and not wrong, f"{wrong or fine} on {compressing}"
-    )
+    given = [_not_random(seen.tool, output.parameters) for output in seen.outputs]
+    wrong = next(filter(None, given), "")
+    return rule("G18 data").decide(not wrong, f"{wrong or 'random data'} on {compressing}")
 
 
 def _not_random(tool: str, given: Mapping[str, object]) -> str:
@@ -53,15 +50,6 @@ def _not_random(tool: str, given: Mapping[str, object]) -> str:
     return "" if refilled else "buffers that are written again and again (no refill_buffers)"
 
 
-def data_entropy_of(seen: PhaseSeen) -> Iterator[Finding]:
-    if seen.moves_data and any("bw" in phase.rates for phase in seen.tool_phases):
-        yield data_entropy(
-            compressing=_compressing(seen.case),
-            tool=seen.tool,
-            parameters=[output.parameters for output in seen.outputs],
-        )
-
-
 def _compressing(seen: CaseSeen) -> str:
     """Return what shrinks the data, as seen in a sample or by a node, or as the site declares; empty if unknown."""
     declared = seen.extras.target.compresses
@@ -78,33 +66,34 @@ def _compressing(seen: CaseSeen) -> str:
     return "a target that compresses, as its site declares" if declared else ""
 
 
-def verification(*, tool: str, complaint: str, warm_up: bool = True) -> Finding:
-    """G8: ``complaint`` is what the tool says of wrong data, empty if it found none."""
-    when = "in the warm-up" if warm_up else "when it laid out the files"
-    saw = f"{tool} checked its data {when}"
-    return rule("G8 verification").unless(complaint and f"{saw}: {complaint}", saw)
-
-
-def verification_of(seen: CaseSeen) -> Iterator[Finding]:
+def verification(seen: CaseSeen) -> Finding | None:
+    """Return G8 for tools that check their data. What they say before the first repetition may have ended the job."""
     checks = {phase.name: phase.verifies for phase in seen.plan.phases if phase.verifies}
     complaints = [
         f"{name}: {warning}"
         for name, check in checks.items()
-        for output in seen.evidence.cold.get(name, seen.evidence.outputs[name])
+        for output in seen.evidence.cold.get(name, seen.evidence.outputs.get(name, ()))
         for warning in output.warnings
         if re.search(check.complaint, warning)
     ]
-    if checks:
-        said, warmed = next(iter(complaints), ""), seen.plan.warm_up
-        yield verification(tool=seen.plan.tool, complaint=said, warm_up=warmed)
+    complaint = seen.evidence.mismatch or next(iter(complaints), "")
+    if not checks and not complaint:
+        return None
+    when = "in the warm-up" if seen.plan.warm_up else "when it laid out the files"
+    saw = f"{seen.plan.tool} checked its data {when}"
+    return rule("G8 verification").unless(complaint and f"{saw}: {complaint}", saw)
 
 
-def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
-    """G8: ``pairs`` holds the samples after the write and after the read, ``reads`` counts the repetitions that read."""
+def unchanged(seen: CaseSeen) -> Finding | None:
+    """Return G8 for the samples after the write and after the read of each repetition that reads."""
+    plan, samples = seen.plan, seen.evidence.samples
+    if not plan.sampled or not any(phase.access.direction == "read" for phase in plan.repeat):
+        return None
     demanded = rule("G8 contents")
-    problems = [sample.problem for pair in pairs for sample in pair if sample.problem]
-    compared = sum(len(read.blocks) for _, read in pairs)
-    buffered = any(not sample.direct for pair in pairs for sample in pair)
+    writes = {sample.repetition: sample for sample in samples if sample.after == "write"}
+    reads = [sample for sample in samples if sample.after == "read" and sample.repetition > 0]
+    befores = [(writes.get(read.repetition) or writes.get(0), read) for read in reads]
+    pairs = [(before, read) for before, read in befores if before is not None]
     for written, read in pairs:
         before = {(block.file, block.offset): block.digest for block in written.blocks}
         for block in read.blocks:
@@ -114,44 +103,44 @@ def unchanged(*, pairs: Sequence[tuple[Sample, Sample]], reads: int) -> Finding:
                     f"contents changed between write and read, repetition {read.repetition}: "
                     f"{block.place}: {change}"
                 )
+    buffered = any(not sample.direct for pair in pairs for sample in pair)
     way = "after POSIX_FADV_DONTNEED, without O_DIRECT" if buffered else "with O_DIRECT"
+    compared = sum(len(read.blocks) for _, read in pairs)
     saw = f"{compared} block(s) of {len(pairs)} repetition(s) read again {way}"
-    if len(pairs) < reads:
-        return demanded.invalid(f"{saw}, {reads - len(pairs)} repetition(s) without a sample")
-    if problems:
+    if len(pairs) < plan.repetitions:
+        missing = plan.repetitions - len(pairs)
+        return demanded.invalid(f"{saw}, {missing} repetition(s) without a sample")
+    if problems := [sample.problem for pair in pairs for sample in pair if sample.problem]:
         return demanded.warn(f"{saw}, {problems[0]}")
-    return demanded.decide(bool(pairs) and all(read.blocks for _, read in pairs), saw)
+    return demanded.decide(all(read.blocks for _, read in pairs), saw)
 
 
-def unchanged_of(seen: CaseSeen) -> Iterator[Finding]:
-    plan, samples = seen.plan, seen.evidence.samples
-    if not plan.sampled or not any(phase.access.direction == "read" for phase in plan.repeat):
-        return
-    written = {sample.repetition: sample for sample in samples if sample.after == "write"}
-    reads = [sample for sample in samples if sample.after == "read" and sample.repetition > 0]
-    befores = [(written.get(read.repetition) or written.get(0), read) for read in reads]
-    pairs = [(before, read) for before, read in befores if before is not None]
-    yield unchanged(pairs=pairs, reads=plan.repetitions)
+def stored(seen: CaseSeen) -> Finding | None:
+    """Return G8 for the first sample of what was written that is not believed, or for the last one."""
+    if not seen.plan.sampled:
+        return None
+    written = [sample for sample in seen.evidence.samples if sample.after == "write"]
+    found = [_stored(seen, sample) for sample in written or [Sample(repetition=0, after="write")]]
+    return next((one for one in found if one.outcome is Outcome.INVALID), found[-1])
 
 
-def stored(
-    *, counted: bool, blocks: Sequence[Block], files: Sequence[Held], problem: str = ""
-) -> Finding:
-    """G8: ``counted`` says whether st_blocks is what a file takes on such a file system, as soon as it is written back."""
+def _stored(seen: CaseSeen, sample: Sample) -> Finding:
     demanded = rule("G8 holes", stored=_STORED, empty=_EMPTY)
-    if problem:
-        return demanded.warn(problem)
+    blocks = sample.blocks
+    if sample.problem:
+        return demanded.warn(sample.problem)
     for block in blocks:
         if block.kind in ("hole", "unwritten"):
             return demanded.invalid(f"{block.place}: {block.kind}")
-    for held in files:
-        if counted and held.size >= _LEAST_BYTES and held.stored < _STORED * held.size:
+    # Where st_blocks is what a file takes, as soon as it is written back.
+    for held in sample.files if seen.kind.counts_blocks else ():
+        if held.size >= _LEAST_BYTES and held.stored < _STORED * held.size:
             return demanded.invalid(
                 f"{held.file}: {format_bytes(held.stored)} on storage for {format_bytes(held.size)}: "
                 "holes, or compression"
             )
     empty = [block for block in blocks if block.empty]
-    saw = f"{len(blocks)} block(s) of {len(files)} file(s)"
+    saw = f"{len(blocks)} block(s) of {len(sample.files)} file(s)"
     if len(empty) > _EMPTY * len(blocks):
         return demanded.invalid(f"{len(empty)} of {saw} are zeros: {empty[0].place}")
     if len(blocks) > 1 and len({block.digest for block in blocks}) == 1:
@@ -159,26 +148,9 @@ def stored(
     return demanded.decide(bool(blocks), saw)
 
 
-def stored_of(seen: CaseSeen) -> Iterator[Finding]:
-    """Yield the first sample that is not believed, or the last one."""
-    if not seen.plan.sampled:
-        return
-    written = [sample for sample in seen.evidence.samples if sample.after == "write"]
-    findings = [
-        stored(counted=seen.kind.counts_blocks, blocks=s.blocks, files=s.files, problem=s.problem)
-        for s in written or [Sample(repetition=0, after="write")]
-    ]
-    yield next((f for f in findings if f.outcome is Outcome.INVALID), findings[-1])
-
-
-def counted(*, uncounted: bool) -> Finding:
-    """G8: ``uncounted`` says that a node has an IOR that reports a short read as a whole one."""
-    problem = "this IOR does not ask MPI-IO how many bytes it moved" if uncounted else ""
-    return rule("G8 MPI-IO").unless(problem, "IOR counts")
-
-
-def counted_of(seen: CaseSeen) -> Iterator[Finding]:
-    """Yield G8 for MPI-IO, if any node has an IOR that does not count."""
+def counted(seen: CaseSeen) -> Finding | None:
+    """Return G8 for MPI-IO, if a node has an IOR that reports a short read as a whole one."""
     uses = any("MPIIO" in phase.command for phase in seen.plan.repeat)
-    if uses and any(facts.get(UNCOUNTED) for facts in seen.evidence.nodes):
-        yield counted(uncounted=True)
+    if not uses or not any(facts.get(UNCOUNTED) for facts in seen.evidence.nodes):
+        return None
+    return rule("G8 MPI-IO").warn("this IOR does not ask MPI-IO how many bytes it moved")

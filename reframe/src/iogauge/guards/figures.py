@@ -5,11 +5,17 @@ from __future__ import annotations
 import dataclasses
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
-from iogauge.core.measurement import Stonewall
-from iogauge.core.units import convert, dimension, format_bytes, format_seconds, format_value
+from iogauge.core.units import (
+    convert,
+    dimension,
+    format_bytes,
+    format_seconds,
+    format_value,
+    with_unit,
+)
 from iogauge.core.words import Tier
 from iogauge.evidence.model import SERIES, OverTime
 from iogauge.guards.finding import Finding, Outcome
@@ -42,82 +48,57 @@ _TAILS: Final = {"latency_p99": 0.01, "latency_p999": 0.001}
 _BEYOND: Final = 10
 
 
-def beyond(*, operations: int, share: float, tier: Tier) -> Finding:
-    """G4: ``operations`` are those of the shortest repetition, of which a ``share`` lies beyond the percentile."""
-    saw = f"{operations * share:.1f} of {operations} operation(s) lie beyond the percentile"
-    times = _BEYOND / (operations * share)
-    otherwise = Outcome.WARN if tier == "quick" else None
-    return rule("G4 percentile", beyond=_BEYOND, times=times).decide(times <= 1, saw, otherwise)
-
-
-def beyond_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G4 for each metric that is a percentile of the latency."""
+def beyond(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G4 for each metric that is a percentile of the latency; the shortest repetition counts."""
     counts = [phase.operations for phase in seen.tool_phases if phase.operations]
+    otherwise = Outcome.WARN if seen.case.tier == "quick" else None
     for metric, (_, quantity) in seen.phase.rates.items():
         if quantity in _TAILS and counts:
-            found = beyond(operations=min(counts), share=_TAILS[quantity], tier=seen.case.tier)
+            there = min(counts) * _TAILS[quantity]
+            saw = f"{there:.1f} of {min(counts)} operation(s) lie beyond the percentile"
+            demanded = rule("G4 percentile", beyond=_BEYOND, times=_BEYOND / there)
+            found = demanded.decide(there >= _BEYOND, saw, otherwise)
             yield dataclasses.replace(found, metric=metric)
 
 
-def spread(*, samples: Sequence[float], limit: float, tail: bool = False) -> Finding:
-    """G17: ``tail`` tells that the metric is of the slowest percent of the requests."""
+def _of_tail(case: CaseSeen, name: str) -> Outcome | None:
+    """Return a remark for a metric of the slowest percent of the requests, which differ more."""
+    return Outcome.WARN if any(m.tail for m in case.metrics if m.name == name) else None
+
+
+def spread(seen: MetricSeen) -> Finding:
+    samples, limit = seen.case.values[seen.name], seen.case.extras.limits.max_spread
     if len(samples) < 2:
         return rule("G17 spread", "once", limit=limit).warn("one repetition: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
-    otherwise = Outcome.WARN if tail else None
+    otherwise = _of_tail(seen.case, seen.name)
     return within("G17 spread", cv, limit, saw, key="max_spread", otherwise=otherwise)
 
 
-def spread_of(seen: MetricSeen) -> Iterator[Finding]:
-    yield spread(
-        samples=seen.case.values[seen.name],
-        limit=seen.case.extras.limits.max_spread,
-        tail=any(metric.tail for metric in seen.case.metrics if metric.name == seen.name),
-    )
-
-
-def drift(
-    *, before: Sequence[float], after: Sequence[float], limit: float, tail: bool = False
-) -> Finding:
-    """G17: the samples before and after the disturbance; ``tail`` as for :func:`spread`."""
-    first, last = statistics.median(before), statistics.median(after)
-    off = abs(last - first) / statistics.fmean((first, last))
-    saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
-    otherwise = Outcome.WARN if tail else None
-    return within("G17 drift", off, limit, saw, key="max_spread", otherwise=otherwise)
-
-
-def drift_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G17 for each metric of a phase that repeats an earlier one."""
-    case = seen.case
+def drift(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G17 for each metric of a phase that repeats an earlier one, before a disturbance."""
+    case, limit = seen.case, seen.case.extras.limits.max_spread
     earlier = (phase for phase in case.plan.repeat if phase.name == seen.phase.again)
     before = {way: name for phase in earlier for name, way in phase.rates.items()}
-    tails = {metric.name for metric in case.metrics if metric.tail}
     for name, way in seen.phase.rates.items():
         if way in before:
-            found = drift(
-                before=case.values[before[way]],
-                after=case.values[name],
-                limit=case.extras.limits.max_spread,
-                tail=name in tails,
-            )
+            first, last = (statistics.median(case.values[one]) for one in (before[way], name))
+            off = abs(last - first) / statistics.fmean((first, last))
+            saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
+            otherwise = _of_tail(case, name)
+            found = within("G17 drift", off, limit, saw, key="max_spread", otherwise=otherwise)
             yield dataclasses.replace(found, metric=name)
 
 
-def steadiness(*, series: Sequence[OverTime]) -> Finding:
-    """G17: the bandwidth over time of each repetition."""
+def steadiness(seen: PhaseSeen) -> Finding | None:
+    told = [output.parameters.get(SERIES) for output in seen.outputs]
+    series = [one for one in told if isinstance(one, OverTime)]
     saw = []
     for number, one in enumerate(series, 1):
         where = f"repetition {number}: " if len(series) > 1 else ""
         saw += [f"{where}{text}" for text in one.unsteady]
-    return rule("G17 steadiness").unless("; ".join(saw), "steady over time")
-
-
-def steadiness_of(seen: PhaseSeen) -> Iterator[Finding]:
-    told = [output.parameters.get(SERIES) for output in seen.outputs]
-    if series := [one for one in told if isinstance(one, OverTime)]:
-        yield steadiness(series=series)
+    return rule("G17 steadiness").unless("; ".join(saw), "steady over time") if series else None
 
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
@@ -129,25 +110,19 @@ MIN_SECONDS: Final[dict[Tier, tuple[float, float]]] = {
 }
 
 
-def duration(*, seconds: Sequence[float], tier: Tier, follows: bool = False) -> Finding:
-    """G4: ``follows`` means that the phase is as long as an earlier one left work for it."""
+def duration(seen: PhaseSeen) -> Finding | None:
+    if not seen.timed:
+        return None
+    tier = seen.case.tier
     least, wanted = MIN_SECONDS[tier]
-    shortest = min(seconds)
+    shortest = min(phase.seconds for phase in seen.tool_phases)
     times = (least if shortest < least else wanted) / shortest if shortest > 0 else float("inf")
     case = "compare" if wanted > least else ""
     demanded = rule("G4 duration", case, least=least, wanted=wanted, tier=tier, times=times)
     saw = f"the shortest repetition lasted {format_seconds(shortest)}"
-    refused = shortest < least and not follows
+    # A phase that follows is as long as an earlier one left work for it.
+    refused = shortest < least and not seen.phase.follows
     return demanded.decide(shortest >= wanted, saw, None if refused else Outcome.WARN)
-
-
-def duration_of(seen: PhaseSeen) -> Iterator[Finding]:
-    if seen.tool_phases and seen.access.direction != "none":
-        yield duration(
-            seconds=[phase.seconds for phase in seen.tool_phases],
-            tier=seen.case.tier,
-            follows=seen.phase.follows,
-        )
 
 
 _MAX_IMBALANCE: Final = 0.3
@@ -155,140 +130,98 @@ _MIN_WEAR_OUT: Final = 0.7
 _MIN_PAIRS: Final = 0.5
 
 
-def tail(
-    *,
-    rank_seconds: Sequence[Sequence[float]],
-    stonewalls: Sequence[tuple[Stonewall, float, int]] = (),
-) -> Finding | None:
-    """G5: ``stonewalls`` holds (stonewall, bandwidth of the phase in MiB/s, tasks); None if the tool reported neither."""
-    worst = 0.0
-    for times in rank_seconds:
-        if len(times) > 1 and statistics.fmean(times) > 0:
-            worst = max(worst, (max(times) - min(times)) / statistics.fmean(times))
-    parts = [f"(max - min) / mean of task times = {worst:.2f}"] if any(rank_seconds) else []
+def tail(seen: PhaseSeen) -> Finding | None:
+    if not seen.timed:
+        return None
+    ranks = [phase.rank_seconds for phase in seen.tool_phases]
+    means = [(times, statistics.fmean(times)) for times in ranks if len(times) > 1]
+    worst = max(((max(times) - min(times)) / mean for times, mean in means if mean > 0), default=0)
+    parts = [f"(max - min) / mean of task times = {worst:.2f}"] if any(ranks) else []
     holds = worst <= _MAX_IMBALANCE
-    for wall, phase_mib_s, tasks in stonewalls:
+    for output, phase in seen.reported:
+        wall, tasks = phase.stonewall, output.tasks or seen.case.plan.tasks
+        if wall is None or "bw" not in phase.rates:
+            continue
         if wall.mean_task_mib_s:
-            ratio = phase_mib_s / (wall.mean_task_mib_s * tasks)
+            ratio = phase.rates["bw"].value / (wall.mean_task_mib_s * tasks)
             holds = holds and ratio >= _MIN_WEAR_OUT
             parts.append(f"wear-out ratio {ratio:.2f}")
         if wall.min_pairs is not None and wall.max_pairs:
             ratio = wall.min_pairs / wall.max_pairs
             holds = holds and ratio >= _MIN_PAIRS
             parts.append(f"fewest over most transfers {ratio:.2f}")
-    if not parts:
-        return None
     limits = {"imbalance": _MAX_IMBALANCE, "wear_out": _MIN_WEAR_OUT, "pairs": _MIN_PAIRS}
-    return rule("G5 tail", **limits).decide(holds, ", ".join(parts))
+    return rule("G5 tail", **limits).decide(holds, ", ".join(parts)) if parts else None
 
 
-def tail_of(seen: PhaseSeen) -> Iterator[Finding]:
-    if seen.tool_phases and seen.access.direction != "none":
-        finding = tail(
-            rank_seconds=[phase.rank_seconds for phase in seen.tool_phases],
-            stonewalls=[
-                (phase.stonewall, phase.rates["bw"].value, output.tasks or seen.case.plan.tasks)
-                for output, phase in seen.reported
-                if phase.stonewall is not None and "bw" in phase.rates
-            ],
-        )
-        if finding is not None:
-            yield finding
-
-
-def ceiling(
-    *, value: float, limit: float | None, limited_by: str, unit: str, saturating: bool = True
-) -> Finding:
-    """G6: ``limit`` is the ceiling in ``unit``, None if none is declared; ``limited_by`` names what limits."""
-    if limit is None:
-        return rule("G6 ceiling", "undeclared").ok("no ceiling declared")
-    share = value / limit
-    case = "low" if share <= MOST_SHARE else "measured" if "measured" in limited_by else ""
-    demanded = rule("G6 ceiling", case, limit=format_value(limit), unit=unit)
-    saw = f"{format_value(value)} {unit} is {share:.0%} of the ceiling ({limited_by})"
-    if share > MOST_SHARE:
-        return demanded.invalid(saw)
-    return demanded.decide(not saturating or share >= 0.5, saw, Outcome.WARN)
-
-
-def ceiling_of(seen: PhaseSeen) -> Iterator[Finding]:
+def ceiling(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield the largest sample of each metric against the ceiling of that metric."""
     case, access = seen.case, seen.access
-    for metric in case.metrics:
-        if metric.name not in seen.phase.rates:
-            continue
-        plan, usable = case.plan, case.measured.usable
+    for metric in (one for one in case.metrics if one.name in seen.phase.rates):
+        value, unit, plan = max(case.values[metric.name]), metric.unit, case.plan
         nodes = seen.phase.on_nodes or plan.nodes
+        usable = case.measured.usable
         limit = lower_ceiling(metric, access.direction, case.extras, nodes, plan.servers, usable)
-        finding = ceiling(
-            value=max(case.values[metric.name]),
-            limit=limit.value if limit else None,
-            limited_by=limit.limited_by if limit else "",
-            unit=metric.unit,
-            saturating=access.saturates == dimension(metric.unit),
-        )
-        yield dataclasses.replace(finding, metric=metric.name)
+        if limit is None:
+            found = rule("G6 ceiling", "undeclared").ok("no ceiling declared")
+        else:
+            share, by = value / limit.value, limit.limited_by
+            low = share <= MOST_SHARE
+            way = "low" if low else "measured" if "measured" in by else ""
+            demanded = rule("G6 ceiling", way, limit=format_value(limit.value), unit=unit)
+            saw = f"{with_unit(value, unit)} is {share:.0%} of the ceiling ({by})"
+            # Only a scenario that drives this limit has a remark if it stays far below.
+            idle = access.saturates == dimension(unit) and share < 0.5
+            found = demanded.decide(low and not idle, saw, Outcome.WARN if low else None)
+        yield dataclasses.replace(found, metric=metric.name)
 
 
-def measured_ceilings(*, problems: Sequence[str]) -> Finding:
-    """G6: ``problems`` of the measured ceilings, each in words."""
-    return rule("G6 measured ceilings").unless("; ".join(problems), "the measured ceilings hold")
-
-
-def measured_ceilings_of(seen: CaseSeen) -> Iterator[Finding]:
-    """Yield G6 if the partition declares layers, and the case moves the target's data."""
+def measured_ceilings(seen: CaseSeen) -> Finding | None:
+    """Return G6 if the partition declares layers, and the case moves the target's data."""
     moves = any(phase.moves_data for phase in seen.phases)
-    if moves and seen.extras.ceilings and (seen.measured.problems or seen.measured.usable):
-        yield measured_ceilings(problems=seen.measured.problems)
+    problems = seen.measured.problems
+    if not (moves and seen.extras.ceilings and (problems or seen.measured.usable)):
+        return None
+    return rule("G6 measured ceilings").unless("; ".join(problems), "the measured ceilings hold")
 
 
 _UNITS: Final = 0.01
 
 
-def unit_sanity(
-    *,
-    operations_s: float,
-    transfer_bytes: int,
-    bytes_s: float,
-    in_flight: tuple[float, int] | None = None,
-    latency: bool = False,
-    busy: str = "",
-) -> Finding:
-    """G7: ``in_flight`` holds the two numbers of requests in flight, None if they are unknown.
+def unit_sanity(seen: PhaseSeen) -> Iterator[Finding]:
+    """Yield G7 for each execution that tells bytes and operations.
 
-    ``latency`` says whether a latency is judged. Without one, fewer in flight are those of a busy node: fio waits for a
-    processor between requests. ``busy`` says that it is one.
+    If no latency is judged, few requests in flight are those of a busy node: fio waits for a processor between requests.
     """
-    if in_flight is not None:
-        share, few = in_flight[0] / in_flight[1], "busy" if busy else "latency"
-        saw = f"ops/s x mean latency is {in_flight[0]:.3g} request(s) in flight, fio keeps {in_flight[1]}"
-        if share > 1.1:
-            return rule("G7 units", "latency" if latency else "rate").invalid(saw)
-        if latency and share < 0.5:
-            kind = Outcome.CONTAMINATED if busy else Outcome.INVALID
-            return rule("G7 units", few).found(kind, f"{saw}, while {busy}" if busy else saw)
-    off = abs(operations_s * transfer_bytes - bytes_s) / bytes_s
-    return rule("G7 units", tolerance=_UNITS).decide(
-        off <= _UNITS,
-        f"{format_value(operations_s)} ops/s x {format_bytes(transfer_bytes)} differs from "
-        f"{format_bytes(bytes_s)}/s by {off:.2%}",
-    )
-
-
-def unit_sanity_of(seen: PhaseSeen) -> Iterator[Finding]:
+    latency = any(way.startswith("latency") for _, way in seen.phase.rates.values())
+    busy = seen.case.busy
     for output, phase in seen.reported:
-        if "bw" in phase.rates and phase.operations and phase.transfer_bytes:
-            yield unit_sanity(
-                in_flight=in_flight(output),
-                latency=any(way.startswith("latency") for _, way in seen.phase.rates.values()),
-                busy=seen.case.busy,
-                operations_s=phase.operations / phase.seconds,
-                transfer_bytes=phase.transfer_bytes,
-                bytes_s=convert(phase.rates["bw"].value, phase.rates["bw"].unit, "B/s"),
-            )
+        if not ("bw" in phase.rates and phase.operations and phase.transfer_bytes):
+            continue
+        if flight := in_flight(output):
+            share = flight[0] / flight[1]
+            saw = f"ops/s x mean latency is {flight[0]:.3g} request(s) in flight, fio keeps {flight[1]}"
+            if share > 1.1:
+                yield rule("G7 units", "latency" if latency else "rate").invalid(saw)
+                continue
+            if latency and share < 0.5:
+                yield rule("G7 units", "busy" if busy else "latency").found(
+                    Outcome.CONTAMINATED if busy else Outcome.INVALID,
+                    f"{saw}, while {busy}" if busy else saw,
+                )
+                continue
+        rate = phase.operations / phase.seconds
+        bytes_s = convert(phase.rates["bw"].value, phase.rates["bw"].unit, "B/s")
+        off = abs(rate * phase.transfer_bytes - bytes_s) / bytes_s
+        yield rule("G7 units", tolerance=_UNITS).decide(
+            off <= _UNITS,
+            f"{format_value(rate)} ops/s x {format_bytes(phase.transfer_bytes)} differs from "
+            f"{format_bytes(bytes_s)}/s by {off:.2%}",
+        )
 
 
-#: IOR's warning if tasks see a shared file with different sizes, and what it adds.
+#: IOR's warning if tasks see a shared file with different sizes, and what it adds. It asks for them as soon as the file
+#: is written.
 _UNLIKE: Final = "inconsistent file size by different tasks"
 _OF_SIZE: Final = re.compile(
     rf"WARNING: ({_UNLIKE}|(Expected aggregate file size|Stat\(\) of aggregate file size|"
@@ -296,30 +229,26 @@ _OF_SIZE: Final = re.compile(
 )
 
 
-def bytes_moved(
-    *,
-    expected: int | None,
-    reported: Sequence[int | None],
-    warnings: Sequence[str] = (),
-    read_whole: bool = False,
-) -> Finding:
-    """G8: ``read_whole`` tells that all of it was read afterwards. IOR asks for the size as soon as the file is written."""
-    unlike = read_whole and any(_UNLIKE in warning for warning in warnings)
+def bytes_moved(seen: PhaseSeen) -> Finding | None:
+    """Return G8 for reads and writes, and for any phase with an unexpected warning."""
+    told, planned = seen.phase.expected, seen.phase.data_bytes
+    heard = [warning for output in seen.outputs for warning in output.warnings]
+    warnings = [one for one in heard if told is None or not re.search(told, one)]
+    if not seen.moves_data and not warnings:
+        return None
+    unlike = any(_UNLIKE in warning for warning in warnings) and _read_whole(seen)
     if unlike:
         warnings = [warning for warning in warnings if not _OF_SIZE.fullmatch(warning)]
-    wrong = [r for r in reported if expected is not None and r != expected]
-    saw = (
-        f"{wrong[0] if wrong[0] is not None else 'an unknown number of'} bytes moved"
-        if wrong
-        else "bytes moved as asked"
-    )
+    moved = [phase.bytes_moved for phase in seen.tool_phases]
+    wrong = [count for count in moved if planned is not None and count != planned]
+    count = "an unknown number of" if wrong[:1] == [None] else wrong[0] if wrong else ""
+    saw = f"{count} bytes moved" if wrong else "bytes moved as asked"
     if warnings:
         saw += f", warning of the tool: {warnings[0]}"
-    demanded = rule("G8 bytes", "unplanned" if expected is None else "", expected=expected)
+    demanded = rule("G8 bytes", "unplanned" if planned is None else "", expected=planned)
     if unlike and not wrong and not warnings:
-        return demanded.warn(
-            f"{saw}; clients saw the file with different sizes, then read all of it"
-        )
+        saw += "; clients saw the file with different sizes, then read all of it"
+        return demanded.warn(saw)
     return demanded.decide(not wrong and not warnings, saw)
 
 
@@ -336,56 +265,13 @@ def _read_whole(seen: PhaseSeen) -> bool:
     )
 
 
-def bytes_moved_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Apply G8 to reads and writes, and to any phase with an unexpected warning."""
-    expected = seen.phase.expected
-    warnings = [
-        warning
-        for output in seen.outputs
-        for warning in output.warnings
-        if expected is None or not re.search(expected, warning)
-    ]
-    if seen.moves_data or warnings:
-        yield bytes_moved(
-            expected=seen.phase.data_bytes,
-            reported=[phase.bytes_moved for phase in seen.tool_phases],
-            warnings=warnings,
-            read_whole=_read_whole(seen),
-        )
+def read_after_write(seen: PhaseSeen) -> Finding | None:
+    """Return G21. If one execution writes and reads, its read starts at the end of the execution.
 
-
-def read_after_write(
-    *,
-    reads: Sequence[tuple[int, float]],
-    writes: Sequence[tuple[int, float]],
-    writes_first: bool = False,
-) -> Finding:
-    """G21: ``reads`` holds (repetition, start), ``writes`` (repetition, end), in seconds of one clock.
-
-    The preparing repetition is number 0. With ``writes_first`` every read starts after all writes.
-    """
-    last = max((ended for _, ended in writes), default=0.0)
-    wrong = "" if reads else "no read"
-    for repetition, started in reversed(reads):
-        own = [ended for number, ended in writes if number == repetition]
-        ended = own or [ended for number, ended in writes if number == 0]
-        if not ended:
-            wrong = f"repetition {repetition} reads what this run did not write"
-        elif min(ended) > started:
-            wrong = f"repetition {repetition} reads before its data were written"
-        elif writes_first and last > started:
-            wrong = f"repetition {repetition} reads before all repetitions have written"
-    fine = f"{len(reads)} read(s), each after a write"
-    return rule("G21 order", "writes" if writes_first else "").unless(wrong, fine)
-
-
-def read_after_write_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G21. If one execution writes and reads, its read starts at the end of the execution.
-
-    What is prepared stays for all repetitions: then other writes do not matter.
+    What is prepared, in repetition 0, stays for all repetitions: then other writes do not matter.
     """
     if seen.access.direction != "read":
-        return
+        return None
     plan, runs = seen.case.plan, seen.case.evidence.runs
     made = ("write", "metadata")
     prepared = [phase for phase in plan.prepare if phase.access.direction in made]
@@ -395,11 +281,19 @@ def read_after_write_of(seen: PhaseSeen) -> Iterator[Finding]:
         if phase.access.direction in made
     }
     name = seen.phase.within or seen.phase.name
-    executions = [run for run in runs if run.name == name and run.repetition > 0]
-    yield read_after_write(
-        reads=[
-            (one.repetition, one.ended if name in writers else one.started) for one in executions
-        ],
-        writes=[(run.repetition, run.ended) for run in runs if run.name in writers],
-        writes_first=plan.writes_first,
-    )
+    reads = [run for run in runs if run.name == name and run.repetition > 0]
+    writes = [(run.repetition, run.ended) for run in runs if run.name in writers]
+    last = max((ended for _, ended in writes), default=0.0)
+    wrong = "" if reads else "no read"
+    for read in reversed(reads):
+        started = read.ended if name in writers else read.started
+        own = [ended for number, ended in writes if number == read.repetition]
+        ended = own or [ended for number, ended in writes if number == 0]
+        if not ended:
+            wrong = f"repetition {read.repetition} reads what this run did not write"
+        elif min(ended) > started:
+            wrong = f"repetition {read.repetition} reads before its data were written"
+        elif plan.writes_first and last > started:
+            wrong = f"repetition {read.repetition} reads before all repetitions have written"
+    fine = f"{len(reads)} read(s), each after a write"
+    return rule("G21 order", "writes" if plan.writes_first else "").unless(wrong, fine)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from iogauge.core.units import format_bytes
-from iogauge.evidence.witness import NodeActivity
 from iogauge.guards.cache import MEMORY_ROUNDING
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import WIRE, Claim, Tolerance, settle
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.node.probes import UNANSWERED
+from iogauge.site.extras import Node
 from iogauge.tools.mpi import Binding
 
 
@@ -34,31 +34,19 @@ def _most_to_a_core(bindings: Sequence[Binding]) -> int:
     )
 
 
-def placement(
-    *,
-    tasks_per_node: int,
-    cores: Sequence[int],
-    load1: Sequence[float],
-    governors: Sequence[str] = (),
-    bindings: Sequence[Binding] = (),
-    oversubscribed: bool = False,
-) -> Finding:
-    """G15: ``cores`` holds the physical cores of each node, ``load1`` its load of one minute before the run.
-
-    ``governors`` holds the CPU frequency governors that the nodes report. ``bindings`` is empty if the launcher reported
-    none. ``oversubscribed`` is True if the scenario wants more tasks than cores.
-    """
-    demands = (
-        ("tasks per node <= physical cores, " if not oversubscribed else "")
-        + "load before the run < 0.1 x cores"
-        + (", no core shared by tasks" if bindings and not oversubscribed else "")
-    )
-    parts = [f"{tasks_per_node} task(s) on {min(cores)} core(s)" if cores else "cores not known"]
+def placement(seen: CaseSeen) -> Finding:
+    """Return G15. A launcher may report no bindings, and a scenario may want more tasks than cores."""
+    evidence, per_node, bindings = seen.evidence, seen.tasks_per_node, seen.evidence.bindings
+    told = seen.cores
+    complete = bool(told) and len(told) == len(evidence.idle) == len(evidence.nodes)
+    fewest = min(told) if complete else 0
+    oversubscribed = seen.plan.sweeps_tasks and per_node > min(told, default=0)
+    parts = [f"{per_node} task(s) on {fewest} core(s)" if complete else "cores not known"]
     wrong = []
-    if cores and tasks_per_node > min(cores) and not oversubscribed:
+    if complete and per_node > fewest and not oversubscribed:
         wrong.append("lower scale.tasks_per_node")
-    if cores and load1:
-        busiest = max(load / count for load, count in zip(load1, cores, strict=True))
+    if complete:
+        busiest = max(load.load1 / n for load, n in zip(evidence.idle, told, strict=True))
         parts.append(f"load before the run {busiest:.2f} x cores")
         if busiest >= 0.1:
             wrong.append("see what else runs on the nodes")
@@ -67,60 +55,41 @@ def placement(
         parts.append(f"{len(bindings)} task(s) bound, at most {most} to a core")
         if most > 1 and not oversubscribed:
             wrong.append("let the launcher bind each task to a core of its own")
+    governors = sorted({str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n})
     if governors:
-        parts.append(f"governor {', '.join(sorted(set(governors)))}")
+        parts.append(f"governor {', '.join(governors)}")
     remedy = "; ".join(wrong)
-    demanded = rule("G15 placement", wanted=demands, wrong=remedy[:1].upper() + remedy[1:])
-    return demanded.decide(not wrong, ", ".join(parts))
-
-
-def placement_of(seen: CaseSeen) -> Iterator[Finding]:
-    evidence, per_node, cores = seen.evidence, seen.tasks_per_node, seen.cores
-    complete = len(cores) == len(evidence.idle) == len(evidence.nodes)
-    yield placement(
-        tasks_per_node=per_node,
-        cores=cores if complete else [],
-        load1=[load.load1 for load in evidence.idle] if complete else [],
-        governors=[str(n["cpu.governor"]) for n in evidence.nodes if "cpu.governor" in n],
-        bindings=evidence.bindings,
-        oversubscribed=seen.plan.sweeps_tasks and per_node > min(cores, default=0),
+    demanded = rule(
+        "G15 placement",
+        cores="" if oversubscribed else "tasks per node <= physical cores, ",
+        bound=", no core shared by tasks" if bindings and not oversubscribed else "",
+        wrong=remedy[:1].upper() + remedy[1:],
     )
+    return demanded.decide(not wrong, ", ".join(parts))
 
 
 #: Memory of a node over the declared one, without a remark: 320 GB are written for 320 GiB.
 _MOST_MEMORY: Final = 1.1
 
 
-def as_declared(
-    *,
-    declared_cores: int,
-    cores: Sequence[int],
-    declared_memory: int,
-    memories: Sequence[int],
-) -> Finding:
-    """G15: ``cores`` and ``memories`` hold what the nodes told, in cores and bytes."""
+def as_declared(seen: CaseSeen) -> Finding:
+    return declared_node(seen.extras.node, seen.cores, seen.memories)
+
+
+def declared_node(declared: Node, cores: Sequence[int], memories: Sequence[int]) -> Finding:
+    """Return G15 of nodes that told these cores, and bytes of memory."""
     parts, right = [], []
-    least, most = min(cores, default=declared_cores), max(memories, default=0)
-    if least < declared_cores:
-        parts.append(f"a node has {least} physical core(s), node.cores is {declared_cores}")
+    least, most = min(cores, default=declared.cores), max(memories, default=0)
+    if least < declared.cores:
+        parts.append(f"a node has {least} physical core(s), node.cores is {declared.cores}")
         right.append(f"cores: {least}")
-    if most > _MOST_MEMORY * declared_memory + MEMORY_ROUNDING:
-        seen, said = format_bytes(most), format_bytes(declared_memory)
+    if most > _MOST_MEMORY * declared.memory + MEMORY_ROUNDING:
+        seen, said = format_bytes(most), format_bytes(declared.memory)
         parts.append(f"a node has {seen} of memory, node.memory is {said}")
         right.append(f"memory: {most >> 20} MiB")
     told = f"{len(cores)} node(s) told their cores, {len(memories)} their memory"
     demanded = rule("G15 nodes", right=", ".join(right))
     return demanded.unless(", ".join(parts), f"as declared: {told}")
-
-
-def as_declared_of(seen: CaseSeen) -> Iterator[Finding]:
-    node = seen.extras.node
-    yield as_declared(
-        declared_cores=node.cores,
-        cores=seen.cores,
-        declared_memory=node.memory,
-        memories=seen.memories,
-    )
 
 
 #: What an ordinary user of most sites is told instead.
@@ -130,8 +99,9 @@ _HIDDEN: Final = (
 )
 
 
-def connections(*, changes: Sequence[NodeActivity]) -> Finding:
-    """G20: an ordinary user may not be allowed to see any of these; the finding then says so and does not object."""
+def connections(seen: CaseSeen) -> Finding:
+    """Return G20: an ordinary user may not be allowed to see any of these; the finding then says so and does not object."""
+    changes = seen.evidence.changes
     troubles = [f"{change.host}: {text}" for change in changes for text in change.troubles]
     watched = sorted({place for change in changes for place in change.watched})
     saw = f"{len(changes)} node(s), as {' and '.join(watched)} say" if watched else _HIDDEN
@@ -139,26 +109,19 @@ def connections(*, changes: Sequence[NodeActivity]) -> Finding:
     return rule("G20 connections").unless(f"{troubles[0]}{more}" if troubles else "", saw)
 
 
-def connections_of(seen: CaseSeen) -> Iterator[Finding]:
-    yield connections(changes=seen.evidence.changes)
-
-
 #: Modes of the Lustre client that turn one kind of I/O into another (G24), by their names in a
 #: fingerprint.
 _MODES: Final = ("hybrid_io", "fast_read", "parallel_dio", "unaligned_dio")
 
 
-def client_modes(
-    *,
-    nodes: Sequence[Mapping[str, object]],
-    buffered: bool,
-    transfer_bytes: int | None,
-    direction: str,
-) -> Finding:
-    """G24: ``nodes`` holds the nodes' fingerprints.
+def client_modes(seen: PhaseSeen) -> Finding | None:
+    """Return G24 for phases that move data.
 
     Lustre 2.17 has ``hybrid_io_write_threshold_bytes`` and ``hybrid_io_read_threshold_bytes``.
     """
+    if not seen.moves_data:
+        return None
+    nodes = seen.case.evidence.nodes
     if silent := sum(f"{UNANSWERED}lustre" in node for node in nodes):
         return rule("G24 modes", "silent").warn(
             f"not answered in time on {silent} of {len(nodes)} node(s): the modes of the Lustre client "
@@ -174,28 +137,16 @@ def client_modes(
         if len(settings) > 1:
             saw = f"{name} is {' and '.join(settings)} on different nodes"
             return rule("G24 modes", "unequal", name=name).warn(saw)
-    limits = [
-        limit for limit in values(f"hybrid_io_{direction}_threshold_bytes") if limit.isdecimal()
-    ]
-    if buffered and transfer_bytes and modes.get("hybrid_io") == ["1"] and limits:
-        least = min(map(int, limits))
-        if transfer_bytes >= least:
-            return rule("G24 modes", "hybrid").warn(
-                f"buffered transfers of {format_bytes(transfer_bytes)} may be direct "
-                f"(hybrid_io from {format_bytes(least)})"
-            )
+    limits = values(f"hybrid_io_{seen.access.direction}_threshold_bytes")
+    least = min((int(limit) for limit in limits if limit.isdecimal()), default=math.inf)
+    size = max((one.transfer_bytes or 0 for one in seen.tool_phases), default=0)
+    if modes.get("hybrid_io") == ["1"] and not seen.access.o_direct and size and size >= least:
+        return rule("G24 modes", "hybrid").warn(
+            f"buffered transfers of {format_bytes(size)} may be direct "
+            f"(hybrid_io from {format_bytes(least)})"
+        )
     said = ", ".join(f"{name} {settings[0]}" for name, settings in modes.items())
     return rule("G24 modes").ok(said or "no modes of a Lustre client are known")
-
-
-def client_modes_of(seen: PhaseSeen) -> Iterator[Finding]:
-    if seen.moves_data:
-        yield client_modes(
-            nodes=seen.case.evidence.nodes,
-            buffered=not seen.access.o_direct,
-            transfer_bytes=max((one.transfer_bytes or 0 for one in seen.tool_phases), default=0),
-            direction=seen.access.direction,
-        )
 
 
 #: Share of a core that iperf3 may use: above it the core may be the limit.
@@ -205,33 +156,25 @@ _MOST_OF_A_CORE: Final = 0.95
 _MOST_OF_OTHERS: Final = Tolerance(1 - 1 / 1.15)
 
 
-def streams(*, wires: Sequence[tuple[str, int, int]], cores: float) -> Finding:
-    """G26: ``wires`` holds (turn and end, bytes as the tool claims, bytes as the interface counted)."""
+def streams(seen: PhaseSeen) -> Finding | None:
+    every: list[Any] = [o.parameters for o in seen.outputs if o.tool == "iperf3"]
+    if not every:
+        return None
     claims = []
-    for end, claimed, counted in wires:
-        saw = f"the interface counted {format_bytes(counted)}"
+    for wire in (wire for parameters in every for wire in parameters["wires"]):
+        saw = f"the interface counted {format_bytes(wire.counted)}"
         words = (
-            WIRE.most(f"{saw}: the stream took another way", counted),
-            _MOST_OF_OTHERS.least(f"{saw}: others used it", counted, shared=True),
+            WIRE.most(f"{saw}: the stream took another way", wire.counted),
+            _MOST_OF_OTHERS.least(f"{saw}: others used it", wire.counted, shared=True),
         )
-        claims.append(Claim(f"{end}: iperf3 says {format_bytes(claimed)}", claimed, words))
-    fine = f"{len(wires)} end(s) counted what iperf3 says, with {cores:.0%} of its cores"
+        end = f"{wire.turn}, {wire.way} by {wire.host}"
+        claimed = format_bytes(wire.claimed)
+        claims.append(Claim(f"{end}: iperf3 says {claimed}", wire.claimed, words))
+    cores = max(parameters["cores"] for parameters in every)
+    fine = f"{len(claims)} end(s) counted what iperf3 says, with {cores:.0%} of its cores"
     finding = settle("G26 streams", [claims], fine=fine)
     if finding.saw == fine and cores > _MOST_OF_A_CORE:
         return rule("G26 streams", "cores", most=_MOST_OF_A_CORE).invalid(
             f"iperf3 used {cores:.0%} of its cores: the figure may be the limit of a core"
         )
     return finding
-
-
-def streams_of(seen: PhaseSeen) -> Iterator[Finding]:
-    every: list[Any] = [o.parameters for o in seen.outputs if o.tool == "iperf3"]
-    if every:
-        yield streams(
-            wires=[
-                (f"{wire.turn}, {wire.way} by {wire.host}", wire.claimed, wire.counted)
-                for parameters in every
-                for wire in parameters["wires"]
-            ],
-            cores=max(parameters["cores"] for parameters in every),
-        )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import zip_longest
 from pathlib import PurePath
-from types import MappingProxyType
 from typing import Any, Final
 
 from iogauge.core.measurement import Moment, ToolOutput
@@ -187,108 +186,66 @@ def _date(seconds: float, utc_offset: int) -> str:
         return f"{seconds:.0f} s since the epoch"
 
 
-def tool_integrity(
-    *,
-    tool: str,
-    versions: Mapping[str, Sequence[str]],
-    tasks: Sequence[int | None],
-    nodes: Sequence[int | None],
-    want_tasks: int | None,
-    want_nodes: int | None,
-    on_hosts: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    foreign: str = "",
-) -> Finding:
-    """G22: ``versions`` maps each version to the phases that it ran, ``on_hosts`` to the nodes where PATH leads to it.
-
-    ``tasks`` and ``nodes`` hold the numbers in each output, None if the tool does not report them. ``foreign`` says why an
-    output is not of its execution, empty if all are.
-    """
-    several = {version: ", ".join(dict.fromkeys(phases)) for version, phases in versions.items()}
-    named = [f"{v} in {several[v]}" if len(several) > 1 else v for v in sorted(several)]
-    ran = f"{tool} {'; '.join(named) or 'of unknown version'}"
-    wrong_tasks = sorted({t for t in tasks if t is not None and want_tasks not in (None, t)})
-    wrong_nodes = sorted({n for n in nodes if n is not None and want_nodes not in (None, n)})
+def tool_integrity(seen: PhaseSeen) -> Finding:
+    """Return G22. Phases without a metric (preparation, a run that is watched) count in each."""
+    case, tool = seen.case, seen.tool
+    executions = list(Execution.all_of(case))
+    foreign = _foreign(seen, executions)
+    versions: dict[str, dict[str, None]] = {}
+    for execution in executions:
+        if execution.output.tool == tool:
+            versions.setdefault(execution.output.version, {})[execution.phase.name] = None
+    named = [f"{v} in {', '.join(versions[v])}" if versions.keys() - {v} else v for v in versions]
+    ran = f"{tool} {'; '.join(sorted(named)) or 'of unknown version'}"
+    nodes = (None if seen.phase.beside else seen.phase.on_nodes) or case.plan.nodes
+    tasks = case.tasks_per_node * nodes
+    own = [one.output for one in executions if one.phase.name == seen.phase.name]
+    wrong_tasks = sorted({one.tasks for one in own if one.tasks not in (None, tasks)} - {None})
+    wrong_nodes = sorted({one.nodes for one in own if one.nodes not in (None, nodes)} - {None})
     if wrong_tasks:
         ran += f" with {wrong_tasks[0]} task(s)"
     if wrong_nodes:
         ran += f" on {wrong_nodes[0]} node(s)"
     if foreign:
         return rule("G22 tool", "foreign", tool=tool).invalid(f"{ran}, {foreign}")
+    on_hosts: dict[str, list[str]] = {}
+    for host, told in case.evidence.versions.items():
+        if tool in told:
+            on_hosts.setdefault(told[tool], []).append(host)
     if len(on_hosts) > 1:
         found = "; ".join(f"{v} on {fold(on_hosts[v])}" for v in sorted(on_hosts))
         return rule("G22 tool", "versions", tool=tool).invalid(f"{tool} {found}")
-    return rule(
-        "G22 tool",
-        tasks=f", {want_tasks} task(s)" if want_tasks is not None else "",
-        nodes=f" on {want_nodes} node(s)" if want_nodes is not None else "",
-    ).decide(len(versions) == 1 and all(versions) and not wrong_tasks and not wrong_nodes, ran)
+    one_version = len(versions) == 1 and all(versions)
+    demanded = rule("G22 tool", tasks=tasks, nodes=nodes)
+    return demanded.decide(one_version and not wrong_tasks and not wrong_nodes, ran)
 
 
-def tool_integrity_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G22. Phases without a metric (preparation, a run that is watched) count in each."""
-    plan, versions, foreign = seen.case.plan, dict[str, list[str]](), ""
-    alone = None if seen.phase.beside else seen.phase.on_nodes
-    want_nodes = alone or plan.nodes
-    own = []
-    for execution in Execution.all_of(seen.case):
-        phase, output = execution.phase, execution.output
-        if output.tool == seen.tool:
-            versions.setdefault(output.version, []).append(phase.name)
-        if phase.name == seen.phase.name:
-            own.append(output)
-        if phase.name == seen.phase.name or not phase.rates:
-            foreign = foreign or execution.objection
+def _foreign(seen: PhaseSeen, executions: Sequence[Execution]) -> str:
+    """Return why an output is not of its execution; empty if all are."""
+    objections = [
+        execution.objection
+        for execution in executions
+        if execution.phase.name == seen.phase.name or not execution.phase.rates
+    ]
     for testimony in seen.testimonies:
         told, expected = len(testimony.witnesses), testimony.expected
         # A launcher may cut the lines of several tasks into each other, and makes none of its own.
         if told > expected:
-            foreign = foreign or f"which left {told} count(s) of the kernel for {expected} task(s)"
+            objections.append(f"which left {told} count(s) of the kernel for {expected} task(s)")
     # A script may start other programs too.
-    compiled = not any(
-        f"{between.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes
-    )
+    script = any(f"{between.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes)
+    own = [one.output for one in executions if one.phase.name == seen.phase.name]
     for output, testimony in zip(own, seen.testimonies, strict=False):
-        known = compiled and seen.tool == "fio" and testimony.of_tasks
+        known = not script and seen.tool == "fio" and testimony.of_tasks
         span = seen.case.span(testimony) if known else None
         jobs = jobs_at_once(seen.case.evidence.processes, span) if span else 0
         if output.tasks and jobs > output.tasks:
-            foreign = foreign or f"which had {jobs} processes for its {output.tasks} job(s)"
-    on_hosts: dict[str, list[str]] = {}
-    for host, told_versions in seen.case.evidence.versions.items():
-        if seen.tool in told_versions:
-            on_hosts.setdefault(told_versions[seen.tool], []).append(host)
-    yield tool_integrity(
-        tool=seen.tool,
-        versions=versions,
-        on_hosts=on_hosts,
-        tasks=[output.tasks for output in own],
-        nodes=[output.nodes for output in own],
-        want_tasks=plan.tasks // plan.nodes * want_nodes,
-        want_nodes=want_nodes,
-        foreign=foreign,
-    )
+            objections.append(f"which had {jobs} processes for its {output.tasks} job(s)")
+    return next(filter(None, objections), "")
 
 
-def environment(
-    *, libraries: Sequence[tuple[str, str]], scripts: Mapping[str, str] = MappingProxyType({})
-) -> Finding:
-    """G22: ``libraries`` holds (name, source) of the preloaded libraries of all nodes and tools, ``scripts`` the first lines
-    of tools that are scripts, by tool.
-    """
-    lies = [
-        f"{name} ({source}), which {lie_of(name)}" for name, source in libraries if lie_of(name)
-    ]
-    unknown = [f"{name} ({source})" for name, source in libraries if not is_known(name)]
-    remarks = [f"preloaded, and unknown here: {', '.join(unknown)}"] if unknown else []
-    remarks += [f"{tool} is a script: {line}" for tool, line in scripts.items()]
-    outcome = None if lies else Outcome.WARN
-    return rule("G22 environment").unless(
-        "; ".join(lies or remarks), "nothing is preloaded", outcome
-    )
-
-
-def environment_of(seen: CaseSeen) -> Iterator[Finding]:
-    """Yield G22 if any node has something between the tools and the kernel."""
+def environment(seen: CaseSeen) -> Finding | None:
+    """Return G22 if any node has something between the tools and the kernel."""
     nodes, start = seen.evidence.nodes, between.SCRIPT
     libraries = between.libraries(nodes)
     # A launcher or a program on the way may have preloaded what the job's environment does not name.
@@ -302,5 +259,14 @@ def environment_of(seen: CaseSeen) -> Iterator[Finding]:
         for key, line in facts.items()
         if key.startswith(start)
     }
-    if libraries or scripts:
-        yield environment(libraries=libraries, scripts=scripts)
+    if not libraries and not scripts:
+        return None
+    lies = [
+        f"{name} ({source}), which {lie_of(name)}" for name, source in libraries if lie_of(name)
+    ]
+    unknown = [f"{name} ({source})" for name, source in libraries if not is_known(name)]
+    remarks = [f"preloaded, and unknown here: {', '.join(unknown)}"] if unknown else []
+    remarks += [f"{tool} is a script: {line}" for tool, line in scripts.items()]
+    outcome = None if lies else Outcome.WARN
+    fine = "nothing is preloaded"
+    return rule("G22 environment").unless("; ".join(lies or remarks), fine, outcome)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from iogauge.core.measurement import ToolOutput
@@ -31,62 +29,34 @@ _ACTIVE: Final = 0.5
 _FEWEST_FILES: Final = 10
 
 
-def foreign_files(
-    *, executions: Sequence[tuple[int, int]], max_share: float = 0.1
-) -> Finding | None:
-    """G19: ``executions`` holds the files that the tool made, and those that came or went on the file system meanwhile.
-
-    Returns None if nobody counted any.
-    """
-    claims = []
-    for own, changed in executions:
-        saw = f"the inodes in use changed by {changed} meanwhile"
-        share = Tolerance(max_share)
-        words = (share.most(saw, changed), share.least(saw, changed, shared=True))
-        few = abs(own - changed) < LEAST_FILES
-        says = f"{own} file(s) were made, as the tool says"
-        claims.append(Claim(says, own, () if few else words))
-    fine = "the inodes in use agree with the tool"
-    return settle("G19 files of others", [claims], fine=fine, limit=max_share) if claims else None
-
-
-def foreign_files_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G19 for phases that make files on a file system of one node."""
-    case = seen.case
-    executions = []
+def foreign_files(seen: PhaseSeen) -> Finding | None:
+    """Return G19 for phases that make files on a file system of one node, if somebody counted files there."""
+    case, claims = seen.case, []
+    share = Tolerance(case.extras.limits.max_foreign)
     for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
         made = seen.files_changed(output, testimony) if testimony.complete else None
         changed = files_changed(case.evidence.activity, made[0]) if made else None
         # XFS counts what was removed later.
         if made and changed is not None and made[1] >= LEAST_FILES:
-            executions.append((made[1], changed))
-    if len({view.cache_id for view in case.evidence.views}) == 1:
-        limit = case.extras.limits.max_foreign
-        if finding := foreign_files(executions=executions, max_share=limit):
-            yield finding
+            saw = f"the inodes in use changed by {changed} meanwhile"
+            words = (share.most(saw, changed), share.least(saw, changed, shared=True))
+            few = abs(made[1] - changed) < LEAST_FILES
+            says = f"{made[1]} file(s) were made, as the tool says"
+            claims.append(Claim(says, made[1], () if few else words))
+    if not claims or len({view.cache_id for view in case.evidence.views}) != 1:
+        return None
+    fine = "the inodes in use agree with the tool"
+    return settle("G19 files of others", [claims], fine=fine, limit=share.share)
 
 
-def foreign_load(
-    *,
-    nodes: int,
-    own: Moved | None,
-    counted: Moved,
-    jobs: Sequence[tuple[int, int]] = (),
-    requests: tuple[int, int] | None = None,
-    max_share: float = 0.1,
-    kind: str = "",
-) -> Finding:
-    """G19: ``counted`` is what the counters under the mount counted for all programs on the nodes, ``own`` what the tasks
-    moved; None if nothing was counted. Fewer bytes than the tasks moved are no load: there was a cache.
+def foreign_load(seen: CaseSeen) -> Finding:
+    """Return G19: what the counters under the mount counted for all programs on the nodes against what the tasks moved.
 
-    ``jobs`` holds the bytes of this job and of others, for each server. ``requests`` are those of the tasks and of all
-    programs, None unless they are small. ``kind`` is the file system's type.
+    Fewer bytes than the tasks moved are no load: there was a cache.
     """
-    parts = []
-    worst = 0.0
+    parts, shares = [], [0.0]
 
     def weigh(foreign: int, total: int, who: str, requests: tuple[int, int] | None = None) -> None:
-        nonlocal worst
         share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
         said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"
         if requests:
@@ -95,37 +65,28 @@ def foreign_load(
             if total and theirs >= FOREIGN_REQUESTS:
                 # A few large requests are little load, and so are many small ones with hardly a byte.
                 share = max(share, min(foreign / total, theirs / requests[1]))
-        worst = max(worst, share)
+        shares.append(share)
         parts.append(f"{said} ({share:.0%})")
 
-    if own is not None:
+    # Containers of one kernel over one mount count the same bytes.
+    distinct = {change.cache_id: change for change in seen.evidence.changes}.values()
+    if moved := _all_bytes(seen):
+        own, counted = moved
         foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
-        weigh(foreign, counted.read + counted.written, f"others on {nodes} node(s)", requests)
+        who = f"others on {len(distinct) or seen.plan.nodes} node(s)"
+        weigh(foreign, counted.read + counted.written, who, _all_requests(seen))
+    jobs = [
+        (change.jobs_own, change.jobs_foreign)
+        for change in distinct
+        if change.jobs_own is not None and change.jobs_foreign is not None
+    ]
     if jobs:
         theirs = sum(foreign for _, foreign in jobs)
         weigh(theirs, theirs + sum(mine for mine, _ in jobs), "other jobs, as the servers say,")
-    new = "ext4" if kind in ("ext4", "overlay") else ""
+    new = "ext4" if seen.extras.target.type in ("ext4", "overlay") else ""
     saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
-    return within("G19 foreign load", worst, max_share, saw, key="max_foreign", case=new)
-
-
-def foreign_load_of(seen: CaseSeen) -> Iterator[Finding]:
-    # Containers of one kernel over one mount count the same bytes.
-    distinct = list({change.cache_id: change for change in seen.evidence.changes}.values())
-    own, counted = _all_bytes(seen) or (None, Moved())
-    yield foreign_load(
-        nodes=len(distinct) or seen.plan.nodes,
-        own=own,
-        counted=counted,
-        jobs=[
-            (change.jobs_own, change.jobs_foreign)
-            for change in distinct
-            if change.jobs_own is not None and change.jobs_foreign is not None
-        ],
-        requests=_all_requests(seen),
-        max_share=seen.extras.limits.max_foreign,
-        kind=seen.extras.target.type,
-    )
+    limit = seen.extras.limits.max_foreign
+    return within("G19 foreign load", max(shares), limit, saw, key="max_foreign", case=new)
 
 
 def _executions(seen: CaseSeen) -> list[tuple[PhaseSeen, ToolOutput, Testimony]]:
@@ -199,93 +160,53 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     return Moved(ends * READ_AHEAD, ends * PAGE) + more
 
 
-def neighbours(*, others: Sequence[str]) -> Finding:
-    """G19: ``others`` holds the directories of other cases that were seen during this case."""
+def neighbours(seen: CaseSeen) -> Finding:
+    others = seen.evidence.neighbours
     problem = f"{others[0]} was there too" if others else ""
     return rule("G19 neighbours").unless(problem, "no other case on the target")
 
 
-def neighbours_of(seen: CaseSeen) -> Iterator[Finding]:
-    yield neighbours(others=seen.evidence.neighbours)
-
-
-def exclusive(*, objection: str) -> Finding:
-    """G19: ``objection`` says why the case did not hold the lock, or why that is not known; empty if it did."""
+def exclusive(seen: CaseSeen) -> Finding:
+    objection = seen.evidence.occupied or seen.evidence.lost
     return rule("G19 lock").unless(objection, "the lock of the target was held throughout")
 
 
-def exclusive_of(seen: CaseSeen) -> Iterator[Finding]:
-    yield exclusive(objection=seen.evidence.lost)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnPurpose:
-    """A disturber in one execution: seconds from its begin to that of what is measured, and from the end of that to its
-    own end; the share of its half-seconds in which it finished an operation. It may have begun ``late_s`` later than it
-    was asked to: other nodes have no common clock. ``changed`` are the files that came and went on the target meanwhile if
-    it makes files; None if nobody counted them.
-    """
-
-    lead_s: float
-    after_s: float
-    active: float
-    late_s: float = 0.0
-    changed: int | None = None
-
-
-def on_purpose(*, executions: Sequence[OnPurpose | None]) -> Finding:
-    """G19: ``executions`` holds None for an execution without a disturber."""
+def on_purpose(seen: PhaseSeen) -> Finding | None:
+    """Return G19 for phases beside which the target is loaded on purpose."""
+    if seen.phase.beside is None:
+        return None
     demanded = rule("G19 load on purpose", active=_ACTIVE)
-    ran = [execution for execution in executions if execution is not None]
-    if missing := len(executions) - len(ran):
-        return demanded.invalid(f"{missing} of {len(executions)} execution(s) without a disturber")
-    lead = min(execution.lead_s for execution in ran)
-    after = min(execution.after_s for execution in ran)
-    active = min(execution.active for execution in ran)
+    ran = [(n, out.disturber, out) for n, out in enumerate(seen.outputs, 1) if out.disturber]
+    if missing := len(seen.outputs) - len(ran):
+        return demanded.invalid(
+            f"{missing} of {len(seen.outputs)} execution(s) without a disturber"
+        )
+    lead = min(disturber.lead_s for _, disturber, _ in ran)
+    after = min(d.phase.seconds - d.lead_s - sum(p.seconds for p in o.phases) for _, d, o in ran)
+    active = min(disturber.active for _, disturber, _ in ran)
     saw = (
         f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
         "of its half-seconds"
     )
-    changed = min((one.changed for one in ran if one.changed is not None), default=_FEWEST_FILES)
+    changed = min(_files_of_disturber(seen), default=_FEWEST_FILES)
     if changed < _FEWEST_FILES:
         return demanded.invalid(
             f"{saw}; meanwhile {changed} file(s) came or went on the target, so its own lay elsewhere"
         )
     in_time = lead > 0 and after >= 0 and active >= _ACTIVE
-    late = max((one.late_s for one in ran if one.late_s >= one.lead_s), default=0.0)
-    if in_time and late:
-        return demanded.warn(f"{saw}; on its nodes it may have begun up to {late:.2f} s later")
+    # Other nodes have no common clock: all that the phase took beside the disturber's own seconds may lie before its begin.
+    runs = [run for run in seen.case.evidence.runs if run.name == seen.phase.name]
+    took = {run.repetition: run.ended - run.started for run in runs}
+    late = [(took.get(n, 0.0) - d.phase.seconds, d.lead_s) for n, d, _ in ran]
+    worst = max((by for by, lead_s in late if by >= lead_s), default=0.0)
+    if in_time and worst and seen.case.plan.nodes > 1:
+        return demanded.warn(f"{saw}; on its nodes it may have begun up to {worst:.2f} s later")
     return demanded.decide(in_time, saw)
 
 
-def on_purpose_of(seen: PhaseSeen) -> Iterator[Finding]:
-    """Yield G19 for phases beside which the target is loaded on purpose."""
-    if seen.phase.beside is None:
-        return
-    found: list[OnPurpose | None] = []
-    runs = [run for run in seen.case.evidence.runs if run.name == seen.phase.name]
-    ran = {run.repetition: run.ended - run.started for run in runs}
-    changed = [_files_of_disturber(seen, testimony) for testimony in seen.testimonies]
-    changed += [None] * (len(seen.outputs) - len(changed))
-    for repetition, output in enumerate(seen.outputs, 1):
-        if (disturber := output.disturber) is None:
-            found.append(None)
-            continue
-        own, whole = sum(phase.seconds for phase in output.phases), disturber.phase.seconds
-        found.append(
-            OnPurpose(
-                lead_s=disturber.lead_s,
-                after_s=whole - disturber.lead_s - own,
-                active=disturber.active,
-                # All that the phase took beside the disturber's own seconds may lie before its begin.
-                late_s=ran.get(repetition, whole) - whole if seen.case.plan.nodes > 1 else 0.0,
-                changed=changed[repetition - 1],
-            )
-        )
-    yield on_purpose(executions=found)
-
-
-def _files_of_disturber(seen: PhaseSeen, testimony: Testimony) -> int | None:
-    """Return how many files came and went on the target beside a phase; None if its disturber makes none, or if nobody counts them."""
-    span = seen.case.span(testimony) if seen.phase.beside == "metadata" else None
-    return files_changed(seen.case.evidence.activity, span) if span else None
+def _files_of_disturber(seen: PhaseSeen) -> list[int]:
+    """Return how many files came and went on the target beside each execution, if its disturber makes any and they are counted."""
+    spans = (seen.case.span(testimony) for testimony in seen.testimonies)
+    looks = seen.case.evidence.activity if seen.phase.beside == "metadata" else ()
+    changed = (files_changed(looks, span) for span in spans if span)
+    return [count for count in changed if count is not None]

@@ -9,11 +9,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Value
-from iogauge.guards.finding import Finding
+from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.node.identity import differ
 from iogauge.node.kinds import Below
@@ -21,12 +21,23 @@ from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import Part, last_with_data
 from iogauge.node.lustre.quotas import Quota
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
-from iogauge.node.mounts import Space
+from iogauge.node.mounts import Space, fsname_of
 from iogauge.node.view import View
 from iogauge.plan.stage import FILL
 
 if TYPE_CHECKING:
     from iogauge.guards.seen import CaseSeen, LayoutSeen
+
+
+class Declares(Protocol):
+    """What says which file system the target is: a site, or the order of a job; None if it does not say it."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def source(self) -> str | None: ...
+    @property
+    def uuid(self) -> str | None: ...
 
 
 def devices(*, below: Mapping[str, Below]) -> Finding:
@@ -40,11 +51,9 @@ def devices(*, below: Mapping[str, Below]) -> Finding:
 
 
 def identity(
-    *,
-    declared_type: str,
-    declared_source: str | None,
-    declared_uuid: str | None,
+    declares: Declares,
     views: Sequence[View],
+    *,
     at_end: Mapping[str, str] = MappingProxyType({}),
     hidden: Sequence[str] = (),
     hosts: Collection[str] = (),
@@ -53,8 +62,8 @@ def identity(
     with a declared one. ``hidden`` describes what was mounted over the case's directory. A task of a case on one node ran
     on each of ``hosts``.
     """
-    declared = f"type {declared_type}" + (f" from {declared_source}" if declared_source else "")
-    declared += f" with UUID {declared_uuid}" if declared_uuid else ""
+    declared = f"type {declares.type}" + (f" from {declares.source}" if declares.source else "")
+    declared += f" with UUID {declares.uuid}" if declares.uuid else ""
 
     def refuse(case: str, saw: str) -> Finding:
         return rule("G9 identity", case, declared=declared).invalid(saw)
@@ -63,11 +72,11 @@ def identity(
         mount = view.mount
         if (
             mount is None
-            or mount.type != declared_type
-            or (declared_source is not None and mount.source != declared_source)
+            or mount.type != declares.type
+            or (declares.source is not None and mount.source != declares.source)
         ):
             return refuse("", f"on {view.host} the target {view.path} is {_mounted(view)}")
-        if declared_uuid and (not view.uuid or differ(declared_uuid, view.uuid)):
+        if declares.uuid and (not view.uuid or differ(declares.uuid, view.uuid)):
             sees = f"{view.host} sees UUID {view.uuid or 'unknown'} for {view.path}"
             return refuse("other", f"{sees}: {_mounted(view)}")
     if not views:
@@ -92,7 +101,7 @@ def identity(
         return refuse("elsewhere", ran)
     if hidden:
         return refuse("hidden", f"while the tool ran, the case's directory lay on {hidden[0]}")
-    unproven = "" if declared_uuid or declared_source else UNDECLARED
+    unproven = "" if declares.uuid or declares.source else UNDECLARED
     fine = f"{len(views)} node(s) see {declared}{unproven}"
     return rule("G9 identity", declared=declared).ok(fine)
 
@@ -107,13 +116,11 @@ def _mounted(view: View) -> str:
 
 
 def identity_of(seen: CaseSeen) -> Iterator[Finding]:
-    target, evidence = seen.extras.target, seen.evidence
+    evidence = seen.evidence
     heard = [t for testimonies in evidence.testimony.values() for t in testimonies]
     yield identity(
-        declared_type=target.type,
-        declared_source=target.source,
-        declared_uuid=target.uuid,
-        views=evidence.views,
+        seen.extras.target,
+        evidence.views,
         at_end={activity.host: activity.uuid for activity in evidence.changes},
         hidden=evidence.hidden,
         hosts=[host for t in heard for host in t.hosts] if seen.plan.nodes == 1 else (),
@@ -220,7 +227,7 @@ def health_of(seen: CaseSeen) -> Iterator[Finding]:
     topology, opened = seen.extras.topology, seen.evidence.opened
     if seen.extras.target.striped_by == "lustre":
         yield health(
-            targets=opened.targets if opened else (),
+            targets=seen.targets,
             declared=topology.targets if topology else None,
             out=topology.out if topology else (),
             space=opened.whole_space if opened else None,
@@ -238,9 +245,8 @@ def servers(*, declared: int, addresses: Collection[str], clients: int | None = 
 
 
 def servers_of(seen: CaseSeen) -> Iterator[Finding]:
-    topology, opened, views = seen.extras.topology, seen.evidence.opened, seen.evidence.views
+    topology, targets, views = seen.extras.topology, seen.targets, seen.evidence.views
     declared = topology.servers.count if topology and topology.servers else None
-    targets = opened.targets if opened else ()
     known = {target.server for target in targets if target.server}
     if declared and targets and all(target.server for target in targets):
         yield servers(declared=declared, addresses=known)
@@ -443,13 +449,11 @@ _SETS: Final = (
 )
 
 
-def _differs(key: str, expected: Value, fact: Value | None) -> bool:
-    """Return whether a fact is not as expected, or unknown.
+def _differs(key: str, expected: Value, fact: Value) -> bool:
+    """Return whether a fact is not as expected.
 
     A text ``>= N`` or ``<= N`` is a bound. Of ``mount.options`` each expected option must be there.
     """
-    if fact is None:
-        return True
     if key == "mount.options":
         return not set(str(expected).split(",")) <= set(str(fact).split(","))
     bound = re.fullmatch(r"([<>]=)\s*(\d{1,18})", str(expected))
@@ -466,7 +470,8 @@ def _differs(key: str, expected: Value, fact: Value | None) -> bool:
 def _sets(key: str, expected: Value, path: str, fsname: str) -> str:
     """Return how to set a fact, or the advice to correct the expectation."""
     value = re.sub(r"^[<>]=\s*", "", str(expected))
-    for pattern, command in _SETS:
+    several = "," in value and key != "mount.options"
+    for pattern, command in () if several else _SETS:
         if match := re.fullmatch(pattern, key):
             return match.expand(command).format(fs=fsname, value=value, path=path)
     return f"set it, or correct expect.{key}"
@@ -476,27 +481,50 @@ def expected_settings(
     *, expect: Mapping[str, Value], facts: Mapping[str, Value], host: str, path: str, fsname: str
 ) -> Finding:
     """G25: ``expect`` and ``facts`` have the keys of a fingerprint. ``fsname`` is the name of the file system on Lustre, for
-    the commands that set something. A fact that is not known is not as expected.
+    the commands that set something. A fact that nobody told is unknown, which is no change.
     """
-    wrong = [key for key in expect if _differs(key, expect[key], facts.get(key))]
-    saw = ", ".join(f"{key} is {facts.get(key, 'not known')}" for key in wrong)
-    return rule(
+    wrong = [key for key in expect if key in facts and _differs(key, expect[key], facts[key])]
+    unknown = [key for key in expect if key not in facts]
+    commands = dict.fromkeys(_sets(key, expect[key], path, fsname) for key in wrong)
+    demanded = rule(
         "G25 settings",
-        wanted=", ".join(f"{key} {expect[key]}" for key in wrong or expect),
-        commands="; ".join(dict.fromkeys(_sets(key, expect[key], path, fsname) for key in wrong)),
-    ).unless(saw and f"{host}: {saw}", f"{host}: {len(expect)} setting(s) as expected")
+        "" if wrong else "silent",
+        wanted=", ".join(f"{key} {expect[key]}" for key in wrong or unknown or expect),
+        commands="; ".join(commands),
+    )
+    if unknown and not wrong:
+        return demanded.warn(f"{host} did not tell {', '.join(unknown)}")
+    saw = ", ".join(f"{key} is {facts[key]}" for key in wrong)
+    return demanded.unless(
+        saw and f"{host}: {saw}", f"{host}: {len(expect)} setting(s) as expected"
+    )
 
 
-def fill_level(*, wanted: float, reached: float, bytes_taken: int) -> Finding:
-    """G13: ``wanted`` and ``reached`` are shares of the target."""
-    saw = f"{reached:.1%} full, {format_bytes(bytes_taken)} of it in files of this case"
-    return rule("G13 fill level", wanted=wanted).decide(abs(reached - wanted) <= _OFF_LEVEL, saw)
+def expected_settings_of(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G25 by what the nodes told while the case ran: what differs first, then what is unknown."""
+    expect, target, evidence = seen.extras.expect, seen.extras.target, seen.evidence
+    layout = evidence.passed_on.stripes if evidence.passed_on else {}
+    found = [
+        expected_settings(
+            expect=expect,
+            facts={**layout, **facts},
+            host=host,
+            path=target.path,
+            fsname=fsname_of(target.source or "*"),
+        )
+        for host, facts in zip(evidence.versions, evidence.nodes, strict=False)
+        if expect
+    ]
+    worst = (Outcome.INVALID, Outcome.WARN, Outcome.OK)
+    yield from sorted(found, key=lambda one: worst.index(one.outcome))[:1]
 
 
-def fill_level_of(seen: CaseSeen) -> Iterator[Finding]:
+def fill_level(seen: CaseSeen) -> Iterator[Finding]:
     """Yield G13 for a case that fills the target."""
     for output in seen.evidence.outputs.get(FILL, ()):
         filled: Any = output.parameters["filled"]
-        yield fill_level(
-            wanted=filled["level"] / 100, reached=filled["fill"], bytes_taken=filled["bytes"]
-        )
+        wanted, reached = filled["level"] / 100, filled["fill"]
+        files = f"{format_bytes(filled['bytes'])} of it in files of this case"
+        holds = abs(reached - wanted) <= _OFF_LEVEL
+        saw = f"{reached:.1%} full, {files}"
+        yield rule("G13 fill level", wanted=wanted).decide(holds, saw)

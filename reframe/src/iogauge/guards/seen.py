@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.words import Tier
@@ -16,10 +16,12 @@ from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.witness import Moved, Testimony
 from iogauge.node.kinds import Kind, Traits, kind_of, traits
 from iogauge.node.lustre.layout import Layouts
+from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.view import View
 from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.extras import PartitionExtras
+from iogauge.tools.fio.options import METADATA_PHASES
 
 #: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
 PAGE: Final = 4096
@@ -56,6 +58,11 @@ class CaseSeen:
         """Return the layouts that were noted, by repetition; empty if not on Lustre."""
         return [LayoutSeen(self, striping) for striping in self.evidence.striping]
 
+    @property
+    def targets(self) -> Sequence[StorageTarget]:
+        """Return the storage targets that the job saw when it began; empty if not on Lustre."""
+        return self.evidence.opened.targets if self.evidence.opened else ()
+
     @cached_property
     def traits(self) -> Traits:
         """Return how the target caches, as far as the site and the nodes know."""
@@ -64,6 +71,11 @@ class CaseSeen:
         for view in self.evidence.views:
             known = known.over(view.below)
         return known
+
+    @property
+    def witness_required(self) -> bool:
+        """Return whether the site wants a second witness of every figure."""
+        return self.extras.limits.witness == "required"
 
     @property
     def kind(self) -> Kind:
@@ -228,8 +240,7 @@ class LayoutSeen:
     @property
     def active(self) -> list[int]:
         """Return the numbers of the active storage targets, of those in the declared pool."""
-        opened, passed_on = self.case.evidence.opened, self.case.evidence.passed_on
-        targets = opened.targets if opened else ()
+        passed_on, targets = self.case.evidence.passed_on, self.case.targets
         usable = passed_on.usable(targets) if passed_on else targets
         return [target.index for target in usable if target.active]
 
@@ -255,6 +266,11 @@ class PhaseSeen:
     def moves_data(self) -> bool:
         """Return whether the phase reads or writes data."""
         return self.access.direction in ("read", "write")
+
+    @property
+    def timed(self) -> bool:
+        """Return whether the tool tells seconds of something that the phase does with the target."""
+        return bool(self.tool_phases) and self.access.direction != "none"
 
     @property
     def outputs(self) -> Sequence[ToolOutput]:
@@ -343,3 +359,14 @@ class MetricSeen:
 
     case: CaseSeen
     name: str
+
+
+def synchronous(output: ToolOutput) -> bool:
+    """Return whether the kernel counts what a tool asks for: not with an asynchronous engine of a job that moves data."""
+    if output.tool != "fio":
+        return True
+    jobs: Any = output.parameters.get("jobs") or {}
+    engines = {told.get("ioengine", "psync") for told in jobs.values()} or {
+        output.parameters.get("engine")
+    }
+    return engines - set(METADATA_PHASES) == {"psync"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from iogauge.core.units import format_bytes
@@ -13,7 +13,7 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, LayoutSeen
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
-from iogauge.node.lustre.request import DirectoryLayout, Layout
+from iogauge.node.lustre.request import Layout
 
 
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
@@ -57,17 +57,11 @@ def _unlike_plain(request: Layout, part: Part, active: int) -> str | None:
     return None
 
 
-def layout(
-    *,
-    request: Layout | None,
-    placed: Mapping[str, int],
-    noted: Layouts,
-    usable: Collection[int],
-) -> Finding:
-    """G10: ``placed`` maps a file, or a directory with all files in it, to the target that it was pinned to. Every such name
-    must have a file. A file that is not pinned must be as ``request`` says. ``usable`` are the active targets, of the pool
-    if one is declared; a count of -1 stands for all.
+def layout(seen: LayoutSeen) -> Finding:
+    """Return G10. Files, or directories with all files in them, may be pinned to a target: each must have a file. A file that
+    is not pinned must be as the case asks.
     """
+    request, placed, noted = seen.case.plan.layout, seen.striping.placed, seen.noted
     demands = " ".join(["lfs setstripe", *request.arguments()]) if request else ""
     if placed:
         also = f"{len(placed)} file(s) pinned to a storage target"
@@ -83,7 +77,7 @@ def layout(
         more = [f"{len(kinds) - 3} other layouts"] if len(kinds) > 3 else []
         saw = f"{_files(noted)}: {', '.join([*texts, *more])}"
         return demanded.decide(len(kinds) == 1, saw, otherwise)
-    wrong = _not_as_asked(request, placed, noted, usable)
+    wrong = _not_as_asked(request, placed, noted, seen.active)
     count = max(len(noted.files), len(wrong))
     problem = f"{wrong[0]}; {len(wrong)} of {count} are not as asked" if wrong else ""
     return demanded.unless(problem, f"{_files(noted)} as asked")
@@ -127,33 +121,22 @@ def _not_as_asked(
     return wrong
 
 
-def layout_of(seen: LayoutSeen) -> Iterator[Finding]:
-    yield layout(
-        request=seen.case.plan.layout,
-        placed=seen.striping.placed,
-        noted=seen.noted,
-        usable=seen.active,
-    )
+def passed_on(seen: CaseSeen) -> Finding | None:
+    """Return G10 on Lustre for the default that the target passes on, and for its metadata targets."""
+    told = seen.evidence.passed_on
+    unanswered = "; ".join(told.unanswered) if told else ""
+    return rule("G10 passed on").unless(unanswered, "both were answered") if told else None
 
 
-def passed_on(*, unanswered: Sequence[str]) -> Finding:
-    """G10: ``unanswered`` says what nobody answered, each in words."""
-    return rule("G10 passed on").unless("; ".join(unanswered), "both were answered")
-
-
-def passed_on_of(seen: CaseSeen) -> Iterator[Finding]:
-    if seen.evidence.passed_on is not None:
-        yield passed_on(unanswered=seen.evidence.passed_on.unanswered)
-
-
-def directories(
-    *,
-    asked: Mapping[str, Layout | None],
-    found: Mapping[str, FileLayout | None],
-    unanswered: Mapping[str, str],
-    active: int,
-) -> Finding:
-    """G10: ``asked`` and ``found`` map directories to their layouts, ``unanswered`` to why nothing was found."""
+def directories(seen: CaseSeen) -> Finding | None:
+    """Return G10 for a tool that makes its files in directories with layouts of their own."""
+    asked, outputs = seen.plan.directories, seen.evidence.outputs
+    if not asked:
+        return None
+    found, unanswered = passed_on_in(outputs), dict[str, str]()
+    for output in outputs.get(DIRECTORIES_READ, ()):
+        unanswered.update(output.parameters["unanswered"])  # type: ignore[call-overload]
+    active = sum(target.active for target in seen.targets)
     wanted = [f"{name}: {' '.join(layout.arguments())}" for name, layout in asked.items() if layout]
     demanded = rule(
         "G10 directories", wanted="; ".join(wanted) or "the layouts of IO500's directories"
@@ -179,59 +162,33 @@ def _passes_on(request: Layout, layout: FileLayout | None, active: int) -> bool:
     )
 
 
-def directories_of(seen: CaseSeen) -> Iterator[Finding]:
-    """Yield G10 for a tool that makes its files in directories with layouts of their own."""
-    if not seen.plan.directories:
-        return
-    outputs = seen.evidence.outputs
-    unanswered: dict[str, str] = {}
-    for output in outputs.get(DIRECTORIES_READ, ()):
-        unanswered.update(output.parameters["unanswered"])  # type: ignore[call-overload]
-    opened = seen.evidence.opened
-    targets = opened.targets if opened else ()
-    yield directories(
-        asked=seen.plan.directories,
-        found=passed_on_in(outputs),
-        unanswered=unanswered,
-        active=sum(target.active for target in targets),
-    )
-
-
-def components(*, files: Sequence[FileLayout], on_metadata: bool = False) -> Finding | None:
-    """G10: ``on_metadata`` tells that the case asks for data with the metadata. Returns None if no bytes are known."""
+def components(seen: LayoutSeen) -> Finding | None:
+    """Return G10 for the components that hold the bytes; None if no bytes are known."""
+    asked = seen.case.plan.layout
     held: Counter[Part] = Counter()
-    for file in files:
+    for file in seen.noted.files:
         for part, size in file.held:
             held[replace(part, objects=())] += size
     if not held:
         return None
-    ordered = sorted(held.items(), key=lambda item: item[0].begin_bytes)
     whole = held.total()
     there = {part.pattern == "mdt" for part in held}
-    texts = [
+    saw = "; ".join(
         f"{size / whole:.0%} of {format_bytes(whole)} in the component from {format_bytes(part.begin_bytes)} on "
         f"({part})"
-        for part, size in ordered
-    ]
-    if on_metadata:
-        demanded = rule("G10 components", "metadata")
-        return demanded.decide(there == {True}, "; ".join(texts), Outcome.INVALID)
-    return rule("G10 components").decide(len(held) == 1 and there == {False}, "; ".join(texts))
+        for part, size in sorted(held.items(), key=lambda item: item[0].begin_bytes)
+    )
+    if asked is not None and asked.begins_on_metadata:
+        return rule("G10 components", "metadata").decide(there == {True}, saw, Outcome.INVALID)
+    return rule("G10 components").decide(len(held) == 1 and there == {False}, saw)
 
 
-def components_of(seen: LayoutSeen) -> Iterator[Finding]:
-    asked = seen.case.plan.layout
-    there = asked is not None and asked.begins_on_metadata
-    if finding := components(files=seen.noted.files, on_metadata=there):
-        yield finding
-
-
-def on_metadata_targets(
-    *, request: DirectoryLayout, found: Sequence[Mapping[str, Collection[int]]], every: int | None
-) -> Finding:
-    """G10: ``found`` maps each directory with files to its metadata targets, in each repetition. ``every`` is the declared
-    number of metadata targets, for which -1 stripes stand.
-    """
+def on_metadata_targets(seen: CaseSeen) -> Finding | None:
+    """Return G10 for the directories with files in each repetition; -1 stripes stand for all declared metadata targets."""
+    request, topology = seen.plan.directory_layout, seen.extras.topology
+    if request is None:
+        return None
+    every = topology.metadata_targets if topology else None
     count = every if request.stripes == -1 else request.stripes
     where = (
         f"on metadata target {request.target}"
@@ -239,6 +196,7 @@ def on_metadata_targets(
         else f"over {count} metadata target(s)"
     )
     demanded = rule("G10 metadata targets", where=where)
+    found = on_metadata_targets_in(seen.evidence.outputs)
     for of_repetition in found:
         for path, targets in of_repetition.items():
             on = sorted(set(targets))
@@ -252,39 +210,26 @@ def on_metadata_targets(
     return demanded.ok(f"{sum(map(len, found))} director(ies), each as asked")
 
 
-def on_metadata_targets_of(seen: CaseSeen) -> Iterator[Finding]:
-    request, topology = seen.plan.directory_layout, seen.extras.topology
-    if request is not None:
-        yield on_metadata_targets(
-            request=request,
-            found=on_metadata_targets_in(seen.evidence.outputs),
-            every=topology.metadata_targets if topology else None,
-        )
-
-
-def coverage(
-    *,
-    noted: Layouts,
-    targets: Sequence[int],
-    shared: bool,
-    asked: bool,
-    saturates: bool,
-) -> Finding:
-    """G11: no placement can be better than the mean rounded up. A shared file hits as many targets as it
-    has stripes, which G10 demands if the case asks for a layout (``asked``).
+def coverage(seen: LayoutSeen) -> Finding | None:
+    """Return G11: no placement can be better than the mean rounded up. A shared file hits as many targets as it
+    has stripes, which G10 demands if the case asks for a layout.
     """
+    plan, noted, asked = seen.case.plan, seen.noted, seen.case.plan.striped
+    if plan.layout is not None and plan.layout.begins_on_metadata:
+        return None  # They need no storage target.
     demanded = rule("G11 coverage")
-    otherwise = Outcome.INVALID if asked or (saturates and not shared) else Outcome.WARN
-    wanted = set(targets)
+    claimed = seen.saturates and not plan.shared_file
+    otherwise = Outcome.INVALID if asked or claimed else Outcome.WARN
+    wanted = set(seen.striping.placed.values() if plan.pins else seen.active)
     on = Counter(ost for file in noted.files for ost in file.osts)
     hit = len(wanted & set(on))
     saw = f"{_files(noted)} on {hit} of {len(wanted)} storage targets"
     if noted.problem or not noted.files or not wanted:
         # A tool may remove its files itself: then nothing shows where they were.
         return demanded.decide(False, saw, Outcome.INVALID if asked else Outcome.WARN)
-    if shared:
+    if plan.shared_file:
         everywhere = asked or hit == len(wanted)
-        claims = "; the case claims what the whole target carries" if saturates else ""
+        claims = "; the case claims what the whole target carries" if seen.saturates else ""
         found = rule("G11 coverage", "everywhere" if everywhere else "shared")
         return found.unless("" if everywhere else f"{saw}{claims}", saw, Outcome.WARN)
     possible = min(len(wanted), len(noted.files))
@@ -297,18 +242,4 @@ def coverage(
         most <= max(math.ceil(mean), 1.5 * mean),
         f"{saw}, at most {most} on one (target {target}), mean {mean:.3g}",
         otherwise,
-    )
-
-
-def coverage_of(seen: LayoutSeen) -> Iterator[Finding]:
-    plan, striping = seen.case.plan, seen.striping
-    if plan.layout is not None and plan.layout.begins_on_metadata:
-        return  # They need no storage target.
-    targets = sorted(set(striping.placed.values())) if plan.pins else seen.active
-    yield coverage(
-        noted=striping.noted,
-        targets=targets,
-        shared=plan.shared_file,
-        asked=plan.striped,
-        saturates=seen.saturates,
     )

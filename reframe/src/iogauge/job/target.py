@@ -4,7 +4,6 @@ On Lustre: put files on storage targets, directories on metadata targets, note l
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -25,7 +24,7 @@ from iogauge.guards.preflight import (
     metadata_placement,
 )
 from iogauge.node.lustre import checksums, lov
-from iogauge.node.lustre.directory import default_layouts, parse_getdirstripe, stripe_facts
+from iogauge.node.lustre.directory import parse_getdirstripe, passed_on
 from iogauge.node.lustre.layout import Layouts
 from iogauge.node.lustre.programs import NAMES_PER_COMMAND, LustreError, run_lfs
 from iogauge.node.lustre.request import Layout, Pins, place
@@ -52,9 +51,7 @@ def _facts(path: str, view: View, order: JobOrder) -> Fingerprint:
     """Return this node's facts; look again if an expected one is missing."""
     from iogauge.node import probes  # most sites expect nothing
 
-    facts: Fingerprint = {}
-    with contextlib.suppress(LustreError):
-        facts |= stripe_facts(default_layouts(path, view.mount)[0])
+    facts = passed_on(path, view.mount).stripes if view.on_lustre else {}
     for _ in range(_LOOKS):
         facts |= probes.collect(path, deadline=_SECONDS)
         if order.expect.keys() <= facts.keys():
@@ -80,12 +77,7 @@ def as_expected(view: View, order: JobOrder) -> list[Finding]:
 
 def identify(views: Sequence[View], order: JobOrder) -> Finding:
     """Return whether views are of the file system that an order declares."""
-    return identity(
-        declared_type=order.type,
-        declared_source=order.source,
-        declared_uuid=order.uuid,
-        views=views,
-    )
+    return identity(order, views)
 
 
 def look_again(path: str) -> tuple[View, str]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputError, Unsettled
-from iogauge.core.units import format_value
+from iogauge.core.units import with_unit
 from iogauge.core.words import Tier
 from iogauge.evidence import model
 from iogauge.guards import contents, others
@@ -39,7 +39,7 @@ REFERENCE: Final = "reference"
 
 
 def _ask(guards: Sequence[Guard[Seen]], seen: Seen) -> list[Finding]:
-    return [finding for guard in guards for finding in guard.speak(seen)]
+    return [finding for guard in guards for finding in guard.asked(seen)]
 
 
 def findings_of(case: CaseSeen) -> list[Finding]:
@@ -98,7 +98,7 @@ class Judgement:
     def headline(self) -> str:
         """Return the medians and the start of the reason, as one line for ReFrame's screen."""
         figures = ", ".join(
-            f"{m.metric.name} {format_value(m.median)} {m.metric.unit}"
+            f"{m.metric.name} {with_unit(m.median, m.metric.unit)}"
             for m in self.metrics
             if m.median is not None
         )
@@ -198,15 +198,14 @@ def judge(
         return Judgement(
             (), (), Verdict.INVALID, "refused before a byte was written: " + evidence.refused[0]
         )
+    ended = CaseSeen(plan, evidence, extras, tier, metrics, {}, measured)
     if evidence.occupied:
-        waited = others.exclusive(objection=evidence.occupied)
+        waited = others.exclusive(ended)
         return Judgement((), (waited,), Verdict.CONTAMINATED, f"nothing was measured: {waited}")
-    if evidence.mismatch:
-        said, warmed = evidence.mismatch, plan.warm_up
-        wrong = contents.verification(tool=plan.tool, complaint=said, warm_up=warmed)
+    if evidence.mismatch and (wrong := contents.verification(ended)):
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
-    findings = findings_of(CaseSeen(plan, evidence, extras, tier, metrics, values, measured))
+    findings = findings_of(dataclasses.replace(ended, values=values))
     used = references_of(plan, metrics, references, extras, unreferenced, standing)
     wide = [(name, doubt) for name, one in used.items() if (doubt := doubt_of_bounds(one))]
     wide += beside_ceilings(plan, metrics, used, extras)

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Final
 
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError, Unsettled
-from iogauge.core.units import format_value
+from iogauge.core.units import with_unit
 from iogauge.guards.finding import Finding, Outcome
 
 
@@ -208,7 +208,7 @@ def decide_metric(
     if reference.unit != metric.unit:
         raise ValueError(f"reference of {metric.name} is in {reference.unit}, not {metric.unit}")
     median = statistics.median(values)
-    text = f"median {format_value(median)} {metric.unit}, reference {reference}"
+    text = f"median {with_unit(median, metric.unit)}, reference {reference}"
     if (
         unsettled is not None
         and not reference.met_by(unsettled.value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from iogauge.core.measurement import Metric, Reference
-from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, format_value
+from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, with_unit
 from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.plan.stage import TimedPhases
 from iogauge.site.doubts import DOUBTFUL_SHARE, Doubt
@@ -234,7 +234,7 @@ def reference_doubt(
     limit = metric_ceiling(metric, access.direction, extras, nodes, servers)
     if limit is None or extras.topology is None:
         return None
-    ceiling = f"the ceiling {format_value(limit.value)} {metric.unit} ({limit.limited_by})"
+    ceiling = f"the ceiling {with_unit(limit.value, metric.unit)} ({limit.limited_by})"
     if reference.value > MOST_SHARE * limit.value:
         return Doubt(
             f"the reference is {reference.value / limit.value:.0%} of {ceiling}",
@@ -247,7 +247,7 @@ def reference_doubt(
     way: Literal["read", "write"] = "read" if access.direction == "read" else "write"
     part = extras.topology.smallest_part(way) if access.saturates == "bandwidth" else None
     return Doubt(
-        f"{format_value(least)} {metric.unit} pass, {least / limit.value:.2g} of {ceiling}",
+        f"{with_unit(least, metric.unit)} pass, {least / limit.value:.2g} of {ceiling}",
         f"at least {DOUBTFUL_SHARE:g} of the ceiling, to which this scenario drives the target",
         "Raise the reference, or correct the topology",
         refused=part is not None and convert(least, metric.unit, "B/s") < _LEAST_OF_PART * part,

@@ -22,7 +22,7 @@ from prometheus_client.exposition import push_to_gateway
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from iogauge.core.text import visible
-from iogauge.core.units import format_value
+from iogauge.core.units import with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
@@ -289,7 +289,7 @@ def _table(record: Record) -> str:
     """Return a line for the session, and a line for each metric."""
     lines = [f"session {record.session}, {record.time}: {record.verdict.value}"]
     lines += [
-        f"{m.name}: {format_value(m.median)} {m.unit}: {m.verdict.value}: {m.reason}"
+        f"{m.name}: {with_unit(m.median, m.unit)}: {m.verdict.value}: {m.reason}"
         for m in record.metrics
     ]
     return "\n".join(visible(line) for line in lines)

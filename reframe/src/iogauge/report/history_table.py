@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 import polars as pl
 
 from iogauge.core.text import did_you_mean
-from iogauge.core.units import format_value, in_order
+from iogauge.core.units import in_order, of_runs, with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, names, query
 from iogauge.records.record import (
@@ -190,11 +189,10 @@ def _measured(runs: Sequence[Sequence[Excerpt]]) -> tuple[str, str, str]:
     if first.metric is None:
         return ("-", many or "-", first.verdict)
     measured = ", ".join(
-        "-" if one.median is None else f"{format_value(one.median)} {one.unit}" for one in fact
+        "-" if one.median is None else with_unit(one.median, one.unit) for one in fact
     )
     if many and values:
-        least, middle, most = map(format_value, (min(values), median(values), max(values)))
-        measured = f"{many}: {least} to {most}, median {middle} {first.unit}"
+        measured = of_runs(values, str(first.unit))
     elif first.spread is not None:
         measured += f" ±{first.spread:.1%}"
     return (", ".join(str(one.metric) for one in fact), measured, first.verdict)

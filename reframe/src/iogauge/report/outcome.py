@@ -16,14 +16,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 from rich.markup import escape
 
 from iogauge.core import untrusted
 from iogauge.core.text import count, visible, visible_lines
-from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value
+from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value, of_runs, with_unit
 from iogauge.core.words import NO_WITNESS, POINTS
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
@@ -450,9 +449,7 @@ def _folded(found: Sequence[tuple[Row, MetricRecord | None]]) -> Row:
         return row
     if metric is None or not values:
         return replace(row, measured=f"{len(found)} runs")
-    least, middle, most = map(format_value, (min(values), median(values), max(values)))
-    text = f"{len(found)} runs: {least} to {most}, median {middle} {metric.unit}"
-    return replace(row, measured=text)
+    return replace(row, measured=of_runs(values, metric.unit))
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
@@ -471,7 +468,7 @@ def rows(records: Iterable[Record]) -> list[Row]:
                     name,
                     target,
                     metric.name,
-                    f"{format_value(metric.median)} {metric.unit}{spread}",
+                    f"{with_unit(metric.median, metric.unit)}{spread}",
                     _bound(metric),
                     format_value(metric.ceiling) if metric.ceiling else "unknown",
                     metric.verdict,

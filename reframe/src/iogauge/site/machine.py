@@ -32,7 +32,7 @@ from iogauge.core.words import (
 from iogauge.node import below, probes
 from iogauge.node.host import usable_cores
 from iogauge.node.kinds import Below, traits
-from iogauge.node.lustre.directory import look_at_directory, stripe_facts
+from iogauge.node.lustre.directory import look_at_directory
 from iogauge.node.lustre.programs import LustreError
 from iogauge.node.mounts import Mount, Space, find_mount, space_of
 from iogauge.node.view import View, look, with_lustre
@@ -247,7 +247,7 @@ def look_here(path: str) -> NodeSeen:
             troubles.append(f"storage targets: {error}")
         seen = look_at_directory(view)
         mdts = len(seen.metadata)
-        layout = stripe_facts(seen.default)
+        layout = seen.stripes
         troubles += [f"Lustre: {text}" for text in seen.unanswered]
     return NodeSeen(
         host=os.uname().nodename,

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import did_you_mean
-from iogauge.core.units import UnitError, convert, dimension, format_value
+from iogauge.core.units import UnitError, convert, dimension, with_unit
 from iogauge.core.untrusted import is_number
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
 from iogauge.site.doubts import DOUBTFUL_SLACK, loose, of_reference
@@ -36,6 +36,7 @@ from iogauge.site.folders import site_dir
 from iogauge.site.marks import (
     ACCEPTED,
     MARKS,
+    PUBLISHED,
     RECORDED,
     accepted_mistakes,
     fits,
@@ -126,6 +127,17 @@ def _walk(file: str, key: str, value: object, depth: int) -> Iterable[tuple[str,
         yield key, "", value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """The best value of a metric that a document prints of a system."""
+
+    system: str
+    check: str
+    metric: str
+    value: float
+    unit: str
+
+
 @dataclass(frozen=True, slots=True)
 class References:
     """The reference file of a site; empty if the site has none."""
@@ -143,6 +155,19 @@ class References:
     def checks(self) -> list[str]:
         """Return the names of the checks that have references in the file."""
         return [name for name in self.data if isinstance(name, str) and not name.startswith("$")]
+
+    def published(self) -> list[Published]:
+        """Return the best value of each metric and check that the site marks as published."""
+        best: dict[tuple[str, str], Published] = {}
+        for check in self.data.get(PUBLISHED, ()) if not self.mistakes else ():
+            for _, metric, leaf in _leaves("", check, self.data[check]):
+                value, *_, unit = leaf
+                one = Published(
+                    system=self.file.parent.name, check=check, metric=metric, value=value, unit=unit
+                )
+                if (check, metric) not in best or value > best[check, metric].value:
+                    best[check, metric] = one
+        return list(best.values())
 
     def path_for(self, check: str) -> Path | None:
         """Return the path of the file if it has an entry for the check, else None."""
@@ -181,7 +206,7 @@ class References:
                 mistakes.append(Mistake(file, of_reference(key, least), "null", allowed))
             if values[3] != metric.unit:
                 try:
-                    same = f": {format_value(convert(values[0], values[3], metric.unit))} {metric.unit}"
+                    same = f": {with_unit(convert(values[0], values[3], metric.unit), metric.unit)}"
                 except UnitError:
                     same = ""
                 mistakes.append(

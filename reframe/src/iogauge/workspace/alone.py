@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import pwd
 import socket
 import struct
@@ -58,12 +59,12 @@ def alone(
                 waited = time.monotonic() - start
                 if waited >= wait_s:
                     raise Occupied(
-                        f"after {format_seconds(waited)} of waiting {name} of this node, on which the target lies, "
+                        f"after {format_seconds(waited)} of waiting {_shown(name)} of this node, on which the target lies, "
                         f"is in use by another case of this suite: {_holder(name)}"
                     )
                 if waited - last_message >= _MESSAGE_S:
                     say(
-                        f"waiting for {name}, in use by {_holder(name)}, {waited:.0f} of at most {wait_s:.0f} s"
+                        f"waiting for {_shown(name)}, in use by {_holder(name)}, {waited:.0f} of at most {wait_s:.0f} s"
                     )
                     last_message = waited
                 if pause(_LOOK_S):
@@ -92,6 +93,15 @@ def _take(name: str, held: contextlib.ExitStack) -> bool:
         own.listen(_WAITING)
         held.push(mine.pop_all())
     return True
+
+
+def _shown(name: str) -> str:
+    """Return a name as people know it: ``disk /dev/vda`` for ``disk 254:0``."""
+    kind, _, number = name.partition(" ")
+    with contextlib.suppress(OSError, ValueError):
+        link = os.readlink(f"/sys/dev/block/{number}") if kind == "disk" else ""
+        return f"disk /dev/{os.path.basename(link)}" if link else name
+    return name
 
 
 def _holder(name: str) -> str:

@@ -481,7 +481,9 @@ def allow(
                 else:
                     _name(fd, scratch)
         except FileExistsError:
+            there, why = _read_marker(fd, path, owner)
+            said = f"It allows {there.meaning()}" if there else why
             raise NotAllowed(
-                f"{path} has a {MARKER} already. Read it; --replace overwrites it"
+                f"{path} has a {MARKER} already. {said}; --replace overwrites it"
             ) from None
     return marker

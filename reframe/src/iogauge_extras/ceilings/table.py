@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, format_value
+from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, with_unit
 from iogauge.plan.bounds import MOST_SHARE
 from iogauge.records.record import MetricRecord
 from iogauge.report.layout import Column, Group, Table
@@ -221,10 +221,10 @@ def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str
         rates = shown.lowest("read" if way == "read" else "write", clients)
         for kind, rate in zip(("declared", "measured"), rates, strict=True):
             if rate:
-                found[kind] = f"{format_value(convert(rate, 'B/s', metric.unit))} {metric.unit}"
+                found[kind] = with_unit(convert(rate, "B/s", metric.unit), metric.unit)
     if metric.ceiling:
         kind = "measured" if "measured " in str(metric.ceiling_from) else "declared"
-        found |= {kind: f"{format_value(metric.ceiling)} {metric.unit}", "held": kind}
+        found |= {kind: with_unit(metric.ceiling, metric.unit), "held": kind}
     return found
 
 

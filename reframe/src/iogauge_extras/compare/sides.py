@@ -24,7 +24,7 @@ from rich.console import Group as Lines
 from rich.text import Text
 
 from iogauge.core.text import count, visible
-from iogauge.core.units import UnitError, convert, format_value
+from iogauge.core.units import UnitError, convert, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record
@@ -429,8 +429,8 @@ def cells(one: Ratio) -> tuple[str, ...]:
         "-" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
     )
     return (
-        f"{format_value(one.a)} {one.unit}",
-        f"{format_value(one.b)} {one.unit}",
+        with_unit(one.a, one.unit),
+        with_unit(one.b, one.unit),
         "/".join(map(str, one.runs)),
         f"{one.ratio:.3f}",
         f"{interval_text}{' *' if one.over == 'samples' else ''}",

@@ -17,7 +17,7 @@ from iogauge.report.outcome import plain
 def propose_references(
     system: Annotated[str, typer.Option(help="System; all with records if omitted.")] = "",
     name: Annotated[
-        str, typer.Option("-n", "--name", help="Regular expression, found in the case's name.")
+        str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")
     ] = "",
     metric: Annotated[
         list[str] | None, typer.Option(help="Metric; may be repeated; all if omitted.")

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from iogauge.core import untrusted, yamlfile
 from iogauge.core.paths import written_beside
 from iogauge.core.quantiles import normal_quantile
-from iogauge.core.units import format_value
+from iogauge.core.units import format_value, with_unit
 from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
 from iogauge.records.record import Record
@@ -113,7 +113,7 @@ def follow(
     elif gain < -doubt:
         verb = "lower" if better == "more" else "raise"
         raise Refused(
-            f"would {verb} the reference from {format_value(before)} to {format_value(value)} {unit} "
+            f"would {verb} the reference from {format_value(before)} to {with_unit(value, unit)} "
             f"({value / before - 1:+.1%}): never done without --lower REASON"
         )
     else:
@@ -356,7 +356,7 @@ def _settle(
     except Refused as error:
         raise Refused(f"{error}{_since_accepted(kept, summary.median)}") from error
     figures = (
-        f"median {format_value(summary.median)} {runs.unit} of {summary.runs} runs, spread "
+        f"median {with_unit(summary.median, runs.unit)} of {summary.runs} runs, spread "
         f"{summary.spread:.1%}{_since_accepted(kept, summary.median)}; {outlook(summary.runs, summary.spread)}"
     )
     if change is None:
@@ -376,8 +376,7 @@ def _settle(
         notes.append(
             f"the entry {', '.join(map(repr, candidate.position.wide))} holds for other cases too"
         )
-    was = f"{change.old} -> " if change.old else "new: "
-    message = "; ".join([f"{was}{change.new}; {figures}", *notes])
+    message = "; ".join(["changed" if change.old else "new", figures, *notes])
     return after, MetricOutcome(name=runs.name, state="proposed", text=message)
 
 

@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.markup import escape
 
 from iogauge.core.text import visible
-from iogauge.core.units import format_value
+from iogauge.core.units import with_unit
 from iogauge.evidence import fingerprint
 from iogauge.records import names, query
 from iogauge.records.record import short_name
@@ -122,7 +122,7 @@ def facts(judged: Sequence[Judged]) -> list[list[Judged]]:
 
 
 def _level(series: Judged) -> str:
-    return "-" if series.level is None else f"{format_value(series.level)} {series.unit}"
+    return "-" if series.level is None else with_unit(series.level, series.unit)
 
 
 def _names(fact: Sequence[Judged]) -> str:
@@ -283,8 +283,8 @@ def _offline(console: Console, frame: pl.DataFrame, question: Question, draw: Dr
                 short_name(row["case"]),
                 row["metric"],
                 f"{row['time'][:10]} {row['session']}",
-                f"{format_value(row['before'])} {row['unit']}",
-                f"{format_value(row['after'])} {row['unit']}",
+                with_unit(row["before"], row["unit"]),
+                with_unit(row["after"], row["unit"]),
                 f"{row['after'] / row['before'] - 1:+.1%}",
             )
         )

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
 from iogauge.core.quantiles import t_quantile
-from iogauge.core.units import format_value
+from iogauge.core.units import with_unit
 from iogauge.tools.fio.output import Turn, in_order, join_options, parse_turns, rates_of
 from iogauge.tools.parsing import excerpt, unique
 from iogauge_extras.needle.rounds import Again, again, shares, turns_again
@@ -141,7 +141,7 @@ class Needle:
         return "; ".join(parts)
 
     def _say(self, probe: Probe) -> str:
-        said = f"{probe.name}: {format_value(probe.rate)} {self.unit}, {probe.share:.0%} of "
+        said = f"{probe.name}: {with_unit(probe.rate, self.unit)}, {probe.share:.0%} of "
         if probe.t is None:
             return f"{said}the median of all"
         return (

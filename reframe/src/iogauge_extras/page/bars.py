@@ -1,30 +1,140 @@
-"""Draw bars and ratios as SVG: the probes of a needle, a metric on one line, layers, two sides.
+"""Draw rows as SVG: the probes of a needle, layers, partitions side by side, two sides, all scenarios.
 
-They have the style and the axes of :mod:`iogauge_extras.page.charts`.
+Each figure is a list of :class:`Bar` on one horizontal axis. It has the style of :mod:`iogauge_extras.page.charts`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 from typing import Final
 
 from iogauge.core.text import count, visible
-from iogauge.core.units import format_bytes, format_value
+from iogauge.core.units import UnitError, convert, format_bytes, format_value, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import MetricRecord
+from iogauge.records.record import LAYER_CHECKS, MetricRecord, Record
+from iogauge.site.references import Published
 from iogauge_extras.ceilings.table import Chain
-from iogauge_extras.page.charts import TOP, WIDE, begin, bounds, tip_of
-from iogauge_extras.page.sweeps import drawable
+from iogauge_extras.page.charts import TOP, WIDE, begin, bounds, linked, tip_of
+from iogauge_extras.page.sweeps import Dot, Plot, drawable, held_of, label_of, spaced
 
 #: A layer is drawn to scale up to this multiple of the least.
 _FAR: Final = 8.0
 
-#: Height of a bar of a ranking, and the bars that are drawn: the slowest, and the fastest.
-_BAR, _SLOWEST, _FASTEST = 17, 24, 8
+#: The bars of a ranking that are drawn: the slowest, and the fastest.
+_SLOWEST, _FASTEST = 24, 8
+
+#: Height of a row and of a label above it, and where bars begin and end.
+_STEP, _ABOVE, _LEFT, _END = 22, 19, 158, 84
+
+#: Characters of a label that fit beside its bar, and above it.
+_BESIDE, _LONGEST = 14, 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A row: its label, the bar up to ``value``, and the text at its end.
+
+    ``heading`` is a line above it. ``marks`` are classes of lines across the row, at their values, with a tooltip each.
+    ``interval`` is drawn as a line, around a dot of the class ``kind``.
+    """
+
+    label: str
+    value: float | None = None
+    text: str = ""
+    tip: str = ""
+    kind: str = ""
+    heading: str = ""
+    marks: Sequence[tuple[str, float, str]] = ()
+    dots: Sequence[float] = ()
+    track: float | None = None
+    interval: tuple[float, float] | None = None
+    link: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Where values lie from left to right; a ``logarithmic`` one begins above 0."""
+
+    low: float
+    high: float
+    logarithmic: bool = False
+
+    def x(self, value: float, left: float) -> float:
+        """Return the place of a value; of one beyond the axis, that of its end."""
+        at = math.log if self.logarithmic else float
+        least = self.low if self.logarithmic else 0.0
+        share = (at(max(value, least)) - at(self.low)) / (at(self.high) - at(self.low))
+        return left + (WIDE - left - _END) * min(max(share, 0.0), 1.0)
+
+
+def rows(
+    title: str, bars: Sequence[Bar], axis: Axis, ticks: Mapping[float, str] | None = None
+) -> str:
+    """Return bars as a figure, with grid lines at ``ticks``. Long labels stand above their bars."""
+    above = any(len(bar.label) > _BESIDE for bar in bars)
+    left = 24 if above else _LEFT
+    parts, y = [], TOP - 14
+    for bar in bars:
+        if bar.heading:
+            parts.append(_text(8, y + 14, bar.heading[:_LONGEST], "number"))
+            y += _ABOVE
+        if above:
+            parts.append(
+                _text(
+                    left, y + 14, bar.label[:_LONGEST], f"name {bar.kind}".replace(" slow", " word")
+                )
+            )
+            y += _ABOVE
+        parts += _row(bar, axis, left, y, above)
+        y += _STEP
+    grid = []
+    for value, words in (ticks or {}).items():
+        at = axis.x(value, left)
+        kind = "reference" if value == 1 and not axis.logarithmic else "grid"
+        grid.append(f'<path class="{kind}" d="M{at:.1f} {TOP - 14}V{y + 2}"/>')
+        grid.append(_text(at, y + 18, words, "", "middle"))
+    linked = any(bar.link for bar in bars)
+    head = begin(title, y + (26 if ticks else 8), role="group" if linked else "img")
+    return "".join([head, *grid, *parts, "</svg>"])
+
+
+def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(visible(words))}</text>'
+
+
+def _row(bar: Bar, axis: Axis, left: float, y: float, above: bool) -> Iterator[str]:
+    def x(value: float) -> float:
+        return axis.x(value, left)
+
+    if bar.label and not above:
+        yield _text(
+            left - 8, y + 15, bar.label, f"name {bar.kind}".replace(" slow", " word"), "end"
+        )
+    if bar.track:
+        yield f'<rect class="track" x="{left}" y="{y + 3}" width="{x(bar.track) - left:.1f}" height="16"/>'
+    if bar.interval and bar.value is not None:
+        low, high = map(x, bar.interval)
+        yield f'<path class="part" d="M{low:.1f} {y + 11}H{high:.1f}M{low:.1f} {y + 7}v8M{high:.1f} {y + 7}v8"/>'
+        yield f'<circle class="run {bar.kind}" cx="{x(bar.value):.1f}" cy="{y + 11}" r="4.5">{tip_of(bar.tip)}</circle>'
+    elif bar.value is not None:
+        width = max(x(bar.value) - left, 1)
+        mark = f'<rect class="bar {bar.kind}" x="{left}" y="{y + 4}" width="{width:.1f}" height="14">{tip_of(bar.tip)}</rect>'
+        yield linked(mark, bar.link, bar.tip)
+        if bar.value > axis.high:
+            yield f'<path class="run" d="M{x(axis.high) + 3:.1f} {y + 5}l10 6l-10 6z"/>'
+    for dot in bar.dots:
+        if axis.low <= dot <= axis.high:
+            yield f'<circle class="sample" cx="{x(dot):.1f}" cy="{y + 11}" r="1.8"/>'
+    for kind, value, tip in bar.marks:
+        if axis.low <= value <= axis.high:
+            yield f'<path class="{kind}" d="M{x(value):.1f} {y}v{_STEP}">{tip_of(tip)}</path>'
+    if bar.text:
+        yield _text(WIDE - 8, y + 15, bar.text, "number", "end")
 
 
 def probes_of(metric: MetricRecord) -> dict[str, float]:
@@ -39,38 +149,27 @@ def ranking(title: str, metric: MetricRecord, named: Callable[[str], bool]) -> s
     Of many, the slowest and the fastest are drawn, and all outliers.
     """
     ranked = sorted(probes_of(metric).items(), key=lambda probe: probe[1])
-    hidden = len(ranked) - _SLOWEST - _FASTEST
     shown = ranked
-    if hidden > 0:
-        middle = [p for p in ranked[_SLOWEST:-_FASTEST] if named(p[0])]
-        shown = [*ranked[:_SLOWEST], *middle, *ranked[-_FASTEST:]]
-    high = TOP + _BAR * len(shown) + 24
-    middle_value = float(metric.median)
-    _, top = bounds([rate for _, rate in ranked], [middle_value])
-    left, wide = 150, WIDE - 150 - 76
-    parts = [begin(title, high)]
-    for k, (name, rate) in enumerate(shown):
-        y, share = TOP + k * _BAR, min(max(rate / top, 0), 1)
-        slow = named(name)
-        share_text = f"{rate / middle_value - 1:+.1%}" if middle_value else ""
-        text = f"{name}: {format_value(rate)} {metric.unit}, {share_text} against the median"
-        words = f"{name}{' ◀ slow' if slow else ''}"
-        parts.append(
-            f'<text x="{left - 8}" y="{y + 12}" text-anchor="end" class="name{" word" if slow else ""}">'
-            f"{escape(visible(words[:22]))}</text>"
-            f'<rect class="bar{" slow" if slow else ""}" x="{left}" y="{y + 2}" width="{wide * share:.1f}" '
-            f'height="{_BAR - 4}">{tip_of(text)}</rect>'
-            f'<text x="{WIDE - 8}" y="{y + 12}" text-anchor="end">{format_value(rate)}</text>'
+    if len(ranked) > _SLOWEST + _FASTEST:
+        outliers = [probe for probe in ranked[_SLOWEST:-_FASTEST] if named(probe[0])]
+        shown = [*ranked[:_SLOWEST], *outliers, *ranked[-_FASTEST:]]
+    middle = float(metric.median)
+    _, top = bounds([rate for _, rate in ranked], [middle])
+    found = [
+        Bar(
+            label=f"{name}{' ◀ slow' if named(name) else ''}"[:22],
+            value=rate,
+            text=format_value(rate),
+            kind="slow" if named(name) else "",
+            tip=f"{name}: {with_unit(rate, metric.unit)}"
+            + (f", {rate / middle - 1:+.1%} against the median" if middle else ""),
+            marks=[("reference", middle, "median of all")],
         )
-    at = left + wide * min(middle_value / top, 1)
-    parts.append(
-        f'<path class="reference" d="M{at:.1f} {TOP - 4}v{_BAR * len(shown) + 6}">{tip_of("median of all")}</path>'
-        f'<text x="{at:.1f}" y="{TOP - 10}" text-anchor="middle">median {format_value(middle_value)} '
-        f"{escape(visible(metric.unit))}</text>"
-    )
-    if len(shown) < len(ranked):
-        parts.append(f'<text x="{left}" y="{high - 8}">{len(ranked) - len(shown)} more</text>')
-    return "".join([*parts, "</svg>"])
+        for name, rate in shown
+    ]
+    more = f", and {len(ranked) - len(shown)} more" if len(shown) < len(ranked) else ""
+    ticks = {middle: f"median {with_unit(middle, metric.unit)}{more}"}
+    return rows(title, found, Axis(0.0, top), ticks)
 
 
 def gauge(metric: MetricRecord) -> str:
@@ -88,7 +187,7 @@ def gauge(metric: MetricRecord) -> str:
     def x(value: float) -> float:
         return 2 + (wide - 4) * min(max(value / top, 0), 1)
 
-    words = [f"measured {format_value(metric.median)} {metric.unit}"]
+    words = [f"measured {with_unit(metric.median, metric.unit)}"]
     parts.append(f'<rect class="track" x="2" y="7" width="{wide - 4}" height="8"/>')
     if reference and reference.lower is not None:
         low = x(reference.value * (1 + reference.lower))
@@ -105,12 +204,15 @@ def gauge(metric: MetricRecord) -> str:
     )
     for sample in numbers(metric.samples)[:40]:
         parts.append(f'<circle class="sample" cx="{x(sample):.1f}" cy="11" r="1.7"/>')
-    if reference:
-        words.append(f"reference {format_value(reference.value)}")
-        parts.append(f'<path class="published" d="M{x(reference.value):.1f} 2v18"/>')
-    if ceiling:
-        words.append(f"ceiling {format_value(ceiling)}")
-        parts.append(f'<path class="ceiling" d="M{x(ceiling):.1f} 1v20"/>')
+    for name, value in (
+        ("published", reference.value if reference else None),
+        ("ceiling", ceiling),
+    ):
+        if value:
+            words.append(
+                f"{'reference' if name == 'published' else name} {format_value(float(value))}"
+            )
+            parts.append(f'<path class="{name}" d="M{x(float(value)):.1f} 1v20"/>')
     text = escape(visible(", ".join(words)))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="iog gauge" viewBox="0 0 {wide} 22" role="img" '
@@ -120,41 +222,58 @@ def gauge(metric: MetricRecord) -> str:
 
 def layers(chain: Chain, partition: str) -> str:
     """Return the layers of a direction, from the devices up: declared, measured, and what was reached."""
-    rows = [(row.name, row.declared, row.measured) for row in chain.rows]
-    rows = [row for row in rows if row[1] or row[2]]
+    known = [(row.name, row.declared, row.measured) for row in chain.rows]
+    known = [row for row in known if row[1] or row[2]]
     if chain.reached:
-        rows.append(("reached", None, chain.reached.bytes_s))
-    values = [v for row in rows for v in row[1:] if v]
+        known.append(("reached", None, chain.reached.bytes_s))
+    values = [v for row in known for v in row[1:] if v]
     # A layer that carries far more than the others would leave nothing of them to see.
-    top = max((v for v in values if v <= _FAR * min(values)), default=0.0)
-    left, wide, step = 226, WIDE - 226 - 30, 30
-    high = TOP + step * len(rows) + 8
-    parts = [begin(f"{partition}, {chain.direction}, {count(chain.nodes, 'node')}", high)]
-    for nth, (name, declared, measured) in enumerate(rows):
-        y = TOP + nth * step
-        parts.append(f'<text x="136" y="{y + 17}" text-anchor="end">{name}</text>')
-        if declared:
-            parts.append(
-                f'<rect class="track" x="{left}" y="{y + 4}" width="{wide * min(declared / top, 1):.1f}" height="18"/>'
+    top = max((v for v in values if v <= _FAR * min(values)), default=1.0)
+    title = f"{partition}, {chain.direction}, {count(chain.nodes, 'node')}"
+    found = []
+    for name, declared, measured in known:
+        best = chain.reached.record if chain.reached else None
+        failed = best is not None and best.verdict is Verdict.FAIL
+        said = f"declared {format_bytes(declared)}/s" if declared else ""
+        found.append(
+            Bar(
+                label=name,
+                value=measured or (declared if declared and declared > top else None),
+                text=f"{format_bytes(measured or declared or 0)}/s",
+                tip=f"{name}: measured {format_bytes(measured)}/s" if measured else said,
+                kind=("slow" if failed else "reach") if name == "reached" else "",
+                track=declared,
+                marks=[("ceiling", declared, f"{name}: {said}")] if declared else [],
             )
-        if measured:
-            width, kind = wide * min(measured / top, 1), "bar reach" if name == "reached" else "bar"
-            tip = tip_of(f"{name}: measured {format_bytes(measured)}/s")
-            parts.append(
-                f'<rect class="{kind}" x="{left}" y="{y + 4}" width="{width:.1f}" height="18">{tip}</rect>'
-            )
-        if max(declared or 0, measured or 0) > top:
-            parts.append(f'<path class="run" d="M{left + wide + 3} {y + 5}l12 8l-12 8z"/>')
-        if declared and declared <= top:
-            tip = tip_of(f"{name}: declared {format_bytes(declared)}/s")
-            parts.append(
-                f'<path class="ceiling" d="M{left + wide * declared / top:.1f} {y}v26">{tip}</path>'
-            )
-        words = [format_bytes(v) + "/s" for v in (measured or declared,) if v]
-        parts.append(
-            f'<text class="number" x="{left - 8}" y="{y + 17}" text-anchor="end">{"".join(words)}</text>'
         )
-    return "".join([*parts, "</svg>"])
+    return rows(title, found, Axis(0.0, top))
+
+
+def beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
+    """Return the curves of a plot that has one value of the parameter as bars, one below the other."""
+    found = []
+    for nth, trace in enumerate(plot.traces):
+        for dot in trace.dots:
+            tip = label_of(trace.name, dot)
+            off = "" if dot.metric.verdict.is_valid else " off"
+            reference = dot.reference
+            found.append(
+                Bar(
+                    label=trace.name,
+                    value=dot.value,
+                    text=format_value(dot.value),
+                    tip=tip,
+                    kind=f"c{nth}{off}",
+                    dots=dot.samples,
+                    marks=[("published", reference.value, held_of(dot))] if reference else [],
+                    link=anchor(dot),
+                )
+            )
+    values = [v for bar in found for v in (bar.value or 0.0, *(mark[1] for mark in bar.marks))]
+    words = [plot.title, plot.shown_unit, f"{plot.x_name} {spaced(plot.dots[0].text)}"]
+    mark = "; mark: reference" if any(bar.marks for bar in found) else ""
+    title = ": ".join(filter(None, words)) + mark
+    return rows(title, found, Axis(0.0, 1.08 * max(values)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,43 +292,83 @@ class Between:
 _RATIOS: Final = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0)
 
 
-def ratios(title: str, rows: Sequence[Between]) -> str:
+def ratios(title: str, found: Sequence[Between]) -> str:
     """Return ratios with their intervals on a logarithmic axis, below their cases; 1 is no difference."""
-    cases: dict[str, list[Between]] = {}
-    for row in rows:
-        cases.setdefault(row.case, []).append(row)
-    step, left, wide = 20, 200, WIDE - 200 - 70
-    depth = step * (len(rows) + len(cases))
-    high = TOP + depth + 34
-    ends = [v for row in rows for v in (row.ratio, row.low, row.high) if v > 0]
+    ends = [v for row in found for v in (row.ratio, row.low, row.high) if v > 0]
     reach = min(1.04 * max([1.06, *ends, *(1 / v for v in ends)]), 16.0)
-
-    def x(value: float) -> float:
-        share = (math.log(max(value, 1e-9)) / math.log(reach) + 1) / 2
-        return left + wide * min(max(share, 0.0), 1.0)
-
-    parts = [begin(title, high)]
+    drawn = []
+    for case, mine in groupby(found, key=lambda row: row.case):
+        for nth, row in enumerate(mine):
+            drawn.append(
+                Bar(
+                    label=row.metric[:_BESIDE],
+                    heading=case if nth == 0 else "",
+                    value=row.ratio,
+                    text=f"{row.ratio:.3f}",
+                    kind="" if row.sure else "off",
+                    interval=(row.low, row.high),
+                    marks=[("reference", 1.0, "no difference")],
+                    tip=f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {row.low:.3f} to {row.high:.3f})",
+                )
+            )
     known = [mark for mark in _RATIOS if mark <= reach][-2:]
-    for mark in (*(1 / mark for mark in reversed(known)), 1.0, *known):
-        kind = "reference" if mark == 1 else "grid"
-        parts.append(
-            f'<path class="{kind}" d="M{x(mark):.1f} {TOP - 14}v{depth + 10}"/>'
-            f'<text x="{x(mark):.1f}" y="{high - 14}" text-anchor="middle">{mark:.3g}</text>'
-        )
-    y = TOP - 2
-    for case, mine in cases.items():
-        label = case if len(case) < 74 else f"{case[:72]}…"
-        parts.append(f'<text class="number" x="8" y="{y + 4}">{escape(visible(label))}</text>')
-        for row in mine:
-            y += step
-            tip = tip_of(
-                f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {row.low:.3f} to {row.high:.3f})"
+    ticks = {v: f"{v:.3g}" for v in (*(1 / mark for mark in reversed(known)), 1.0, *known)}
+    return rows(title, drawn, Axis(1 / reach, reach, logarithmic=True), ticks)
+
+
+#: Units that an overview has an axis for, each with what is drawn on it.
+_OVERVIEWS: Final = {"MiB/s": "Bandwidth", "ops/s": "Operations"}
+
+
+def overviews(
+    records: Iterable[Record], published: Iterable[Published], anchor: Callable[[Record], str]
+) -> Iterator[str]:
+    """Yield a figure for each kind of rate: the best case of each check, beside published systems."""
+    best: dict[tuple[str, ...], tuple[float, MetricRecord, Record]] = {}
+    for record in records:
+        for metric in record.metrics if record.check not in LAYER_CHECKS else ():
+            for unit in _OVERVIEWS if metric.verdict.is_valid and metric.median > 0 else ():
+                try:
+                    value = convert(float(metric.median), metric.unit, unit)
+                except UnitError:
+                    continue
+                key = (unit, record.system, record.partition, record.check, metric.name)
+                if key not in best or value > best[key][0]:
+                    best[key] = (value, metric, record)
+    others = list(published)
+    for unit, what in _OVERVIEWS.items():
+        mine = {key: one for key, one in best.items() if key[0] == unit}
+        if not mine:
+            continue
+        places = len({key[1:3] for key in mine}) > 1
+        found = [
+            Bar(
+                label=f"{f'{key[1]}:{key[2]} ' if places else ''}{key[3]} {key[4]}",
+                value=value,
+                text=format_value(value),
+                tip=f"{record.short_name} {metric.name}: {with_unit(metric.median, metric.unit)}, {metric.verdict.value}",
+                kind="slow" if metric.verdict is Verdict.FAIL else "",
+                link=anchor(record),
             )
-            parts.append(
-                f'<text x="{left - 10}" y="{y + 4}" text-anchor="end">{escape(visible(row.metric[:26]))}</text>'
-                f'<circle class="run{"" if row.sure else " off"}" cx="{x(row.ratio):.1f}" cy="{y}" r="4.5">{tip}</circle>'
-                f'<path class="part" d="M{x(row.low):.1f} {y}H{x(row.high):.1f}M{x(row.low):.1f} {y - 4}v8M{x(row.high):.1f} {y - 4}v8"/>'
-                f'<text x="{WIDE - 8}" y="{y + 4}" text-anchor="end">{row.ratio:.3f}</text>'
+            for key, (value, metric, record) in mine.items()
+        ]
+        names = {metric.name for _, metric, _ in mine.values()}
+        systems = {key[1] for key in mine}
+        fitting = [p for p in others if p.unit == unit and p.metric in names - {""}]
+        found += [
+            Bar(
+                label=f"{one.system} {one.check} {one.metric}",
+                value=one.value,
+                text=format_value(one.value),
+                tip=f"published: {one.system} {one.check} {one.metric}: {with_unit(one.value, one.unit)}",
+                kind="off",
+                heading="" if nth else "Published systems",
             )
-        y += step
-    return "".join([*parts, "</svg>"])
+            for nth, one in enumerate(p for p in fitting if p.system not in systems)
+        ]
+        values = [bar.value or 1.0 for bar in found]
+        axis = Axis(min(values) / 2, max(values) * 1.1, logarithmic=True)
+        first, last = math.ceil(math.log10(axis.low)), math.floor(math.log10(axis.high))
+        ticks = {10.0**n: f"{10.0**n:,.10g}" for n in range(first, last + 1)}
+        title = f"{what}, {unit}, logarithmic: the best case of each check"
+        yield rows(title, found, axis, ticks)

@@ -7,17 +7,18 @@ shape of its own, so that it is told from the others without colours.
 from __future__ import annotations
 
 import math
-import re
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from html import escape
+from pathlib import Path
 from typing import Final
 
 from iogauge.core.text import visible
-from iogauge.core.units import format_value
+from iogauge.core.units import with_unit
 from iogauge.judge.verdict import Verdict
-from iogauge_extras.page.sweeps import Dot, Plot, Trace
+from iogauge_extras.page.sweeps import Dot, Plot, Trace, held_of, label_of, spaced
 
 #: Bars of text, from the bottom of the scale to its top; what lies beyond is an arrow.
 _BARS: Final = "▁▂▃▄▅▆▇█"
@@ -31,34 +32,14 @@ _USUAL, _FEW = 0.9, 5
 _FOREIGN: Final = (Verdict.INVALID, Verdict.ERROR)
 #: Space above the largest value, and below the smallest one, as factors.
 _ABOVE, _BELOW = 1.08, 0.97
+#: Bars of text begin at this share of the least value, if that is not far below the largest.
+_LEAST_BAR: Final = 0.5
 #: The axis begins at zero if a value is below this share of the largest.
 _ZOOM: Final = 0.8
 
-#: Colours for light and dark screens; a page with several figures contains it once. The colours of traces are those of
-#: Okabe and Ito, and each trace also has a dash and a shape of its own.
-FIGURE_STYLE: Final = """
-.iog{--ink:#1f2328;--dim:#57606a;--grid:#d1d9e0;--band:#0969da1f;--line:#0550ae;--bad:#b3261e;--paper:#fff;
---t0:#0072b2;--t1:#b34700;--t2:#00795c;--t3:#a3447d;--t4:#7a5c00;--t5:#1f2328}
-@media screen and (prefers-color-scheme:dark){.iog{--ink:#f0f6fc;--dim:#a2abb4;--grid:#3d444d;--band:#4493f838;--line:#79b8ff;--bad:#ff9a92;--paper:#0d1117;
---t0:#56b4e9;--t1:#ff9d5c;--t2:#3ed6a8;--t3:#e79ac6;--t4:#e6c34a;--t5:#f0f6fc}}
-.iog text{fill:var(--dim);font:13px system-ui,sans-serif}
-.iog .number{fill:var(--ink)}
-.iog .title{fill:var(--ink);font-weight:600}
-.iog .grid{stroke:var(--grid)}
-.iog .band{fill:var(--band)}
-.iog .reference{stroke:var(--ink);stroke-dasharray:7 4;stroke-width:1.3}
-.iog .ceiling{stroke:var(--ink);stroke-width:2.4}
-.iog .level{stroke:var(--dim);stroke-width:1.2}
-.iog .limit{stroke:var(--dim);stroke-dasharray:2 4;stroke-width:1.2}
-.iog .runs{fill:none;stroke:var(--line);stroke-width:1.6}
-.iog .change{stroke:var(--dim);stroke-dasharray:2 3}
-.iog .since{stroke:var(--bad);stroke-width:1.6}
-.iog .word{fill:var(--bad);font-weight:600}
-.iog .run{fill:var(--line);stroke:var(--line);stroke-width:1.4}
-.iog .run.off{fill:var(--paper)}
-.iog .run.FAIL{fill:var(--bad);stroke:var(--bad)}
-.iog .paper{fill:var(--paper)}
-"""
+#: The style of all figures, for light and dark screens; a page with several figures contains it once. The colours of
+#: traces are those of Okabe and Ito, and each trace also has a dash and a shape of its own.
+FIGURE_STYLE: Final = (Path(__file__).parent / "figure.css").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +88,7 @@ class Curve:
         count = f"n = {len(self.points)} runs" + (
             f", {valid} valid" if valid < len(self.points) else ""
         )
-        unit = "" if self.unit == "1" else self.unit
+        unit = self.unit.replace("1", "")
         return "; ".join(part for part in (self.system, count, unit, span, self.under) if part)
 
 
@@ -140,7 +121,11 @@ def scale_of(curve: Curve) -> tuple[float, float]:
 
 def bars(curve: Curve, newest: int) -> str:
     """Return the newest runs as a row of bars on the figure's scale: ``▇▇↑▇▃``."""
-    bottom, top = scale_of(curve)
+    _, top = scale_of(curve)
+    least = min((run.value for run in curve.points[-newest:]), default=0.0)
+    bottom = (
+        _LEAST_BAR * least if least > _LEAST_BAR * top else 0.0
+    )  # a loss of 30 % is no slight dip
 
     def bar(value: float) -> str:
         share = (value - bottom) / (top - bottom)
@@ -259,6 +244,31 @@ def svg(curve: Curve, *, alone: bool = False, anchors: Sequence[str] = ()) -> st
     )
 
 
+def overlay(system: str, curves: Sequence[Curve]) -> str:
+    """Return the runs of all metrics of a system over time, each relative to its level; alarmed ones stand out."""
+    times = [run.time.timestamp() for curve in curves for run in curve.points]
+    first, last = min(times), max(times)
+    shares = []
+    for curve in curves:
+        valid = [run for run in curve.points if run.verdict not in _FOREIGN]
+        level = curve.level or statistics.median([run.value for run in valid] or [1.0])
+        shares.append([(run.time.timestamp(), run.value / level) for run in valid])
+    scale = Ordinate(0.0, min(max([1.2, *(s for one in shares for _, s in one)]), _BEYOND))
+    parts = [begin(f"{system}: all metrics, each relative to its level"), *scale.grid("")]
+    ordered = sorted(zip(curves, shares, strict=True), key=lambda one: one[0].since is not None)
+    for curve, runs in ordered:
+        line = " ".join(
+            f"{LEFT + (WIDE - LEFT - RIGHT) * (time - first) / max(last - first, 1):.1f},{scale.y(share):.1f}"
+            for time, share in runs
+        )
+        kind = "one worse" if curve.since else "one"
+        parts.append(f'<polyline class="{kind}" points="{line}">{tip_of(curve.title)}</polyline>')
+    for time, place, anchor in ((first, LEFT, "start"), (last, WIDE - RIGHT, "end")):
+        day = f"{datetime.fromtimestamp(time, timezone.utc):%Y-%m-%d %H:%M}"
+        parts.append(f'<text x="{place}" y="{HIGH - 8}" text-anchor="{anchor}">{day}</text>')
+    return "".join([*parts, "</svg>"])
+
+
 def _x(curve: Curve, run: float) -> float:
     """Return the middle of a run."""
     return LEFT + (WIDE - LEFT - RIGHT) * (run + 0.5) / max(len(curve.points), 1)
@@ -311,7 +321,7 @@ def _runs(curve: Curve, scale: Ordinate, anchors: Sequence[str]) -> Iterator[str
     for k, run in enumerate(runs):
         kind = run.verdict.value if run.verdict.is_valid else "off"  # drawn hollow
         label = (
-            f"{run.time:%Y-%m-%d %H:%M} {format_value(run.value)} {curve.unit} "
+            f"{run.time:%Y-%m-%d %H:%M} {with_unit(run.value, curve.unit)} "
             f"{run.verdict.value} {run.session}"
         )
         x, y = _x(curve, k), scale.y(run.value)
@@ -320,8 +330,7 @@ def _runs(curve: Curve, scale: Ordinate, anchors: Sequence[str]) -> Iterator[str
         else:
             mark = f'<circle class="run {kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{tip_of(label)}</circle>'
         # The table below the figure has the same links for the keyboard.
-        link = f'<a href="#{anchors[k]}" tabindex="-1">' if anchors else ""
-        yield f"{link}{mark}</a>" if link else mark
+        yield f'<a href="#{anchors[k]}" tabindex="-1">{mark}</a>' if anchors else mark
     ends = [(run, LEFT, "start") for run in runs[:1]]
     ends += [(run, WIDE - RIGHT, "end") for run in runs[1:][-1:]]
     for run, place, anchor in ends:
@@ -333,26 +342,6 @@ def short(value: float) -> str:
     """Return a round value as text for an axis."""
     return f"{value:,.10g}" if abs(value) >= 1e-3 or value == 0 else f"{value:.3g}"
 
-
-CHART_STYLE: Final = """
-.iog .trace{fill:none;stroke-width:2}
-.iog .dot{stroke-width:1.6}
-.iog .dot.off{fill:var(--paper)!important}
-.iog .bad{fill:none;stroke:var(--bad);stroke-width:2}
-.iog .ideal{fill:none;stroke:var(--dim);stroke-dasharray:1 4;stroke-width:1.6;stroke-linecap:round}
-.iog .published{fill:none;stroke:var(--ink);stroke-width:1.6}
-.iog .sample{fill:var(--ink);fill-opacity:.8;stroke:var(--paper);stroke-width:.5}
-.iog .bar{fill:var(--line);fill-opacity:.55}
-.iog .bar.off{fill-opacity:.12;stroke:var(--line);stroke-dasharray:3 2}
-.iog .bar.reach{fill:var(--t2);fill-opacity:1}
-.iog .bar.slow{fill:var(--bad);fill-opacity:1}
-.iog .axis{stroke:var(--dim)}
-.iog .part{stroke:var(--line);stroke-width:1.6}
-.iog .track{fill:var(--grid);fill-opacity:.55}
-""" + "".join(
-    f".iog .c{n}{{stroke:var(--t{n});fill:var(--t{n})}}.iog .trace.c{n}{{fill:none;stroke-dasharray:{dash}}}\n"
-    for n, dash in enumerate(("none", "8 3", "3 3", "10 3 2 3", "5 2 1 2", "14 4"))
-)
 
 #: Shapes of the dots of each trace around a middle at 0.
 _SHAPES: Final = (
@@ -371,6 +360,12 @@ _LOGARITHMIC: Final = 40.0
 _LINE: Final = 18
 
 
+def linked(mark: str, anchor: str, label: str) -> str:
+    """Return a mark as a link to a place of the page, if there is one."""
+    name = escape(visible(label))
+    return f'<a href="#{anchor}" aria-label="{name}">{mark}</a>' if anchor else mark
+
+
 def tip_of(text: str) -> str:
     """Return the text of a mark, which a browser shows as a tooltip."""
     return f"<title>{escape(visible(text))}</title>"
@@ -383,8 +378,6 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     """
     dots = plot.dots
     places = sorted({dot.x for dot in dots})
-    if len(places) == 1:
-        return _beside(plot, anchor)
     sizes = any(not dot.text.replace(".", "").isdigit() for dot in dots)
     stretched = places[0] > 0 and (sizes or places[-1] / places[0] > _LOGARITHMIC)
     x = _horizontal(places, stretched)
@@ -400,15 +393,14 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     legend = list(_legend(plot))
     high = HIGH + _LINE * ((len(legend) + 1) // 2) + 20
     base = HIGH - BOTTOM
-    unit = "" if plot.unit == "1" else plot.unit
-    words = ": ".join(word for word in (plot.title, unit) if word)
-    parts = [begin(f"{words} over {plot.x_name}", high, role="group"), *scale.grid(unit)]
+    words = ": ".join(filter(None, (plot.title, plot.shown_unit)))
+    parts = [begin(f"{words} over {plot.x_name}", high, "group"), *scale.grid(plot.shown_unit)]
     for value, text in plot.ceilings.items():
-        parts += scale.line("ceiling", value, f"ceiling {format_value(value)} {plot.unit}: {text}")
+        parts += scale.line("ceiling", value, f"ceiling {with_unit(value, plot.unit)}: {text}")
     for dot in {dot.x: dot for dot in dots}.values():
         parts.append(
             f'<path class="axis" d="M{x(dot.x):.1f} {base}v5"/>'
-            f'<text x="{x(dot.x):.1f}" y="{base + 18}" text-anchor="middle">{escape(visible(_spaced(dot.text)))}</text>'
+            f'<text x="{x(dot.x):.1f}" y="{base + 18}" text-anchor="middle">{escape(visible(spaced(dot.text)))}</text>'
         )
     parts += _ideals(plot, x, scale)
     for number, trace in enumerate(plot.traces):
@@ -420,68 +412,6 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     name = plot.x_name + how
     parts.append(f'<text x="{WIDE - RIGHT}" y="{base + 33}" text-anchor="end">{name}</text>')
     return "".join([*parts, "</svg>"])
-
-
-def _spaced(text: str) -> str:
-    """Return a size with a space before its unit; other text as it is."""
-    return re.sub(r"(?<=[0-9])(?=[KMGT]i?B$)", " ", text)
-
-
-def _beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
-    """Return the curves of a plot that has one value of the parameter as bars, one below the other."""
-    dots = [(trace.name, dot) for trace in plot.traces for dot in trace.dots]
-    references = [dot.reference.value for _, dot in dots if dot.reference]
-    top = 1.08 * max([*(dot.value for _, dot in dots), *references])
-    left, wide, step = 150, WIDE - 150 - 120, 40
-    high = TOP + step * len(dots) + 26
-    at = f"{plot.x_name} {_spaced(dots[0][1].text)}"
-    unit = "" if plot.unit == "1" else plot.unit
-    parts = [begin(": ".join(word for word in (plot.title, unit, at) if word), high, role="group")]
-    for nth, (name, dot) in enumerate(dots):
-        y = TOP - 10 + step * nth
-        label = _label(name, dot)
-        off = "" if dot.metric.verdict.is_valid else " off"
-        parts.append(
-            f'<text x="{left - 10}" y="{y + 19}" text-anchor="end">{escape(visible(name[:20]))}</text>'
-            f'<a href="#{anchor(dot)}" aria-label="{escape(visible(label))}"><rect class="bar c{nth % len(_SHAPES)}{off}" '
-            f'x="{left}" y="{y + 4}" width="{wide * dot.value / top:.1f}" height="20">{tip_of(label)}</rect></a>'
-        )
-        parts += [
-            f'<circle class="sample" cx="{left + wide * sample / top:.1f}" cy="{y + 14}" r="2"/>'
-            for sample in dot.samples
-            if 0 <= sample <= top
-        ]
-        if dot.reference:
-            place = left + wide * dot.reference.value / top
-            parts.append(
-                f'<path class="published" d="M{place:.1f} {y}v28">{tip_of(_held(dot))}</path>'
-            )
-        parts.append(
-            f'<text x="{WIDE - RIGHT}" y="{y + 19}" text-anchor="end">{format_value(dot.value)}</text>'
-        )
-    if references:
-        words = '<path class="published" d="M0 -8v14"/><text x="10" y="4">reference</text>'
-        parts.append(f'<g transform="translate({left} {high - 12})">{words}</g>')
-    return "".join([*parts, "</svg>"])
-
-
-def _label(name: str, dot: Dot) -> str:
-    """Return what a tooltip says of a dot."""
-    metric, record = dot.metric, dot.record
-    return (
-        f"{name} at {_spaced(dot.text)}: {format_value(dot.value)} {metric.unit}, n = {len(dot.samples)}, "
-        f"{metric.verdict.value}, {record.time[:16].replace('T', ' ')} UTC, {record.session}"
-    )
-
-
-def _held(dot: Dot) -> str:
-    """Return what a tooltip says of a dot's reference."""
-    reference = dot.reference
-    return (
-        f"reference {format_value(reference.value)} {dot.metric.unit}: {reference.source}"
-        if reference
-        else ""
-    )
 
 
 def _horizontal(values: Sequence[float], logarithmic: bool) -> Callable[[float], float]:
@@ -531,11 +461,10 @@ def _trace(
         if reference := dot.reference:
             yield (
                 f'<path class="published" d="M{at - 9:.1f} {scale.y(reference.value):.1f}h18">'
-                f"{tip_of(_held(dot))}</path>"
+                f"{tip_of(held_of(dot))}</path>"
             )
-        label = _label(trace.name, dot)
+        label = label_of(trace.name, dot)
         kind = f"c{number}" + ("" if metric.verdict.is_valid else " off")
-        link = f'<a href="#{anchor(dot)}" aria-label="{escape(visible(label))}">'
         if beyond := scale.beyond(dot.value):
             mark = arrow(at, scale.y(dot.value), beyond > 0, kind, f"beyond: {label}")
         else:
@@ -546,7 +475,7 @@ def _trace(
             )
             if metric.verdict is Verdict.FAIL:
                 mark += f'<circle class="bad" cx="{at:.1f}" cy="{scale.y(dot.value):.1f}" r="8.5"/>'
-        yield f"{link}{mark}</a>"
+        yield linked(mark, anchor(dot), label)
 
 
 def _legend(plot: Plot) -> Iterator[str]:

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from iogauge.core.text import count, visible
-from iogauge.core.units import format_value
+from iogauge.core.units import format_value, with_unit
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, query
@@ -51,10 +51,10 @@ UNCHANGED: Final = (
     "storage itself, its servers and its load"
 )
 
-#: From the worst to the best.
-WORST: Final = (
-    *(Verdict.ERROR, Verdict.FAIL, Verdict.INVALID, Verdict.UNSTABLE),
-    *(Verdict.CONTAMINATED, Verdict.UNREFERENCED, Verdict.PASS),
+#: The gravest first.
+GRAVEST: Final = (
+    *(Verdict.FAIL, Verdict.INVALID, Verdict.ERROR, Verdict.CONTAMINATED, Verdict.UNSTABLE),
+    *(Verdict.UNREFERENCED, Verdict.PASS),
 )
 
 
@@ -188,7 +188,7 @@ class History:
         ]:
             last = self._rows[line, name][-1]
             if last["median"] is not None:
-                value = f"{format_value(last['median'])} {last['unit']}"
+                value = with_unit(last["median"], last["unit"])
                 yield visible(f"{name} is proportional, newest {value}")
 
     def _limits(self, rows: Sequence[Mapping[str, Any]], series: Judged | None) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class History:
             for row in rows:
                 day, verdict = row["time"].date(), Verdict(row["verdict"])
                 if day >= oldest:
-                    worst[day] = min(worst.get(day, verdict), verdict, key=WORST.index)
+                    worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
             last = rows[-1]
             where = visible(f"{last['system']}:{last['partition']}")
             found.append(Day(where, visible(short_name(last["case"])), worst))
@@ -316,19 +316,24 @@ class Trouble:
         return ""
 
     @property
-    def paragraph(self) -> str:
-        """Return the headline, and a line for each known fact."""
+    def facts(self) -> dict[str, str]:
+        """Return what is known beside the headline, by name; a remedy that the reason has is left out."""
+        told = (self.remedy.partition(": ")[2] or self.remedy) in self.reason
         facts = {
             "expected": self.expected,
             "reason": self.reason if self.measured else "",
             "since": self.since,
             "trend": self.trend,
             "cause": self.cause,
-            "remedy": self.remedy,
-            "runs": bars(self.curve, BARS) if self.curve else "",
+            "remedy": "" if told else self.remedy,
         }
-        lines = [f"  {name + ':':<10}{text}" for name, text in facts.items() if text]
-        return "\n".join([self.headline, *lines])
+        return {name: text for name, text in facts.items() if text}
+
+    @property
+    def paragraph(self) -> str:
+        """Return the headline, and a line for each known fact."""
+        facts = self.facts | ({"runs": bars(self.curve, BARS)} if self.curve else {})
+        return "\n".join([self.headline, *(f"  {n + ':':<10}{text}" for n, text in facts.items())])
 
     def to_json(self) -> dict[str, Any]:
         """Return the same facts as JSON values."""
@@ -408,7 +413,7 @@ def collect(
     absent = _of_absent(records, expected)
     lack = unmeasured or Unmeasured()
     damage = [_of_damage(line) for line in damaged]
-    troubles = [*failures, *drifts, *absent, *damage]
+    troubles = _gravest_first([*failures, *drifts, *absent, *damage])
     problems = [
         *([f"{len(drifts)} metric(s) have become worse ({DRIFT})"] if drifts else []),
         *(f"nothing was measured on {trouble.where}" for trouble in absent),
@@ -428,6 +433,28 @@ def collect(
         days=history.days(),
         missing=len(absent) + len(lack.left_out) + len(lack.unmatched) + len(lack.gone),
     )
+
+
+#: Kinds of troubles, the gravest first.
+_GRAVEST: Final = (DRIFT, *(v.value for v in GRAVEST))
+
+
+def _gravest_first(troubles: Sequence[Trouble]) -> list[Trouble]:
+    """Return troubles by gravity; what only lacks a reference is one trouble a partition, with its number."""
+    lacking: dict[str, list[Trouble]] = {}
+    found = []
+    for trouble in troubles:
+        if trouble.kind == Verdict.UNREFERENCED.value:
+            lacking.setdefault(trouble.where, []).append(trouble)
+        else:
+            found.append(trouble)
+    for where, mine in lacking.items():
+        text = (
+            f"{count(len(mine), 'metric')} of {count(len({t.case for t in mine}), 'case')}: valid, and without a "
+            "reference; iogauge calibrate proposes them"
+        )
+        found.append(Trouble(kind=Verdict.UNREFERENCED.value, where=where, case="", reason=text))
+    return sorted(found, key=lambda trouble: _GRAVEST.index(trouble.kind))
 
 
 def _of_records(
@@ -533,18 +560,23 @@ def _of_record(
 
 def _measured(metric: MetricRecord) -> str:
     spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
-    text = f"{format_value(metric.median)} {metric.unit}{spread}"
+    text = f"{with_unit(metric.median, metric.unit)}{spread}"
     if metric.reference and metric.verdict is Verdict.FAIL:
-        share = metric.median / metric.reference.value - 1
-        text += f", {abs(share):.1%} {'below' if share < 0 else 'above'} its reference"
+        text += f", {against(metric)}"
     return visible(text)
+
+
+def against(metric: MetricRecord) -> str:
+    """Return how far a metric is from its reference: ``29.8 % below its reference``."""
+    share = metric.median / metric.reference.value - 1 if metric.reference else 0.0
+    return f"{abs(share):.1%} {'below' if share < 0 else 'above'} its reference"
 
 
 def _expectation(metric: MetricRecord) -> str:
     reference = metric.reference
     if not reference:
         return "" if metric.verdict is not Verdict.UNREFERENCED else "no reference"
-    text = f"reference {format_value(reference.value)} {metric.unit}"
+    text = f"reference {with_unit(reference.value, metric.unit)}"
     if reference.lower is not None:
         text += f", at least {format_value(reference.value * (1 + reference.lower))}"
     if reference.upper is not None:
@@ -578,7 +610,7 @@ def _since_when(
         and last["metric"] == first["metric"]
         and last["unit"] == first["unit"]
     ):
-        text += f" with {format_value(last['median'])} {last['unit']}"
+        text += f" with {with_unit(last['median'], last['unit'])}"
     return (
         visible(text),
         history.changed(last["fingerprint"], first["fingerprint"]),
@@ -607,7 +639,7 @@ def _trend_words(series: Judged) -> str:
         return ""
     return visible(
         f"{change.share:+.1%} ({change.low:+.1%} to {change.high:+.1%}) against the level of "
-        f"{format_value(series.level)} {series.unit} since {_when(change.time)}, session {change.session}; "
+        f"{with_unit(series.level, series.unit)} since {_when(change.time)}, session {change.session}; "
         f"a false alarm in {one_of(series.false_alarms)} healthy series"
     )
 
@@ -631,10 +663,10 @@ def _drift(series: Judged, history: History) -> Trouble:
         where=visible(f"{series.system}:{series.partition}"),
         case=visible(short_name(series.case)),
         metric=visible(series.metric),
-        measured=visible(f"{format_value(last)} {series.unit}"),
+        measured=visible(with_unit(last, series.unit)),
         expected=""
         if series.level is None
-        else visible(f"level of {format_value(series.level)} {series.unit}"),
+        else visible(f"level of {with_unit(series.level, series.unit)}"),
         since="" if change is None else visible(f"{_when(change.time)}, session {change.session}"),
         reason=_BACK if _is_back(last, series) else "",
         trend=_trend_words(series),

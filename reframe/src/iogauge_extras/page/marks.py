@@ -19,7 +19,7 @@ from iogauge.records.record import ADDED, Record, short_name
 from iogauge.report.history_table import CASE, in_place, of_system
 from iogauge.report.layout import Column, Group, Table
 from iogauge.report.outcome import STYLE, Ending
-from iogauge_extras.page.collect import DRIFT, Trouble
+from iogauge_extras.page.collect import DRIFT, GRAVEST, Trouble
 
 #: Runs of a case that are shown.
 RUNS: Final = 14
@@ -89,12 +89,6 @@ def read_marks(
 #: Why a case has its verdict, by the ``id`` of the case: a few words, and the whole text.
 Reasons = Mapping[int, tuple[str, str]]
 
-#: The worst first.
-_GRAVEST: Final = (
-    *(Verdict.FAIL, Verdict.INVALID, Verdict.ERROR, Verdict.CONTAMINATED, Verdict.UNSTABLE),
-    *(Verdict.UNREFERENCED, Verdict.PASS),
-)
-
 #: Verdicts that fail no run, and yet are a problem to look at.
 _DOUBTFUL: Final = (Verdict.UNSTABLE, Verdict.CONTAMINATED)
 
@@ -123,7 +117,7 @@ def reasons(cases: Sequence[CaseStatus], troubles: Sequence[Trouble]) -> Reasons
 def _gravity(case: CaseStatus, why: Reasons) -> int:
     """Return the place of a case: a drift stands beside a failure."""
     drifts = why.get(id(case), ("", ""))[0].startswith(DRIFT)
-    return 0 if drifts else _GRAVEST.index(case.newest.verdict)
+    return 0 if drifts else GRAVEST.index(case.newest.verdict)
 
 
 def brief(
@@ -131,7 +125,7 @@ def brief(
 ) -> Iterator[tuple[str, str]]:
     """Yield at most ten lines with their styles: green or red, what and since when, and what comes next."""
     ordered = sorted(cases, key=lambda case: _gravity(case, why))
-    red = [case for case in ordered if _gravity(case, why) < _GRAVEST.index(_DOUBTFUL[1])]
+    red = [case for case in ordered if _gravity(case, why) < GRAVEST.index(_DOUBTFUL[1])]
     shown = [*red, *(case for case in ordered if case.newest.verdict in _DOUBTFUL)]
     style = "bold red" if ending.status else "yellow" if shown else "bold green"
     yield f"iogauge: {ending}", style

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from iogauge.core.paths import project_root
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_bytes, format_value, in_order
 from iogauge.core.untrusted import numbers
@@ -32,9 +33,11 @@ from iogauge.records.record import MetricRecord, Record, microseconds
 from iogauge.report import outcome
 from iogauge.report.outcome import SessionRecords, Word, newest
 from iogauge.session.current import suite
+from iogauge.site import folders
+from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
 from iogauge_extras.page import bars, charts, sweeps
-from iogauge_extras.page.collect import DRIFT, WORST, Alarm
+from iogauge_extras.page.collect import DRIFT, GRAVEST, Alarm, Trouble, against
 from iogauge_extras.page.marks import MARKS
 from iogauge_extras.page.sweeps import Dot
 
@@ -138,7 +141,8 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         return anchors[_key(record)]
 
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
-    others = [c for c in alarm.curves if len(c.points) > 1 and c.points not in drawn]
+    several = [c for c in alarm.curves if len(c.points) > 1]
+    others = [c for c in several if c.points not in drawn]
     script = (_FOLDER / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     by_line = {record.line: anchor(record) for record in newest(records)}
@@ -147,6 +151,10 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         systems=", ".join(alarm.systems),
         conclusion=conclusion(alarm, found),
         tiles=tiles(alarm, found),
+        systems_said=list(_systems(alarm, found)),
+        overviews=_overviews(records, anchor),
+        overlays=[Markup(charts.overlay(name, mine)) for name, mine in _by_system(several)],
+        cards=cards(alarm.troubles),
         span=_span(records),
         written=written_by(),
         suites=sorted({str(record.suite) for record in records if record.suite}),
@@ -260,7 +268,42 @@ def comparison(found: Contrast) -> str:
 def page_style() -> Markup:
     """Return the style of a page and of its figures."""
     css = (_FOLDER / "page.css").read_text(encoding="utf-8")
-    return Markup(css + charts.FIGURE_STYLE + charts.CHART_STYLE)
+    return Markup(css + charts.FIGURE_STYLE)
+
+
+def cards(troubles: Sequence[Trouble]) -> list[list[tuple[Trouble, dict[str, str]]]]:
+    """Return the troubles by case, each with its facts; what a card has said is not said again."""
+    found: dict[tuple[str, ...], list[tuple[Trouble, dict[str, str]]]] = {}
+    for trouble in troubles:
+        card = found.setdefault((trouble.kind, trouble.where, trouble.case), [])
+        said = {text for _, facts in card for text in facts.values()}
+        facts = {name: text for name, text in trouble.facts.items() if text not in said}
+        card.append((trouble, facts))
+    return list(found.values())
+
+
+def _by_system(curves: Sequence[charts.Curve]) -> list[tuple[str, list[charts.Curve]]]:
+    found: dict[str, list[charts.Curve]] = {}
+    for curve in curves:
+        found.setdefault(curve.system, []).append(curve)
+    return list(found.items())
+
+
+def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, str]]:
+    """Yield each of several systems with its word and a sentence: its verdicts, and its gravest trouble."""
+    for system in alarm.systems if len(alarm.systems) > 1 else ():
+        mine = SessionRecords(r for r in found if visible(r.system) == system)
+        troubles = [t for t in alarm.troubles if t.where.partition(":")[0] == system]
+        word = Word.FAILED if any(t.kind == DRIFT for t in troubles) else mine.ending(False).word
+        gravest = f"; first of all {troubles[0].headline}" if troubles else ""
+        yield system, word.value, f"{mine.ending(False).sentence}{gravest}"
+
+
+def _overviews(records: Sequence[Record], anchor: _Anchor) -> list[Markup]:
+    """Return the best case of each check as bars, beside what documents print of other systems."""
+    sites = folders.site_folders(project_root() / "site-configs")
+    published = [one for site in sites for one in References.of_site(site.name).published()]
+    return [Markup(svg) for svg in bars.overviews(newest(records), published, anchor)]
 
 
 def tiles(alarm: Alarm, records: SessionRecords) -> list[Tile]:
@@ -307,10 +350,9 @@ def conclusion(alarm: Alarm, records: SessionRecords) -> str:
     )
     if worst:
         _, metric, record = worst
-        change = metric.median / metric.reference.value - 1 if metric.reference else 0.0
         said.append(
             f"The gravest failure: {metric.name} of {record.short_name} on {record.system}:{record.partition} "
-            f"is {change:+.1%} against its reference."
+            f"is {against(metric)}."
         )
     drifts = [trouble for trouble in alarm.troubles if trouble.kind == DRIFT]
     if drifts:
@@ -420,7 +462,6 @@ def _results(
                 {
                     "row": row,
                     "metric": metric,
-                    "measured": row.measured.replace(" 1 ", " ").removesuffix(" 1"),
                     "samples": len(numbers(metric.samples)) if metric else 0,
                     "source": _note(group["notes"], reference.source if reference else None),
                     "ceilings": beside(layers.get(_where(record)), record.nodes, metric)
@@ -446,8 +487,9 @@ def _plots(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, Any
         return anchor(dot.record)
 
     for plot in sweeps.plots(records):
+        several = len({dot.x for dot in plot.dots}) > 1
         yield {
-            "svg": Markup(charts.sweep(plot, of)),
+            "svg": Markup((charts.sweep if several else bars.beside)(plot, of)),
             "caption": plot.caption,
             "system": plot.system,
             "text": plot.title,
@@ -545,7 +587,7 @@ def _calendar(alarm: Alarm, anchors: Mapping[tuple[str, str], str]) -> dict[str,
     for line in alarm.days:
         mine = merged.setdefault((line.where, line.case), {})
         for day, verdict in line.worst.items():
-            mine[day] = min(mine.get(day, verdict), verdict, key=WORST.index)
+            mine[day] = min(mine.get(day, verdict), verdict, key=GRAVEST.index)
     return {
         "columns": columns,
         "rows": sorted(merged.items(), key=lambda line: [*map(in_order, line[0])]),

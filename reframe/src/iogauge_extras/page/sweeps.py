@@ -7,12 +7,13 @@ have the same sweep, one plot more for each metric shows them together.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import shorten
 from typing import Any, Final
 
-from iogauge.core.units import UnitError, parse_bytes
+from iogauge.core.units import UnitError, parse_bytes, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord
 from iogauge.report.outcome import newest
@@ -102,6 +103,11 @@ class Plot:
         return [dot for trace in self.traces for dot in trace.dots]
 
     @property
+    def shown_unit(self) -> str:
+        """Return the unit as a figure has it: a ratio has none."""
+        return self.unit.replace("1", "")
+
+    @property
     def ceilings(self) -> dict[float, str]:
         """Return the ceilings that all dots share, each with what limits it."""
         found = {dot.metric.ceiling: str(dot.metric.ceiling_from or "") for dot in self.dots}
@@ -121,7 +127,7 @@ class Plot:
             part
             for part in (
                 f"n = {len(records)} medians of {_range(sorted(samples))} sample{'s' * (samples != {1})}",
-                "" if self.unit == "1" else self.unit,
+                self.shown_unit,
                 " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "",
                 f"{_range(nodes)} node{'s' * (nodes != [1])}" if nodes else "",
                 stack_of(records),
@@ -138,6 +144,28 @@ class Plot:
         """Return where the references come from."""
         found = (str(dot.reference.source or "") for dot in self.dots if dot.reference)
         return [source for source in dict.fromkeys(found) if source]
+
+
+def spaced(text: str) -> str:
+    """Return a size with a space before its unit; other text as it is."""
+    return re.sub(r"(?<=[0-9])(?=[KMGT]i?B$)", " ", text)
+
+
+def label_of(name: str, dot: Dot) -> str:
+    """Return what a tooltip says of a dot."""
+    metric, record = dot.metric, dot.record
+    return (
+        f"{name} at {spaced(dot.text)}: {with_unit(dot.value, metric.unit)}, n = {len(dot.samples)}, "
+        f"{metric.verdict.value}, {record.time[:16].replace('T', ' ')} UTC, {record.session}"
+    )
+
+
+def held_of(dot: Dot) -> str:
+    """Return what a tooltip says of a dot's reference."""
+    reference = dot.reference
+    if reference is None:
+        return ""
+    return f"reference {with_unit(reference.value, dot.metric.unit)}: {reference.source}"
 
 
 def texts(values: object) -> list[str]:

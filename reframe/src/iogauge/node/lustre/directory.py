@@ -13,7 +13,7 @@ import os
 import re
 import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -96,16 +96,42 @@ class Directory:
         -1 stands for as many active targets as there are, in the pool if one is declared.
         """
         active = [target for target in self.usable(targets) if target.active]
-        root = self.of_root.parts[0] if self.of_root and not self.of_root.composite else None
         known = []
-        for part in _requested(request) if request else self.default.parts if self.default else ():
-            size = part.stripe_bytes or (min(root.stripe_bytes, part.holds(_NO_END)) if root else 0)
-            count = part.stripe_count or (root.stripe_count if root else 0)
-            count = len(active) if count == -1 else min(count, len(active))
-            if part.pattern != "mdt" and (not size or not count):
+        for part in self._filled(_requested(request) if request else self._default_parts):
+            count = len(active) if part.stripe_count == -1 else min(part.stripe_count, len(active))
+            if part.pattern != "mdt" and (not part.stripe_bytes or not count):
                 return ()
-            known.append(replace(part, stripe_bytes=size, stripe_count=count))
+            known.append(replace(part, stripe_count=count))
         return tuple(known)
+
+    @property
+    def stripes(self) -> Fingerprint:
+        """Return stripe count and size of new files, of several components as a list; no key for what is unknown."""
+        parts = [*self._filled(self._default_parts)]
+        found = {
+            "layout.stripe_count": [part.stripe_count for part in parts],
+            "layout.stripe_bytes": [part.stripe_bytes for part in parts],
+        }
+        return {
+            key: values[0] if len(values) == 1 else ",".join(map(str, values))
+            for key, values in found.items()
+            if any(values)
+        }
+
+    @property
+    def _default_parts(self) -> tuple[Part, ...]:
+        return self.default.parts if self.default else ()
+
+    def _filled(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Yield parts with the root's count and size in place of those that they leave open."""
+        root = self.of_root.parts[0] if self.of_root and not self.of_root.composite else None
+        for part in parts:
+            if root is None or part.pattern == "mdt":
+                yield part
+            else:
+                count = part.stripe_count or root.stripe_count
+                size = part.stripe_bytes or min(root.stripe_bytes, part.holds(_NO_END))
+                yield replace(part, stripe_count=count, stripe_bytes=size)
 
 
 def _requested(request: Layout) -> tuple[Part, ...]:
@@ -187,17 +213,6 @@ def default_layouts(
             part = Part(stripe_count=count, stripe_bytes=size)
             of_root = FileLayout(path=path, parts=(part,))
     return lov.read_default_lov(path) or of_root, of_root
-
-
-def stripe_facts(default: FileLayout | None) -> Fingerprint:
-    """Return stripe count and size of a default layout; nothing if they are unknown, or there are several."""
-    if default is None or len(default.parts) != 1:
-        return {}
-    (part,) = default.parts
-    return {
-        **({"layout.stripe_count": part.stripe_count} if part.stripe_count else {}),
-        **({"layout.stripe_bytes": part.stripe_bytes} if part.stripe_bytes else {}),
-    }
 
 
 def metadata_targets(path: str) -> tuple[tuple[int, ...], str]:
