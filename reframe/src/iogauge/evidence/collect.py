@@ -30,6 +30,7 @@ from iogauge.evidence.complaints import (
     refused_by_node,
     stage_folder,
     stage_text,
+    unlabelled,
 )
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
@@ -449,11 +450,11 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
     def text(name: str) -> str:
         return stage_text(stage / name.replace(REP, str(repetition)), what)
 
-    stdout = text(printed_file(phase.name, REP))
+    stdout = unlabelled(text(printed_file(phase.name, REP)))
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
-        stderr=text(complaints_file(phase.name, REP)),
+        stderr=unlabelled(text(complaints_file(phase.name, REP))),
         ranks=text(phase.ranks) if phase.ranks else "",
         files=stage_folder(stage / phase.folder.replace(REP, str(repetition)), what)
         if phase.folder

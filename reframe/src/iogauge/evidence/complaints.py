@@ -71,7 +71,7 @@ _OF_LIBRARY: Final = re.compile(
 )
 
 #: What launchers put before each line, if they are told to.
-_LABEL: Final = re.compile(r"\[\d+(?:,\d+)?\](?:<std\w+>)?:? ?|\d+: ?")
+_LABEL: Final = re.compile(r"\[[\w@-]*(?:,?\d+)\](?:<std\w+>)?: ?|\[\d+\] | *\d+: ?")
 
 #: A trace of hydra: ``[mpiexec@n1] function (file:line): words``.
 _HYDRA: Final = re.compile(r"\[(?:mpiexec|proxy)[^\]]*\] \w+ \([^)]*\): (.+)")
@@ -272,7 +272,10 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
                 f"error {n}: {os.strerror(n)}\n" for n in errors
             )
         printed.append(text)
-    texts = [_unlabelled(text) for text in printed]
+    texts = [
+        [line.strip() for line in unlabelled(text).splitlines() if not is_binding(line)]
+        for text in printed
+    ]
     of_tool = [[line for line in lines if not _OF_LIBRARY.match(line)] for lines in texts]
     if any(_UNKNOWN_MANAGER.fullmatch(line) for lines in texts for line in lines):
         of_tool = []
@@ -296,12 +299,13 @@ def _errors(texts: Sequence[Sequence[str]]) -> Iterator[str]:
     yield from (line for line in lines if _TOOL_ERROR.search(line))
 
 
-def _unlabelled(text: str) -> list[str]:
-    """Return the lines of a text, without the launcher's report on bindings and the labels that it puts before each."""
-    lines = [line.strip() for line in text.splitlines() if not is_binding(line)]
-    if all(_LABEL.match(line) for line in lines if line):
-        lines = [_LABEL.sub("", line, count=1) for line in lines]
-    return lines
+def unlabelled(text: str) -> str:
+    """Return a text without what a launcher puts before each line, if it does so before half of them at least."""
+    lines = text.splitlines(keepends=True)
+    labelled = [line for line in lines if _LABEL.match(line)]
+    if not labelled or 2 * len(labelled) < len(lines):
+        return text
+    return "".join(_LABEL.sub("", line, count=1) for line in lines)
 
 
 #: Bytes below which a directory counts as full: a job's own files need this room.
