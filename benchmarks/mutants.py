@@ -879,8 +879,8 @@ MUTANTS = (
     ),
     Mutant(
         "rate-beside-its-time", "tools", "mdtest.py",
-        '    if operations is None and certain and not name.startswith("Tree"):',
-        '    if operations is None and not certain and not name.startswith("Tree"):',
+        "    elif not fitting and certain:",
+        "    elif not fitting and not certain:",
         "tests/unit/tools/test_mdtest.py::test_a_rate_that_its_time_contradicts_is_refused",
         "a rate of mdtest that is three times what its time allows",
         passes=True,

@@ -252,7 +252,8 @@ def _yaml(data: bytes) -> object:
 
 def _settings(data: bytes) -> object:
     def read(file: Path) -> object:
-        mistakes = site_mistakes.find_mistakes(str(file), "site", yamlfile.load(file))
+        found = site_mistakes.find_mistakes("site", yamlfile.load(file))
+        mistakes = yamlfile.located(file, found)
         for mistake in mistakes:
             assert str(file) in str(mistake)
         return mistakes

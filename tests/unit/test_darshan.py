@@ -137,21 +137,6 @@ def test_words_for_the_ranks() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("library", "log", "message"),
-    [
-        ("libdarshan.so", "x", "library is 'libdarshan.so': expected the absolute path"),
-        ("/a b/libdarshan.so", "x", "library is"),
-        ("/a:/libdarshan.so", "x", "library is"),
-        ("/a/libdarshan.so", "a b", "log is 'a b'"),
-        ("/a/libdarshan.so", "", "log is ''"),
-    ],
-)
-def test_paths_that_would_be_split_are_refused(library: str, log: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        run_words(library, log)
-
-
 # --- profiles ---------------------------------------------------------------------------------------
 
 

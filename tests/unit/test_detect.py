@@ -56,7 +56,6 @@ def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
     found = site_programs.machine()
     assert found.programs["fio"].version == "3.33"
     assert {"fio", "ior", "ior-mpiio", "mdtest"} <= set(found.features)
-    assert ("ior-lustre" in found.features) == ("posix.lustre" in IOR_HELP)
 
 
 @pytest.mark.parametrize(

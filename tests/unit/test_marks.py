@@ -23,7 +23,7 @@ DATA: dict[str, Any] = {
 @pytest.mark.parametrize("mark", marks.MARKS)
 def test_a_sound_mark_is_no_mistake(mark: str) -> None:
     names = ["here:a"] if mark == marks.PUBLISHED else ["read_bw"]
-    assert find_mistakes("f", {**DATA, mark: {"Burst": names}}) == []
+    assert not list(find_mistakes({**DATA, mark: {"Burst": names}}))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_sound_mark_is_no_mistake(mark: str) -> None:
     ],
 )
 def test_a_mistake_in_a_mark(mark: str, value: object, found: str) -> None:
-    (mistake,) = find_mistakes("f", {**DATA, mark: value})
+    (mistake,) = find_mistakes({**DATA, mark: value})
     assert mistake.found == found
 
 

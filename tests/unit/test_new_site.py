@@ -73,7 +73,7 @@ def answers(queue: Queue | None = None, ceiling: str = "", said: bool = False) -
 def written(given: Answers, known: Found) -> dict[str, Any]:
     """The only partition of the settings, which must be sound."""
     data = yaml.safe_load(writing.settings_text(given, known, "2h0m"))
-    assert settings.find_mistakes("f", "mine", data) == []
+    assert settings.find_mistakes("mine", data) == []
     assert data["systems"][0]["hostnames"] == ["login[0-9]+$"]
     partition: dict[str, Any] = data["systems"][0]["partitions"][0]
     return partition
@@ -106,7 +106,7 @@ def test_what_stands_in_comments_is_sound_without_their_mark(fstype: str, ceilin
     for number in range(first, last + 1):
         lines[number] = lines[number].replace(mark, "", 1)
     data = yaml.safe_load("\n".join(lines))
-    assert settings.find_mistakes("f", "mine", data) == []
+    assert settings.find_mistakes("mine", data) == []
     assert set(data["systems"][0]["partitions"][0]["extras"]["topology"]) >= {
         "source",
         "efficiency",

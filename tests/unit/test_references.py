@@ -33,7 +33,7 @@ def write(sites: Path, text: str) -> Path:
 
 
 def of_leaf(leaf: Any) -> list[str]:
-    return [str(m) for m in find_mistakes("f", {**HEAD, "Ior": {"disk": {"write_bw": leaf}}})]
+    return [str(m) for m in find_mistakes({**HEAD, "Ior": {"disk": {"write_bw": leaf}}})]
 
 
 @pytest.mark.parametrize(
@@ -77,35 +77,33 @@ def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
 )
 def test_a_mistake_in_a_reference(leaf: Any, key: str, found: str, allowed: str) -> None:
     (mistake,) = of_leaf(leaf)
-    assert mistake.startswith(f"f: Ior.disk.write_bw{key}: found {found}"), mistake
+    assert mistake.startswith(f"Ior.disk.write_bw{key}: found {found}"), mistake
     assert allowed in mistake.partition("; allowed: ")[2]
 
 
 @pytest.mark.parametrize(
     ("data", "start"),
     [
-        ([1], "f: found [1]; allowed: a mapping"),
-        ({5: {}}, "f: 5: found this key"),
-        ({**HEAD, "Ior": {}}, "f: Ior: found {}"),
-        ({**HEAD, "Ior": {"disk": {}}}, "f: Ior.disk: found {}"),
-        ({**HEAD, "Ior": {"$index": [], "d": {}}}, "f: Ior.$index: found []"),
-        ({"Ior": {"d": {"m": [1, 0, 0, "s"]}}}, "f: $sources.Ior: found nothing; allowed: text"),
-        (HEAD, "f: $sources.Ior: this check has no references here"),
+        ([1], "found [1]; allowed: a mapping"),
+        ({5: {}}, "5: found this key"),
+        ({**HEAD, "Ior": {}}, "Ior: found {}"),
+        ({**HEAD, "Ior": {"disk": {}}}, "Ior.disk: found {}"),
+        ({**HEAD, "Ior": {"$index": [], "d": {}}}, "Ior.$index: found []"),
+        ({"Ior": {"d": {"m": [1, 0, 0, "s"]}}}, "$sources.Ior: found nothing; allowed: text"),
+        (HEAD, "$sources.Ior: this check has no references here"),
     ],
 )
 def test_a_mistake_in_the_form_of_the_file(data: Any, start: str) -> None:
-    (mistake,) = find_mistakes("f", data)
+    (mistake,) = find_mistakes(data)
     assert str(mistake).startswith(start)
 
 
 def test_an_index_sets_how_deep_the_metrics_lie() -> None:
     leaf = [1, 0, 0, "s"]
     entry = {"$index": ["partition", "nodes"], "disk": {"1": {"m": leaf}}}
-    assert find_mistakes("f", {**HEAD, "Ior": entry}) == []
-    (mistake,) = find_mistakes(
-        "f", {**HEAD, "Ior": {"$index": ["nodes"], "disk": {"1": {"m": leaf}}}}
-    )
-    assert str(mistake).startswith("f: Ior.disk.1: found {'m'")
+    assert not list(find_mistakes({**HEAD, "Ior": entry}))
+    (mistake,) = find_mistakes({**HEAD, "Ior": {"$index": ["nodes"], "disk": {"1": {"m": leaf}}}})
+    assert str(mistake).startswith("Ior.disk.1: found {'m'")
 
 
 # --- expected failures end ------------------------------------------------------------------------
@@ -143,18 +141,18 @@ PLAIN = {"disk": {"write_bw": [90, -0.1, None, "MiB/s"]}}
 
 
 def of_accepted(accepted: Any, entry: Any = PLAIN) -> list[str]:
-    return [str(m) for m in find_mistakes("f", {**HEAD, "Ior": entry, "$accepted": accepted})]
+    return [str(m) for m in find_mistakes({**HEAD, "Ior": entry, "$accepted": accepted})]
 
 
 @pytest.mark.parametrize(
     ("accepted", "start"),
     [
-        ([1], "f: $accepted: found [1]; allowed: a mapping"),
-        ({"Ior": {"disk": {"read_bw": [1, "MiB/s", DAY]}}}, "f: $accepted.Ior.disk.read_bw: found"),
-        ({"Ior": {"disk": {"write_bw": [1, "MiB/s"]}}}, "f: $accepted.Ior.disk.write_bw: found"),
+        ([1], "$accepted: found [1]; allowed: a mapping"),
+        ({"Ior": {"disk": {"read_bw": [1, "MiB/s", DAY]}}}, "$accepted.Ior.disk.read_bw: found"),
+        ({"Ior": {"disk": {"write_bw": [1, "MiB/s"]}}}, "$accepted.Ior.disk.write_bw: found"),
         (
             {"Ior": {"disk": {"write_bw": [1, "GiB/s", DAY]}}},
-            "f: $accepted.Ior.disk.write_bw (unit): found 'GiB/s', and 'MiB/s' in the reference; allowed: one unit in both. 'iogauge calibrate' wrote this one: correct the reference",
+            "$accepted.Ior.disk.write_bw (unit): found 'GiB/s', and 'MiB/s' in the reference; allowed: one unit in both. 'iogauge calibrate' wrote this one: correct the reference",
         ),
     ],
 )
@@ -252,7 +250,7 @@ def test_what_a_run_sets_otherwise_has_no_reference(sites: Path) -> None:
 @pytest.mark.parametrize("key", ["here:[", "(", "a{99999999999}"])
 def test_a_key_that_is_no_regular_expression_is_a_mistake(key: str) -> None:
     body = {"$index": ["$partition"], key: {"write_bw": [1, 0, 0, "MiB/s"]}}
-    (mistake,) = find_mistakes("f", {**HEAD, "Ior": body})
+    (mistake,) = find_mistakes({**HEAD, "Ior": body})
     assert mistake.key == f"Ior.{key}" and "a regular expression" in mistake.allowed
 
 

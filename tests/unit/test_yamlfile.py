@@ -76,7 +76,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path: Path) -> None:
     file = write(tmp_path, "a:\n  - name: x\n    b: [1,\n      2]\n  - {c: 1}\n")
     keys = ("a", "a.x.b (lower bound)", "a.0.b", "a.1.c", "a.x.missing", "other", "")
-    found = located(file, [Mistake(str(file), key, "1", "2") for key in keys])
+    found = located(file, [Mistake(key, "1", "2") for key in keys])
     assert [mistake.line for mistake in found] == [1, 3, 3, 5, 2, None, None]
     assert str(found[1]) == f"{file}:3: a.x.b (lower bound): found 1; allowed: 2"
 
@@ -95,7 +95,8 @@ def test_what_is_not_yaml_is_named_with_its_line(
     file = write(tmp_path, text)
     with pytest.raises(YamlError) as caught:
         yamlfile.load(file)
-    assert str(Mistake.of_yaml(file, caught.value)).startswith(f"{file}:{line}: {said}")
+    (mistake,) = located(file, [Mistake.of_yaml(caught.value)])
+    assert str(mistake).startswith(f"{file}:{line}: {said}")
 
 
 @pytest.mark.parametrize(("head", "value", "end"), [("", "- 1\n", ""), ("[", "1,", "1]")])

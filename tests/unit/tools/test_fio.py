@@ -408,21 +408,6 @@ def test_job_file() -> None:
     assert made.bytes_total == 128 * 4 * 2**30
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"directory": "/a:b"}, "':' as a separator"),
-        ({"filename_format": "$jobnum.$filenum"}, r"without \$clientuid several files are one"),
-        ({"iodepth": 4}, "caps it at 1 for psync"),
-        ({"fsync_at_end": True}, "acts on writes"),
-        ({"checksum_bytes": 4096}, "acts on a sequential write"),
-    ],
-)
-def test_refused_options(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        job(**changes)
-
-
 @given(
     block=st.integers(1, 2**24),
     blocks=st.integers(1, 1000),

@@ -19,15 +19,12 @@ from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, wit
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
-    "mdtest_PZ.stdout",
     "mdtest_base.stdout",
-    "mdtest_i3.stdout",
     "mdtest_few.stdout",
     "mdtest_stone.stdout",
     "mdtest_save.stdout",
     "mdtest_easy_create.stdout",
     "mdtest_easy_stat.stdout",
-    "mdtest33_i2.stdout",
     "mdtest33_stonewall.stdout",
 )
 EMPTY_READ = "WARNING: Read bytes is 0, thus, a read test will actually just open/close"
@@ -82,30 +79,15 @@ def test_one_iteration() -> None:
     ]
     create = output.phases[4]
     assert create.rates["rate"].unit == "ops/s"
-    assert "rate_stddev" not in create.rates
     assert create.operations == 200
     assert create.seconds == pytest.approx(200 / 22967.386)
     assert output.phases[8].operations is None
     assert output.parameters == {
         "iterations": 1,
         "items": 200,
-        "items_per_task": 100,
         "begins_at": 502,
         "kind": "files/directories",
     }
-
-
-def test_rates_and_times_of_several_iterations() -> None:
-    output = parse_table(sample("mdtest_PZ.stdout"))
-    removal = next(phase for phase in output.phases if phase.name == "dir_remove")
-    assert {name: quantity.value for name, quantity in removal.rates.items()} == {
-        "rate": 3543.295,
-        "rate_max": 5943.719,
-        "rate_min": 1142.871,
-        "rate_stddev": 3394.712,
-    }
-    assert (removal.seconds, removal.operations) == (0.104, 200)
-    assert output.parameters["iterations"] == 2
 
 
 def test_stonewall() -> None:
@@ -113,9 +95,6 @@ def test_stonewall() -> None:
     create = output.phases[0]
     assert (create.name, create.operations) == ("create", 2 * 2274)
     assert create.seconds == pytest.approx(4548 / 3414.061)
-    assert output.parameters["stonewall_min"] == 722
-    assert output.parameters["stonewall_max"] == 2274
-    assert output.parameters["stonewall_mean"] == 1498.0
 
 
 def test_phases_of_io500_in_executions_of_their_own() -> None:
@@ -129,18 +108,9 @@ def test_phases_of_io500_in_executions_of_their_own() -> None:
     assert (stat.name, stat.seconds, stat.operations) == ("stat", 0.036, None)
 
 
-def test_status_file_without_times() -> None:
-    text = sample("mdtest_easy_stat.stdout")
-    without = text[: text.index("SUMMARY time")] + "-- finished at 11/21/2026 01:03:58 --\n"
-    with pytest.raises(ToolOutputError, match="run it with -P"):
-        parse_table(without)
-
-
 def test_version_3_3() -> None:
-    output = parse_table(sample("mdtest33_i2.stdout"))
-    assert output.version == "3.3.0"
-    assert len(output.phases) == 9
     stonewalled = parse_table(sample("mdtest33_stonewall.stdout"))
+    assert stonewalled.version == "3.3.0"
     assert [phase.name for phase in stonewalled.phases] == [
         "create",
         "stat",
@@ -156,6 +126,7 @@ def test_version_3_3() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
+        ("mdtest_i3.stdout", r"expected '\(of 1 iterations\)'"),
         ("mdtest_enospc.stdout", r"no table 'SUMMARY rate'.*complained: WARNING: task 1, partial"),
         ("mdtest_ver.stdout", r"damaged row 'V-1: Entering PrintTimestamp"),
         ("mdtest_two_worlds.stdout", r"2 runs of mdtest with 1 task\(s\) each .*matching mpirun"),
@@ -172,10 +143,9 @@ def test_damaged_output(name: str, message: str) -> None:
     [
         ("22967.386      22967.386      22967.386", "inf inf inf", "'inf', expected a number"),
         ("22967.386      22967.386      22967.386", "2.000 1.000 3.000", "mean of 3.0 outside"),
-        ("22967.386      22967.386      22967.386", "2.000 0.000 1.000", "an iteration failed"),
         ("   File stat ", "   File creation ", "damaged row"),
         ("rate: (of", "rate (in kops/sec): (of", "no table 'SUMMARY rate'|unit"),
-        ("(of 1 iterations)", "", r"no '\(of N iterations\)'"),
+        ("(of 1 iterations)", "", r"expected '\(of 1 iterations\)'"),
         ("2 tasks, 200 files", "2 tasks, 0 files", "did 0 operations"),
     ],
 )
@@ -187,11 +157,11 @@ def test_damage_by_hand(old: str, new: str, message: str) -> None:
 
 
 def test_a_rate_that_its_time_contradicts_is_refused() -> None:
-    text = sample("mdtest_PZ.stdout")
-    three_times = "52937.217      45910.470      49423.845       4968.648"
-    damaged = text.replace("17645.739      15303.490      16474.615       1656.220", three_times)
+    text = sample("mdtest33_stonewall.stdout")
+    row = "114231.601     114231.541     114231.571"
+    damaged = text.replace(row, "342694.803     342694.623     342694.713")
     assert damaged != text
-    with pytest.raises(ToolOutputError, match=r"'File creation' at 49423\.845 ops/s .* is not 200"):
+    with pytest.raises(ToolOutputError, match=r"'File creation' at 342694\.713 ops/s .* is not"):
         parse_table(damaged)
 
 
@@ -222,8 +192,7 @@ def test_rank_details() -> None:
     ]
     create = ranks[0]
     assert (create.rate_ops_s, create.seconds) == (4998.4853089, 0.040012121201)
-    assert create.rank_seconds == ((0.030920982361, 0.038532972336),)
-    assert create.rank_rates_ops_s == ((3234.0499028, 2595.1800222),)
+    assert create.rank_seconds == (0.030920982361, 0.038532972336)
     assert ranks[4].rank_seconds == ()
 
 
@@ -275,29 +244,11 @@ def options(**changes: Any) -> MdtestOptions:
     return MdtestOptions(**{"directory": "/t/d", "items": 100, **changes})
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"stonewall_s": 1, "stat": True}, "acts on the create phase"),
-        ({"verify_read": True, "create": True}, "needs the read phase"),
-        ({"directory": "/a b"}, "without blanks"),
-        (
-            {"read": True, "random_seed": 7, "stonewall_status_file": "s"},
-            "a stonewall .-W, -x. may leave some out",
-        ),
-    ],
-)
-def test_refused_options(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        options(**changes)
-
-
 @given(
     items=st.integers(1, 10**7),
     write_bytes=st.integers(0, 2**30),
     stride=st.integers(0, 64),
     stonewall=st.integers(0, 600),
-    repetitions=st.integers(1, 9),
     unique_dir=st.booleans(),
     phases=st.sets(st.sampled_from(["create", "stat", "remove"])),
 )
@@ -306,18 +257,14 @@ def test_arguments_say_what_the_options_say(
     write_bytes: int,
     stride: int,
     stonewall: int,
-    repetitions: int,
     unique_dir: bool,
     phases: set[str],
 ) -> None:
-    if phases and "create" not in phases:
-        stonewall = 0
     words = options(
         items=items,
         write_bytes=write_bytes,
         stride=stride,
         stonewall_s=stonewall,
-        repetitions=repetitions,
         unique_dir=unique_dir,
         **dict.fromkeys(phases, True),
     ).arguments()
@@ -331,7 +278,6 @@ def test_arguments_say_what_the_options_say(
     assert int(value("-n", "")) == items
     assert int(value("-N", "0")) == stride
     assert int(value("-W", "0")) == stonewall
-    assert int(value("-i", "1")) == repetitions
     assert ("-u" in words) == unique_dir
     for phase, flag in (("create", "-C"), ("stat", "-T"), ("remove", "-r")):
         assert (flag in words) == (phase in phases)
@@ -342,7 +288,7 @@ def test_arguments_say_what_the_options_say(
 needs_mdtest = pytest.mark.skipif(shutil.which("mdtest") is None, reason="no mdtest on PATH")
 REAL: list[dict[str, Any]] = [
     {"files_only": True, "unique_dir": True, "leaf_only": True, "signature": 5},
-    {"repetitions": 2},
+    {},
     {"write_bytes": 4096, "read_bytes": 4096, "verify_read": True, "data_type": "random"},
     {"files_only": True, "write_bytes": 1, "stonewall_s": 5},
 ]
@@ -375,11 +321,9 @@ def test_real_mdtest(changes: dict[str, Any], tmp_path: Path) -> None:
     names = {phase.name for phase in output.phases}
     assert "create" in names
     assert ("dir_create" in names) != made.files_only
-    assert output.parameters["iterations"] == made.repetitions
-    if made.items is not None:
-        assert output.parameters["items_per_task"] == made.items
+    assert output.parameters["items"] == made.items
     for phase in output.phases:
-        if phase.operations is not None and made.repetitions == 1:
+        if phase.operations is not None:
             rate = phase.rates["rate"].value
             assert phase.operations / phase.seconds == pytest.approx(rate, rel=0.01)
 
@@ -404,9 +348,3 @@ def test_real_phases_one_by_one(tmp_path: Path) -> None:
         assert did[name].operations == files
         assert set(did) == ({name, "tree_remove"} if name == "remove" else {name})
     assert not any(path.is_file() for path in (tmp_path / "d").rglob("*"))
-
-
-@pytest.mark.parametrize("wall", [{"stonewall_s": 1}, {"stonewall_status_file": "f"}])
-def test_a_tree_with_branches_has_no_stonewall(wall: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"no stonewall .* with branches"):
-        MdtestOptions(directory="/t", items=3, create=True, branching=2, **wall)

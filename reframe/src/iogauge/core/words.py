@@ -22,7 +22,6 @@ IOR: Final = "ior"
 IOR_MPIIO: Final = "ior-mpiio"
 IOR_HDF5: Final = "ior-hdf5"
 IOR_NCMPI: Final = "ior-ncmpi"
-IOR_LUSTRE: Final = "ior-lustre"
 MDTEST: Final = "mdtest"
 MD_WORKBENCH: Final = "md-workbench"
 FIO: Final = "fio"
@@ -37,7 +36,7 @@ WRF_IO: Final = "wrf_io"
 
 PARTITION: Final = frozenset({TARGET, O_DIRECT, LUSTRE, CHECKSUMS})
 ENVIRONMENT: Final = frozenset(
-    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, IOR_LUSTRE, MDTEST, MD_WORKBENCH}
+    {IOR, IOR_MPIIO, IOR_HDF5, IOR_NCMPI, MDTEST, MD_WORKBENCH}
     | {FIO, FIO_METADATA, IO500, IPERF, DARSHAN, ELBENCHO, WRF_IO}
 )
 

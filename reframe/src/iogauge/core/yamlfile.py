@@ -164,28 +164,26 @@ class Mistake:
     Without ``allowed``, ``found`` is a whole sentence.
     """
 
-    file: str
     key: str
     found: str
-    allowed: str
+    allowed: str = ""
     line: int | None = None
+    file: str = ""
 
     @staticmethod
-    def of_yaml(file: Path, error: YamlError) -> Mistake:
+    def of_yaml(error: YamlError) -> Mistake:
         """Return the mistake that a file is not YAML."""
-        return Mistake(str(file), "", error.problem, "", error.line)
+        return Mistake("", error.problem, line=error.line)
 
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}" if self.line else self.file
-        where += f": {self.key}" if self.key else ""
-        if not self.allowed:
-            return f"{where}: {self.found}"
-        return f"{where}: found {self.found}; allowed: {self.allowed}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        said = f"found {self.found}; allowed: {self.allowed}" if self.allowed else self.found
+        return ": ".join(filter(None, (place, self.key, said)))
 
 
 def located(file: Path, mistakes: Iterable[Mistake]) -> list[Mistake]:
-    """Return the mistakes in a YAML file with their lines; a missing key has its parent's line."""
-    mistakes = list(mistakes)
+    """Return the mistakes in a YAML file with its name and their lines; a missing key has its parent's line."""
+    mistakes = [replace(mistake, file=str(file)) for mistake in mistakes]
     try:
         text = untrusted.read_text(file, LIMIT_BYTES) if mistakes else ""
         node = yaml.compose(text, Loader=_Loader)

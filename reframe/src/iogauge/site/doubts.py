@@ -64,7 +64,7 @@ def of_reference(key: str, part: int) -> str:
     return f"{key} ({('value', 'lower bound', 'upper bound', 'unit')[part]})"
 
 
-def loose(file: str, key: str, leaf: list[Any], most: float = MOST_SLACK) -> Iterator[Mistake]:
+def loose(key: str, leaf: list[Any], most: float = MOST_SLACK) -> Iterator[Mistake]:
     """Yield a mistake if a number passes a sound leaf that is ``most`` times worse than its value.
 
     A missing bound is not reported: only the metric tells which bound it needs.
@@ -74,7 +74,7 @@ def loose(file: str, key: str, leaf: list[Any], most: float = MOST_SLACK) -> Ite
     if slack(lower, upper, unit) >= most and leaf[side] is not None:
         part, found = (of_reference(key, side), leaf[side]) if side else (key, leaf)
         allowed = f"a bound that a number {most:.4g} times worse than the value does not meet"
-        yield Mistake(file, part, show(found), allowed)
+        yield Mistake(part, show(found), allowed)
 
 
 def doubt_of_bounds(reference: Reference) -> Doubt | None:
@@ -108,7 +108,7 @@ def doubt_of_figure(figure: float, reference: Reference) -> Doubt | None:
     )
 
 
-def doubts_of_extras(file: str, key: str, extras: PartitionExtras) -> Iterator[Mistake]:
+def doubts_of_extras(key: str, extras: PartitionExtras) -> Iterator[Mistake]:
     """Yield the doubtful limits of a partition; ``key`` leads to its extras."""
     sizes = {
         "limits": extras.limits,
@@ -125,10 +125,10 @@ def doubts_of_extras(file: str, key: str, extras: PartitionExtras) -> Iterator[M
             share = getattr(values, limit, None)
             if share is not None and share > DOUBTFUL_LIMIT:
                 allowed = f"at most {DOUBTFUL_LIMIT:.0%}: {meaning}"
-                yield Mistake(file, f"{key}.{name}.{limit}", f"{share:.0%}", allowed)
+                yield Mistake(f"{key}.{name}.{limit}", f"{share:.0%}", allowed)
     efficiency = extras.topology.efficiency if extras.topology else None
     for way in ("read", "write") if efficiency else ():
         share = getattr(efficiency, way)
         if share < DOUBTFUL_SHARE:
             allowed = f"at least {DOUBTFUL_SHARE:.0%}: it is the reference of cases without one"
-            yield Mistake(file, f"{key}.topology.efficiency.{way}", f"{share:.0%}", allowed)
+            yield Mistake(f"{key}.topology.efficiency.{way}", f"{share:.0%}", allowed)

@@ -237,7 +237,7 @@ class Sweeps(SiteModel):
     #: Stripe sizes of a shared file (StripeSize).
     stripe_sizes: tuple[Annotated[ByteSize, Field(gt=0, multiple_of=65536)], ...] = ()
     #: Stripe sizes that the MPI library is asked for by hints (StripeHints).
-    striping_hints: tuple[Annotated[ByteSize, Field(gt=0, multiple_of=65536)], ...] = ()
+    striping_hints: tuple[Annotated[ByteSize, Field(gt=0, lt=2**32, multiple_of=65536)], ...] = ()
     #: Processes that write on behalf of all (Aggregators).
     aggregators: tuple[Count, ...] = ()
     #: Stripe counts for which the MPI library's own number of writers is counted (DefaultWriters).

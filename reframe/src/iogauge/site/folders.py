@@ -82,7 +82,7 @@ def namesakes(folder: Path) -> list[Mistake]:
         return []
     saw = f"{len(found)} sites named {folder.name}: {', '.join(found)}"
     allowed = f"one: rename a folder and its system, or take its folder out of {VARIABLE}"
-    return [Mistake(str(folder / SETTINGS), "systems", saw, allowed)]
+    return [Mistake("systems", saw, allowed)]
 
 
 def _claims(folder: Path, host: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -17,68 +17,57 @@ RECORDED: Final = "$recorded"
 MARKS: Final = (PUBLISHED, RECORDED)
 
 
-def mark_mistakes(file: str, mark: str, found: object, data: Mapping[Any, Any]) -> list[Mistake]:
-    """Return every mistake in one of the two marks; ``data`` is the whole file's content."""
+def mark_mistakes(mark: str, found: object, data: Mapping[Any, Any]) -> Iterator[Mistake]:
+    """Yield every mistake in one of the two marks; ``data`` is the whole file's content."""
     what = "partitions with references" if mark == PUBLISHED else "metrics"
-    form = f"a mapping from check to a list of {what}"
     if not isinstance(found, dict) or not found:
-        return [Mistake(file, mark, show(found), form)]
-    wrong = []
+        yield Mistake(mark, show(found), f"a mapping from check to a list of {what}")
+        return
     for check, names in found.items():
         key, entry = f"{mark}.{check}", data.get(check)
         listed = isinstance(names, list) and names and all(isinstance(n, str) for n in names)
         if str(check).startswith("$") or not isinstance(entry, dict):
-            wrong.append(Mistake(file, key, "this check", "a check with references in this file"))
+            yield Mistake(key, "this check", "a check with references in this file")
         elif not listed:
-            wrong.append(Mistake(file, key, show(names), f"a list of {what}"))
+            yield Mistake(key, show(names), f"a list of {what}")
         elif mark == PUBLISHED:
             places = [str(place) for place in entry if place != "$index"]
-            wrong += [
-                Mistake(file, key, f"{name!r}", ", ".join(places))
-                for name in names
-                if name not in places
-            ]
-    return wrong
+            for name in (name for name in names if name not in places):
+                yield Mistake(key, f"{name!r}", ", ".join(places))
 
 
-def accepted_mistakes(file: str, accepted: object, data: dict[Any, Any]) -> list[Mistake]:
-    """Return mistakes in the accepted values: each belongs to a reference, and has its unit."""
-    if not isinstance(accepted, dict) or not accepted:
-        return [Mistake(file, ACCEPTED, show(accepted), "a mapping from check to values")]
-    return [
-        mistake
-        for check, entry in accepted.items()
-        for mistake in _accepted_below(
-            file, f"{ACCEPTED}.{check}", entry, data.get(check) if check != "$sources" else None
-        )
-    ]
+def accepted_mistakes(accepted: object, data: Mapping[Any, Any]) -> Iterator[Mistake]:
+    """Yield mistakes in the accepted values: each belongs to a reference, and has its unit."""
+    if isinstance(accepted, dict) and accepted:
+        checks = {name: entry for name, entry in data.items() if name != "$sources"}
+        yield from _accepted_below(ACCEPTED, accepted, checks)
+    else:
+        yield Mistake(ACCEPTED, show(accepted), "a mapping from check to values")
 
 
-def _accepted_below(file: str, key: str, value: object, reference: object) -> list[Mistake]:
+def _accepted_below(key: str, value: object, reference: object) -> Iterator[Mistake]:
     if isinstance(value, dict) and value and isinstance(reference, dict):
-        return [
-            mistake
-            for name, inner in value.items()
-            for mistake in _accepted_below(
-                file, f"{key}.{name}", inner, reference.get(name) if name != "$index" else None
-            )
-        ]
+        for name, inner in value.items():
+            below = None if name == "$index" else reference.get(name)
+            yield from _accepted_below(f"{key}.{name}", inner, below)
+        return
     if not isinstance(reference, list):
-        return [Mistake(file, key, show(value), "the keys of a reference in this file")]
+        yield Mistake(key, show(value), "the keys of a reference in this file")
+        return
     if (
         not isinstance(value, list)
         or len(value) != 3
         or not (is_number(value[0]) and value[0] > 0)
         or not (isinstance(value[2], date) and not isinstance(value[2], datetime))
     ):
-        return [Mistake(file, key, show(value), _ACCEPTED_FORM)]
+        yield Mistake(key, show(value), _ACCEPTED_FORM)
+        return
     leaf = reference[-1] if reference[:1] == ["$xfail"] else reference
     unit = leaf[-1] if isinstance(leaf, list) and leaf else None
     if value[1] != unit:
         found = f"{show(value[1])}, and {unit!r} in the reference"
         allowed = "one unit in both. 'iogauge calibrate' wrote this one: correct the reference"
-        return [Mistake(file, f"{key} (unit)", found, allowed)]
-    return []
+        yield Mistake(f"{key} (unit)", found, allowed)
 
 
 def recorded(data: Mapping[str, Any], check: str) -> frozenset[str]:

@@ -41,7 +41,7 @@ WRF_IO: Final = words.WRF_IO
 _ENVIRONMENT_EXTRAS: Final = {
     STACK: (re.compile(r"[\w-][\w.-]*"), "name of a folder in environments/"),
     MPI: (re.compile("|".join(mpi.DIALECTS)), f"one of {', '.join(mpi.DIALECTS)}"),
-    DARSHAN: (re.compile(r"/[^\s\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
+    DARSHAN: (re.compile(r"/[^\s:\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
     WRF_IO: (re.compile(r"/[^\s\"'$`\\]+"), "absolute path of wrf_header.txt"),
 }
 
@@ -77,30 +77,26 @@ def reframe_schema() -> dict[str, Any]:
     return schema
 
 
-def _reframe_mistakes(file: str, data: dict[str, Any]) -> list[Mistake]:
-    """Return what ReFrame's own schema refuses."""
+def _reframe_mistakes(data: dict[str, Any]) -> Iterator[Mistake]:
+    """Yield what ReFrame's own schema refuses."""
     whole = {"systems": [], "environments": [], "logging": [], **data}
-    schema = {**reframe_schema()}
-    mistakes = []
-    for error in jsonschema.Draft7Validator(schema).iter_errors(whole):
+    for error in jsonschema.Draft7Validator(reframe_schema()).iter_errors(whole):
         while error.context:
             error = min(error.context, key=lambda inner: -len(inner.absolute_path))
         key = _named(data, error.absolute_path)
         below = f"{key}." if key else ""
         if error.validator == "additionalProperties":
             known = sorted(error.schema.get("properties", ()))
-            unknown = [name for name in error.instance if name not in known]
-            mistakes += [_unknown_key(file, f"{below}{name}", name, known) for name in unknown]
-            continue
-        if error.validator == "required":
+            for name in (name for name in error.instance if name not in known):
+                yield _unknown_key(f"{below}{name}", name, known)
+        elif error.validator == "required":
             missing = error.message.split("'")[1]
             if missing not in _meant(error.instance, error.schema["properties"]):
-                mistakes.append(Mistake(file, f"{below}{missing}", _NO_KEY, ""))
-            continue
-        allowed = _WORDS.get(str(error.validator_value)) if error.validator == "type" else None
-        allowed = allowed or f"ReFrame's configuration: {error.message}"
-        mistakes.append(Mistake(file, key, show(error.instance), allowed))
-    return mistakes
+                yield Mistake(f"{below}{missing}", _NO_KEY)
+        else:
+            allowed = _WORDS.get(str(error.validator_value)) if error.validator == "type" else None
+            allowed = allowed or f"ReFrame's configuration: {error.message}"
+            yield Mistake(key, show(error.instance), allowed)
 
 
 def _named(data: object, path: Iterable[str | int]) -> str:
@@ -114,10 +110,10 @@ def _named(data: object, path: Iterable[str | int]) -> str:
     return ".".join(parts)
 
 
-def _unknown_key(file: str, key: str, name: object, known: Sequence[str]) -> Mistake:
+def _unknown_key(key: str, name: object, known: Sequence[str]) -> Mistake:
     """Return the mistake that a key is unknown, with the nearest that is known."""
     found = f"an unknown key{did_you_mean(name, known)}"
-    return Mistake(file, key, found, f"the keys {', '.join(known)}")
+    return Mistake(key, found, f"the keys {', '.join(known)}")
 
 
 def _meant(found: Iterable[object], known: Iterable[str]) -> set[str]:
@@ -126,34 +122,27 @@ def _meant(found: Iterable[object], known: Iterable[str]) -> set[str]:
     return {nearest(name, known) for name in found if name not in known} - {"", *found}
 
 
-def of_pydantic(file: str, key: str, error: ValidationError) -> list[Mistake]:
-    """Return the mistakes that pydantic found in what stands under a key."""
-    mistakes = []
+def of_pydantic(key: str, error: ValidationError) -> Iterator[Mistake]:
+    """Yield the mistakes that pydantic found in what stands under a key."""
     meant = {
         (*item["loc"][:-1], nearest(item["loc"][-1], _keys_beside(item["loc"])))
         for item in error.errors()
         if item["type"] == "extra_forbidden"
     }
     for item in error.errors():
-        if item["type"] == "missing" and item["loc"] in meant:
-            continue
         where = ".".join([key, *(str(part) for part in item["loc"])])
         message = item["msg"].removeprefix("Input should be ")
         found = show(item["input"])
         if item["type"] == "missing":
-            mistakes.append(Mistake(file, where, _NO_KEY, ""))
+            if item["loc"] not in meant:
+                yield Mistake(where, _NO_KEY)
         elif item["type"] == "extra_forbidden":
-            keys = _keys_beside(item["loc"])
-            mistakes.append(_unknown_key(file, where, item["loc"][-1], keys))
+            yield _unknown_key(where, item["loc"][-1], _keys_beside(item["loc"]))
         elif item["type"] == "value_error":  # a sentence of our own
-            mistakes.append(Mistake(file, where, message.removeprefix("Value error, "), ""))
-        elif item["type"] == "literal_error":
-            names = re.findall(r"'([^']*)'", message)
-            found += did_you_mean(item["input"], names)
-            mistakes.append(Mistake(file, where, found, message))
+            yield Mistake(where, message.removeprefix("Value error, "))
         else:
-            mistakes.append(Mistake(file, where, found, message))
-    return mistakes
+            names = re.findall(r"'([^']*)'", message) if item["type"] == "literal_error" else ()
+            yield Mistake(where, f"{found}{did_you_mean(item['input'], names)}", message)
 
 
 def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
@@ -169,10 +158,10 @@ def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-def _unknown(file: str, key: str, kind: str, name: object, known: Sequence[str]) -> Mistake:
+def _unknown(key: str, kind: str, name: object, known: Sequence[str]) -> Mistake:
     """Return the mistake that a name is not among those of its kind."""
     found = f"{kind} {show(name)}{did_you_mean(name, known)}"
-    return Mistake(file, key, found, ", ".join(known) or f"nothing: there is no {kind}")
+    return Mistake(key, found, ", ".join(known) or f"nothing: there is no {kind}")
 
 
 #: Launchers of ReFrame that start one program elsewhere, or no program of MPI.
@@ -192,98 +181,72 @@ def _backends() -> dict[str, list[str]]:
 
 
 def _choice_mistakes(
-    file: str, key: str, partition: dict[str, Any], environments: Mapping[str, dict[str, Any]]
+    key: str, partition: dict[str, Any], environments: Mapping[str, dict[str, Any]]
 ) -> Iterator[Mistake]:
     """Yield mistakes: names in a partition that ReFrame would stop at, or select nothing for."""
     for kind, known in _backends().items():
         if partition[kind] not in known:
-            yield _unknown(file, f"{key}.{kind}", kind, partition[kind], known)
+            yield _unknown(f"{key}.{kind}", kind, partition[kind], known)
     used = partition.get("environs", [])
     for name in used if isinstance(used, list) else []:
         if name not in environments:
-            yield _unknown(
-                file, f"{key}.environs", "environment", name, sorted(map(str, environments))
-            )
+            yield _unknown(f"{key}.environs", "environment", name, sorted(map(str, environments)))
         elif not partition.get("extras", {}).get(DETECT):
             declared = environments[name]
-            if not declared.get("features") and {*declared.get("extras", {})} <= {
-                MPI,
-                DARSHAN,
-                WRF_IO,
-            }:
+            ours = {MPI, DARSHAN, WRF_IO}
+            if not declared.get("features") and {*declared.get("extras", {})} <= ours:
                 allowed = f"features that say which tools there are, of {', '.join(sorted(words.ENVIRONMENT))}"
-                yield Mistake(file, f"environments.{name}.features", _MISSING, allowed)
+                yield Mistake(f"environments.{name}.features", _MISSING, allowed)
 
 
-def _feature_mistakes(file: str, key: str, found: object, known: frozenset[str]) -> list[Mistake]:
-    names = found if isinstance(found, list) else []
-    return [
-        _unknown(file, f"{key}.features", "feature", name, sorted(known))
-        for name in names
-        if name not in known
-    ]
+def _feature_mistakes(key: str, found: object, known: frozenset[str]) -> Iterator[Mistake]:
+    for name in found if isinstance(found, list) else []:
+        if name not in known:
+            yield _unknown(f"{key}.features", "feature", name, sorted(known))
 
 
-def _partition_mistakes(file: str, key: str, partition: dict[str, Any]) -> list[Mistake]:
+def _partition_mistakes(key: str, partition: dict[str, Any]) -> Iterator[Mistake]:
     extras = partition.get("extras", {})
-    mistakes = _feature_mistakes(file, key, partition.get("features"), words.PARTITION)
+    yield from _feature_mistakes(key, partition.get("features"), words.PARTITION)
     declared = {name: value for name, value in extras.items() if name != DETECT}
     try:
         PartitionExtras.model_validate(declared)
     except ValidationError as error:
-        refused = of_pydantic(file, f"{key}.extras", error)
-        mistakes += [m for m in refused if not extras.get(DETECT) or m.found != _NO_KEY]
+        for mistake in of_pydantic(f"{key}.extras", error):
+            if not extras.get(DETECT) or mistake.found != _NO_KEY:
+                yield mistake
     offered = [resource["name"] for resource in partition.get("resources", [])]
     requested = extras.get("resources", [])
-    mistakes += [
-        Mistake(
-            file,
-            f"{key}.extras.resources",
-            f"resource {name!r}",
-            f"a name under {key}.resources ({', '.join(offered) or 'there is none'})",
-        )
-        for name in (requested if isinstance(requested, list) else [])
-        if name not in offered
-    ]
-    limit = partition.get("time_limit")
+    for name in requested if isinstance(requested, list) else []:
+        if name not in offered:
+            allowed = f"a name under {key}.resources ({', '.join(offered) or 'there is none'})"
+            yield Mistake(f"{key}.extras.resources", f"resource {name!r}", allowed)
     systems = reframe_schema()["properties"]["systems"]["items"]
-    known = systems["properties"]["partitions"]["items"]["properties"]
-    meant = _meant(partition, known)
+    meant = _meant(partition, systems["properties"]["partitions"]["items"]["properties"])
+    limit = partition.get("time_limit")
     if "time_limit" not in meant and not (limit and _TIME_LIMIT.fullmatch(str(limit))):
-        mistakes.append(
-            Mistake(
-                file,
-                f"{key}.time_limit",
-                show(limit) if limit else "nothing",
-                "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end",
-            )
-        )
-    if "max_jobs" not in meant and partition.get("max_jobs") != 1:
-        mistakes.append(
-            Mistake(
-                file,
-                f"{key}.max_jobs",
-                show(partition.get("max_jobs")),
-                "1: two cases at a time on a target measure each other",
-            )
-        )
-    return mistakes
+        allowed = "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end"
+        yield Mistake(f"{key}.time_limit", show(limit or None), allowed)
+    jobs = partition.get("max_jobs")
+    if "max_jobs" not in meant and jobs != 1:
+        allowed = "1: two cases at a time on a target measure each other"
+        yield Mistake(f"{key}.max_jobs", show(jobs), allowed)
 
 
-def find_mistakes(file: str, site: str, data: object) -> list[Mistake]:
+def find_mistakes(site: str, data: object) -> list[Mistake]:
     """Return every mistake in the content of a site's settings file."""
     if not isinstance(data, dict):
-        return [Mistake(file, "", show(data), "a mapping with systems and environments")]
-    mistakes = _reframe_mistakes(file, data)
+        return [Mistake("", show(data), "a mapping with systems and environments")]
+    mistakes = list(_reframe_mistakes(data))
     try:
-        return [*mistakes, *_own_mistakes(file, site, data)]
+        return [*mistakes, *_own_mistakes(site, data)]
     except (KeyError, TypeError, AttributeError):
         if not mistakes:
             raise
         return mistakes  # data that ReFrame refuses may have any shape
 
 
-def _ignored(file: str, system: Mapping[str, Any], environments: Any) -> Iterator[Mistake]:
+def _ignored(system: Mapping[str, Any], environments: Any) -> Iterator[Mistake]:
     """Yield what ReFrame would pass over without a word: modules without a system of them, options of no scheduler."""
     key = f"systems.{system['name']}"
     partitions = {f"{key}.partitions.{one['name']}": one for one in system["partitions"]}
@@ -294,114 +257,89 @@ def _ignored(file: str, system: Mapping[str, Any], environments: Any) -> Iterato
                 systems = reframe_schema()["properties"]["systems"]["items"]["properties"]
                 known = [name for name in systems["modules_system"]["enum"] if name != NO_MODULES]
                 allowed = f"{key}.modules_system, one of {', '.join(known)}: without it no module is loaded"
-                yield Mistake(file, f"{where}.modules", show(one["modules"]), allowed)
+                yield Mistake(f"{where}.modules", show(one["modules"]), allowed)
     for where, one in partitions.items():
         for name in ("access", "resources"):
             if one.get(name) and one["scheduler"] == "local":
                 allowed = "nothing: scheduler local takes no options. Name the scheduler that does"
-                yield Mistake(file, f"{where}.{name}", show(one[name]), allowed)
+                yield Mistake(f"{where}.{name}", show(one[name]), allowed)
         asked = one.get("extras", {}).get("resources", [])
         for resource in (r for r in one.get("resources", []) if r["name"] in asked):
             for option in resource["options"]:
                 if set(re.findall(r"{(\w*)", option)) - {"capacity"}:
                     allowed = "{capacity} alone in braces: an option with another name is left out"
-                    yield Mistake(
-                        file, f"{where}.resources.{resource['name']}", show(option), allowed
-                    )
+                    yield Mistake(f"{where}.resources.{resource['name']}", show(option), allowed)
 
 
-def _host_mistakes(file: str, system: Mapping[str, Any]) -> Iterator[Mistake]:
+def _host_mistakes(system: Mapping[str, Any]) -> Iterator[Mistake]:
     for pattern in system.get("hostnames", []):
         try:
             re.compile(pattern)
         except (re.error, OverflowError, RecursionError) as error:
             key = f"systems.{system['name']}.hostnames"
-            yield Mistake(file, key, show(pattern), f"a regular expression: {error}")
+            yield Mistake(key, show(pattern), f"a regular expression: {error}")
 
 
-def _own_mistakes(file: str, site: str, data: dict[str, Any]) -> list[Mistake]:
-    """Return what this suite refuses beyond ReFrame's schema.
+def _own_mistakes(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
+    """Yield what this suite refuses beyond ReFrame's schema.
 
     Raises KeyError, TypeError or AttributeError if the data break that schema too.
     """
-    mistakes: list[Mistake] = []
-    systems = data.get("systems", [])
+    systems, environments = data.get("systems", []), data.get("environments", [])
     if [system["name"] for system in systems] != [site]:
         names = ", ".join(system["name"] for system in systems) or "none"
-        mistakes.append(
-            Mistake(
-                file, "systems", f"systems: {names}", f"one system, named {site!r} as its folder"
-            )
-        )
+        yield Mistake("systems", f"systems: {names}", f"one system, named {site!r} as its folder")
     if "environments" not in data:
         meaning = "a list of environments, whose features say which tools there are"
-        mistakes.append(Mistake(file, "environments", _MISSING, meaning))
-    named = [("environments", entry["name"]) for entry in data.get("environments", [])]
+        yield Mistake("environments", _MISSING, meaning)
+    named = [("environments", entry["name"]) for entry in environments]
     named += [("partitions", entry["name"]) for system in systems for entry in system["partitions"]]
-    mistakes += [
-        Mistake(file, kind, f"the name {show(name)}", "letters, digits, _ and -, a letter in front")
-        for kind, name in named
-        if not NAME.fullmatch(str(name))
-    ]
+    for kind, name in named:
+        if not NAME.fullmatch(str(name)):
+            allowed = "letters, digits, _ and -, a letter in front"
+            yield Mistake(kind, f"the name {show(name)}", allowed)
+    by_name = {entry["name"]: entry for entry in environments}
     for system in systems:
-        mistakes += _host_mistakes(file, system)
-        mistakes += _ignored(file, system, data.get("environments", []))
+        yield from _host_mistakes(system)
+        yield from _ignored(system, environments)
         for partition in system["partitions"]:
             key = f"systems.{system['name']}.partitions.{partition['name']}"
-            mistakes += _partition_mistakes(file, key, partition)
-            by_name = {entry["name"]: entry for entry in data.get("environments", [])}
-            mistakes += _choice_mistakes(file, key, partition, by_name)
-    for environment in data.get("environments", []):
-        mistakes += _environment_mistakes(file, site, environment)
-    return mistakes
+            yield from _partition_mistakes(key, partition)
+            yield from _choice_mistakes(key, partition, by_name)
+    for environment in environments:
+        yield from _environment_mistakes(site, environment)
 
 
-def _environment_mistakes(file: str, site: str, environment: dict[str, Any]) -> list[Mistake]:
+def _environment_mistakes(site: str, environment: dict[str, Any]) -> Iterator[Mistake]:
     key = f"environments.{environment['name']}"
-    mistakes = _feature_mistakes(file, key, environment.get("features"), words.ENVIRONMENT)
-    extras = environment.get("extras", {})
-    for name, value in extras.items():
+    yield from _feature_mistakes(key, environment.get("features"), words.ENVIRONMENT)
+    for name, value in environment.get("extras", {}).items():
         allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
         if not isinstance(value, str) or not allowed.fullmatch(value):
-            mistakes.append(Mistake(file, f"{key}.extras.{name}", show(value), meaning))
-    if environment.get("target_systems") != [site]:
-        mistakes.append(
-            Mistake(
-                file,
-                f"{key}.target_systems",
-                show(environment.get("target_systems")),
-                f"[{site}]: an environment belongs to its site",
-            )
-        )
-    return mistakes
+            yield Mistake(f"{key}.extras.{name}", show(value), meaning)
+    systems = environment.get("target_systems")
+    if systems != [site]:
+        meaning = f"[{site}]: an environment belongs to its site"
+        yield Mistake(f"{key}.target_systems", show(systems), meaning)
 
 
-def find_unknown_names(file: str, data: Any, checks: list[str]) -> list[Mistake]:
-    """Return mistakes: names of checks and partitions in the extras that do not exist."""
-    mistakes = []
+def find_unknown_names(data: Any, checks: Sequence[str]) -> Iterator[Mistake]:
+    """Yield mistakes: names of checks and partitions in the extras that do not exist."""
     (system,) = data["systems"]
-    names = [partition["name"] for partition in system["partitions"]]
     for partition in system["partitions"]:
         extras = PartitionExtras.of_partition(partition["extras"])
         key = f"systems.{system['name']}.partitions.{partition['name']}.extras"
         named = [(f"{key}.cases", check) for check in extras.cases]
-        if extras.baseline:
-            named += [(f"{key}.baseline.checks", check) for check in extras.baseline.checks]
-            others = [name for name in names if name != partition["name"]]
-            if extras.baseline.partition not in others:
+        if baseline := extras.baseline:
+            named += [(f"{key}.baseline.checks", check) for check in baseline.checks]
+            others = [one["name"] for one in system["partitions"] if one is not partition]
+            if baseline.partition not in others:
                 here = ", ".join(others) or "none: it has one partition"
-                mistakes.append(
-                    Mistake(
-                        file,
-                        f"{key}.baseline.partition",
-                        show(extras.baseline.partition),
-                        f"another partition of {system['name']} ({here})",
-                    )
-                )
+                allowed = f"another partition of {system['name']} ({here})"
+                yield Mistake(f"{key}.baseline.partition", show(baseline.partition), allowed)
         for where, check in named:
             if check not in checks:
-                mistakes.append(_unknown(file, where, "check", check, sorted(checks)))
-    return mistakes
+                yield _unknown(where, "check", check, sorted(checks))
 
 
 def host_examples(pattern: str) -> Iterator[str]:

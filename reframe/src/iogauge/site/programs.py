@@ -22,7 +22,6 @@ from iogauge.core.words import (
     IO500,
     IOR,
     IOR_HDF5,
-    IOR_LUSTRE,
     IOR_MPIIO,
     IOR_NCMPI,
     IPERF,
@@ -65,7 +64,6 @@ _PROGRAM_OF: Final = {
     IOR_MPIIO: "ior",
     IOR_HDF5: "ior",
     IOR_NCMPI: "ior",
-    IOR_LUSTRE: "ior",
     MDTEST: "mdtest",
     ELBENCHO: "elbencho",
     FIO: "fio",
@@ -215,13 +213,12 @@ def _ask(name: str, path: str) -> Program:
         if name == "mdtest":
             features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
             return Program(name, path, found, features) if features else _odd(name, path, text)
-        offers = options.parse_help(text)
+        back_ends = options.parse_help(text)
         wanted = {
             IOR: True,
-            IOR_MPIIO: "MPIIO" in offers.apis,
-            IOR_HDF5: "HDF5" in offers.apis,
-            IOR_NCMPI: "NCMPI" in offers.apis,
-            IOR_LUSTRE: offers.lustre,
+            IOR_MPIIO: "MPIIO" in back_ends,
+            IOR_HDF5: "HDF5" in back_ends,
+            IOR_NCMPI: "NCMPI" in back_ends,
         }
         return Program(name, path, found, tuple(f for f, has in wanted.items() if has))
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:

@@ -18,8 +18,9 @@ metric is recorded, and does not keep its case from a PASS by the others.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -49,6 +50,8 @@ SOURCES: Final = "$sources"
 XFAIL: Final = "$xfail"
 _XFAIL_FORM: Final = "['$xfail', 'reason, until YYYY-MM-DD', [...]]"
 _FORM: Final = f"[value, lower or null, upper or null, unit], or {_XFAIL_FORM}"
+_LOWER: Final = "null or a share between -1 and 0 (-0.1: 10 % less)"
+_UPPER: Final = "null or a share of 0 or more"
 _UNTIL: Final = re.compile(r"\buntil (\d\S*?)[,:;.)]*(?=\s|$)")
 
 
@@ -69,60 +72,49 @@ def last_day(reason: str) -> date:
     return date.fromisoformat(days[0])
 
 
-def _leaf(file: str, key: str, value: object) -> list[Mistake]:
+def _leaf(key: str, value: object) -> Iterator[Mistake]:
     if isinstance(value, list) and value[:1] == [XFAIL]:
         if len(value) != 3 or not isinstance(value[1], str) or not value[1].strip():
-            return [Mistake(file, key, show(value), f"{_XFAIL_FORM} with a reason")]
+            yield Mistake(key, show(value), f"{_XFAIL_FORM} with a reason")
+            return
         try:
             last_day(value[1])
         except ValueError as error:
             allowed = f"a reason and the last day (UTC) of it, such as 'ticket 42, until 2027-03-31': {error}"
-            return [Mistake(file, f"{key} (reason)", show(value[1]), allowed)]
+            yield Mistake(f"{key} (reason)", show(value[1]), allowed)
+            return
         value = value[2]
     if not isinstance(value, list) or len(value) != 4:
-        return [Mistake(file, key, show(value), _FORM)]
+        yield Mistake(key, show(value), _FORM)
+        return
     number, lower, upper, unit = value
-    mistakes = []
-    if not is_number(number) or number <= 0:
-        mistakes.append(
-            Mistake(file, of_reference(key, 0), show(number), "a finite number above 0")
-        )
-    if lower is not None and not (is_number(lower) and -1 <= lower <= 0):
-        mistakes.append(
-            Mistake(
-                file,
-                of_reference(key, 1),
-                show(lower),
-                "null or a share between -1 and 0 (-0.1: 10 % less)",
-            )
-        )
-    if upper is not None and not (is_number(upper) and upper >= 0):
-        mistakes.append(
-            Mistake(file, of_reference(key, 2), show(upper), "null or a share of 0 or more")
-        )
+    wrong = [
+        (0, number, is_number(number) and number > 0, "a finite number above 0"),
+        (1, lower, lower is None or (is_number(lower) and -1 <= lower <= 0), _LOWER),
+        (2, upper, upper is None or (is_number(upper) and upper >= 0), _UPPER),
+    ]
+    mistakes = [
+        Mistake(of_reference(key, part), show(found), allowed)
+        for part, found, right, allowed in wrong
+        if not right
+    ]
     if lower in (None, -1) and upper is None:
-        mistakes.append(
-            Mistake(
-                file,
-                key,
-                "neither an upper bound nor a lower bound above -1",
-                "at least one: else nothing can fail",
-            )
-        )
+        found = "neither an upper bound nor a lower bound above -1"
+        mistakes.append(Mistake(key, found, "at least one: else nothing can fail"))
     try:
         dimension(str(unit))
     except UnitError as error:
-        mistakes.append(Mistake(file, of_reference(key, 3), str(error), ""))
-    return mistakes or list(loose(file, key, value))
+        mistakes.append(Mistake(of_reference(key, 3), str(error)))
+    yield from mistakes or loose(key, value)
 
 
-def _walk(file: str, key: str, value: object, depth: int) -> Iterable[tuple[str, str, object]]:
+def _walk(key: str, value: object, depth: int) -> Iterable[tuple[str, str, object]]:
     """Yield (key path, metric, leaf) ``depth`` mappings down; a wrong shape has the metric ''."""
     if depth < 0:
         yield key, key.rsplit(".", 1)[-1], value
     elif isinstance(value, dict) and value:
         for name, inner in value.items():
-            yield from _walk(file, f"{key}.{name}", inner, depth - 1)
+            yield from _walk(f"{key}.{name}", inner, depth - 1)
     else:
         yield key, "", value
 
@@ -160,7 +152,7 @@ class References:
         """Return the best value of each metric and check that the site marks as published."""
         best: dict[tuple[str, str], Published] = {}
         for check in self.data.get(PUBLISHED, ()) if not self.mistakes else ():
-            for _, metric, leaf in _leaves("", check, self.data[check]):
+            for _, metric, leaf in _leaves(check, self.data[check]):
                 value, *_, unit = leaf
                 one = Published(
                     system=self.file.parent.name, check=check, metric=metric, value=value, unit=unit
@@ -183,52 +175,38 @@ class References:
         """Return mistakes: metrics that the check does not have, and wrong units."""
         if check not in self.checks or self.mistakes:
             return []
-        by_name, mistakes = {metric.name: metric for metric in metrics}, []
+        by_name = {metric.name: metric for metric in metrics}
+        return located(self.file, self._against(check, by_name))
+
+    def _against(self, check: str, by_name: Mapping[str, Metric]) -> Iterator[Mistake]:
         for name in sorted(recorded(self.data, check) - by_name.keys()):
-            key, allowed = f"{RECORDED}.{check}", ", ".join(by_name)
-            mistakes.append(Mistake(str(self.file), key, f"metric {name!r}", allowed))
-        for key, name, leaf in _leaves(self.file.name, check, self.data[check]):
-            metric, file = by_name.get(name), str(self.file)
+            yield Mistake(f"{RECORDED}.{check}", f"metric {name!r}", ", ".join(by_name))
+        for key, name, leaf in _leaves(check, self.data[check]):
+            metric = by_name.get(name)
             if metric is None:
-                mistakes.append(
-                    Mistake(
-                        file,
-                        key,
-                        f"metric {name!r}{did_you_mean(name, by_name)}",
-                        f"the metrics of {check}: {', '.join(by_name)}",
-                    )
-                )
+                found = f"metric {name!r}{did_you_mean(name, by_name)}"
+                yield Mistake(key, found, f"the metrics of {check}: {', '.join(by_name)}")
                 continue
             values = leaf[2] if leaf[0] == XFAIL else leaf
             least = 1 if metric.better == "more" else 2
             if values[least] is None:
                 allowed = f"a share: else {name} cannot fail"
-                mistakes.append(Mistake(file, of_reference(key, least), "null", allowed))
+                yield Mistake(of_reference(key, least), "null", allowed)
             if values[3] != metric.unit:
-                try:
-                    same = f": {with_unit(convert(values[0], values[3], metric.unit), metric.unit)}"
-                except UnitError:
-                    same = ""
-                mistakes.append(
-                    Mistake(
-                        file,
-                        of_reference(key, 3),
-                        f"{values[3]!r}",
-                        f"{metric.unit!r}, the metric's unit{same}",
-                    )
-                )
-        return located(self.file, mistakes)
+                allowed = f"{metric.unit!r}, the metric's unit"
+                with contextlib.suppress(UnitError):
+                    same = convert(values[0], values[3], metric.unit)
+                    allowed += f": {with_unit(same, metric.unit)}"
+                yield Mistake(of_reference(key, 3), f"{values[3]!r}", allowed)
 
     def doubts(self) -> list[Mistake]:
         """Return the references that a number half as good as the value meets, or a worse one."""
         leaves = [
             (key, leaf[2] if leaf[0] == XFAIL else leaf)
             for check in (() if self.mistakes else self.checks)
-            for key, _, leaf in _leaves(self.file.name, check, self.data[check])
+            for key, _, leaf in _leaves(check, self.data[check])
         ]
-        found = [
-            m for key, leaf in leaves for m in loose(str(self.file), key, leaf, DOUBTFUL_SLACK)
-        ]
+        found = [m for key, leaf in leaves for m in loose(key, leaf, DOUBTFUL_SLACK)]
         return located(self.file, found)
 
     def unfitting(
@@ -243,7 +221,7 @@ class References:
             return []
         entry = self.data[check]
         index = [str(part) for part in entry.get("$index") or ("$partition",)]
-        return located(self.file, _unfitting(str(self.file), check, entry, index, cases))
+        return located(self.file, _unfitting(check, entry, index, cases))
 
     def unknown_checks(self, known: Iterable[str]) -> list[Mistake]:
         """Return mistakes: entries for checks that do not exist."""
@@ -251,7 +229,7 @@ class References:
         for name in self.checks:
             if name not in names:
                 found = f"no check of that name{did_you_mean(name, names)}"
-                mistakes.append(Mistake(str(self.file), name, found, ", ".join(names)))
+                mistakes.append(Mistake(name, found, ", ".join(names)))
         return located(self.file, mistakes)
 
     def _demand_known(self, check: Any, index: Sequence[str]) -> None:
@@ -260,7 +238,6 @@ class References:
         if unknown:
             parameters = sorted(type(check).param_space.params)
             wrong = Mistake(
-                str(self.file),
                 f"{type(check).__name__}.$index",
                 f"{unknown[0]!r}{did_you_mean(unknown[0], parameters)}",
                 "variables and parameters of the check, $system, $partition, $environ",
@@ -325,7 +302,6 @@ class References:
 
 
 def _unfitting(
-    file: str,
     key: str,
     entry: Mapping[Any, Any],
     index: Sequence[str],
@@ -345,10 +321,10 @@ def _unfitting(
             if part not in case or any(fits(name, value) for value in case[part])
         ]
         if fitting:
-            yield from _unfitting(file, f"{key}.{name}", inner, below, fitting)
+            yield from _unfitting(f"{key}.{name}", inner, below, fitting)
         else:
             what = f"{part.removeprefix('$')} {str(name)!r}{did_you_mean(name, known)}, which no case has"
-            yield Mistake(file, f"{key}.{name}", what, ", ".join(known))
+            yield Mistake(f"{key}.{name}", what, ", ".join(known))
 
 
 def _matched_in_part(entry: Any, values: Iterable[object]) -> tuple[str, str] | None:
@@ -370,82 +346,69 @@ def _matched_in_part(entry: Any, values: Iterable[object]) -> tuple[str, str] | 
     return None
 
 
-def _pattern_mistakes(file: str, key: str, value: object) -> list[Mistake]:
-    """Return mistakes: keys that ReFrame takes for regular expressions, but that are invalid."""
-    mistakes: list[Mistake] = []
+def _pattern_mistakes(key: str, value: object) -> Iterator[Mistake]:
+    """Yield mistakes: keys that ReFrame takes for regular expressions, but that are invalid."""
     for name, inner in value.items() if isinstance(value, dict) else ():
         try:
             re.compile(f"^{name}$" if isinstance(name, str) else "")
         except (re.error, OverflowError, RecursionError) as error:
-            allowed = f"a regular expression ({error})"
-            mistakes.append(Mistake(file, f"{key}.{name}", f"the key {name!r}", allowed))
-        mistakes += _pattern_mistakes(file, f"{key}.{name}", inner)
-    return mistakes
+            yield Mistake(f"{key}.{name}", f"the key {name!r}", f"a regular expression ({error})")
+        yield from _pattern_mistakes(f"{key}.{name}", inner)
 
 
-def _leaves(file: str, check: str, entry: dict[str, Any]) -> list[tuple[str, str, Any]]:
+def _leaves(check: str, entry: dict[str, Any]) -> list[tuple[str, str, Any]]:
     index = entry.get("$index")
     depth = len(index) if isinstance(index, list) else 1
     body = {name: value for name, value in entry.items() if name != "$index"}
-    return list(_walk(file, check, body, depth))
+    return list(_walk(check, body, depth))
 
 
-def find_mistakes(file: str, data: object) -> list[Mistake]:
-    """Return every mistake in the form of a reference file's content."""
+def find_mistakes(data: object) -> Iterator[Mistake]:
+    """Yield every mistake in the form of a reference file's content."""
     if not isinstance(data, dict):
-        return [Mistake(file, "", show(data), "a mapping from check to references")]
-    mistakes = []
+        yield Mistake("", show(data), "a mapping from check to references")
+        return
     sources = data.get(SOURCES, {})
     if not isinstance(sources, dict):
-        mistakes.append(Mistake(file, SOURCES, show(sources), "a mapping from check to its source"))
+        yield Mistake(SOURCES, show(sources), "a mapping from check to its source")
         sources = {}
     for name, entry in data.items():
         if not isinstance(name, str):
-            mistakes.append(Mistake(file, show(name), "this key", "the name of a check"))
-            continue
-        if name == SOURCES:
-            continue
-        if name == ACCEPTED:
-            mistakes += accepted_mistakes(file, entry, data)
-            continue
-        if name in MARKS:
-            mistakes += mark_mistakes(file, name, entry, data)
-            continue
-        if name.startswith("$"):
+            yield Mistake(show(name), "this key", "the name of a check")
+        elif name == ACCEPTED:
+            yield from accepted_mistakes(entry, data)
+        elif name in MARKS:
+            yield from mark_mistakes(name, entry, data)
+        elif not name.startswith("$"):
+            yield from _check_mistakes(name, entry, sources.get(name))
+        elif name != SOURCES:
             allowed = ", ".join([SOURCES, ACCEPTED, *MARKS])
-            mistakes.append(Mistake(file, name, "this key", f"{allowed} and names of checks"))
-            continue
-        source = sources.get(name)
-        if not isinstance(source, str) or not source.strip():
-            mistakes.append(
-                Mistake(
-                    file,
-                    f"{SOURCES}.{name}",
-                    show(source),
-                    "text that says where the values come from",
-                )
-            )
-        if not isinstance(entry, dict) or not entry:
-            mistakes.append(Mistake(file, name, show(entry), "a mapping from partition to metrics"))
-            continue
-        index = entry.get("$index")
-        if index is not None and not (
-            isinstance(index, list) and index and all(isinstance(part, str) for part in index)
-        ):
-            mistakes.append(Mistake(file, f"{name}.$index", show(index), "a list of names"))
-            continue
-        mistakes += _pattern_mistakes(file, name, entry)
-        for key, metric, leaf in _leaves(file, name, entry):
-            if not metric:
-                mistakes.append(Mistake(file, key, show(leaf), "a mapping down to the metrics"))
-            else:
-                mistakes += _leaf(file, key, leaf)
+            yield Mistake(name, "this key", f"{allowed} and names of checks")
     for name in sources:
         if name not in data:
-            mistakes.append(
-                Mistake(file, f"{SOURCES}.{name}", "this check has no references here", "")
-            )
-    return mistakes
+            yield Mistake(f"{SOURCES}.{name}", "this check has no references here")
+
+
+def _check_mistakes(name: str, entry: object, source: object) -> Iterator[Mistake]:
+    """Yield every mistake in the entry of a check."""
+    if not isinstance(source, str) or not source.strip():
+        allowed = "text that says where the values come from"
+        yield Mistake(f"{SOURCES}.{name}", show(source), allowed)
+    if not isinstance(entry, dict) or not entry:
+        yield Mistake(name, show(entry), "a mapping from partition to metrics")
+        return
+    index = entry.get("$index")
+    if index is not None and not (
+        isinstance(index, list) and index and all(isinstance(part, str) for part in index)
+    ):
+        yield Mistake(f"{name}.$index", show(index), "a list of names")
+        return
+    yield from _pattern_mistakes(name, entry)
+    for key, metric, leaf in _leaves(name, entry):
+        if metric:
+            yield from _leaf(key, leaf)
+        else:
+            yield Mistake(key, show(leaf), "a mapping down to the metrics")
 
 
 @lru_cache(maxsize=32)
@@ -453,21 +416,20 @@ def _parsed(path: Path, stamp: tuple[int, int]) -> References:
     try:
         data = load(path)
     except YamlError as error:
-        return References(path, {}, (Mistake.of_yaml(path, error),))
+        return References(path, {}, tuple(located(path, [Mistake.of_yaml(error)])))
     data = {} if data is None else data
-    mistakes = tuple(located(path, find_mistakes(str(path), data)))
+    mistakes = tuple(located(path, find_mistakes(data)))
     return References(path, data if isinstance(data, dict) else {}, mistakes)
 
 
 def _read(path: Path) -> References:
     try:
         info = path.stat()
-    except FileNotFoundError as error:
-        if path.is_symlink():  # a broken link: the site wants references
-            return References(path, {}, (Mistake(str(path), "", str(error), "a readable file"),))
-        return References(path, {}, ())
     except OSError as error:
-        return References(path, {}, (Mistake(str(path), "", str(error), "a readable file"),))
+        if isinstance(error, FileNotFoundError) and not path.is_symlink():
+            return References(path, {}, ())
+        # Behind a broken link the site wants references.
+        return References(path, {}, (Mistake("", str(error), "a readable file", file=str(path)),))
     return _parsed(path, (info.st_mtime_ns, info.st_size))
 
 

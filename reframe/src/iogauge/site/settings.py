@@ -169,22 +169,19 @@ def read_site(
     file, data = folder / SETTINGS, None
     try:
         data = load_yaml(file)
-        mistakes = find_mistakes(str(file), folder.name, data)
+        mistakes = find_mistakes(folder.name, data)
         if not mistakes:
             data = in_all_sizes(data)
-            mistakes = find_mistakes(str(file), folder.name, data)
+            mistakes = find_mistakes(folder.name, data)
         if not mistakes:
             _fill_in(data, folder, session, runs)
     except YamlError as error:
-        mistakes = [Mistake.of_yaml(file, error)]
+        mistakes = [Mistake.of_yaml(error)]
     except ValidationError as error:
-        mistakes = of_pydantic(str(file), f"systems.{folder.name} (detected)", error)
+        mistakes = list(of_pydantic(f"systems.{folder.name} (detected)", error))
     except OSError as error:
-        mistakes = [
-            Mistake(
-                str(file), "target", str(error), "an existing directory (mkdir it, or name another)"
-            )
-        ]
+        allowed = "an existing directory (mkdir it, or name another)"
+        mistakes = [Mistake("target", str(error), allowed)]
     mistakes = located(file, mistakes)
     references = References.of_site(folder.name)
     checks = project_root() / "checks"
@@ -193,7 +190,7 @@ def read_site(
         names = known_checks(checks)
         mistakes += references.unknown_checks(names)
         if not mistakes:
-            mistakes += located(file, find_unknown_names(str(file), data, names))
+            mistakes += located(file, find_unknown_names(data, names))
     if mistakes:
         return _stand_in(folder.name, data, mistakes), mistakes
     assert isinstance(data, dict)
@@ -212,7 +209,7 @@ def doubts(folder: Path) -> list[Mistake]:
     found = References.of_site(folder.name).doubts()
     for name, extras in partitions(folder).items():
         key = f"systems.{folder.name}.partitions.{name}.extras"
-        found += doubts_of_extras(str(folder / SETTINGS), key, extras)
+        found += doubts_of_extras(key, extras)
     return found
 
 
@@ -232,7 +229,6 @@ def claimed_twice(folder: Path, others: Sequence[Path]) -> list[Mistake]:
     file, key = folder / SETTINGS, f"systems.{folder.name}.hostnames"
     mistakes = [
         Mistake(
-            str(file),
             key,
             f"{show(pattern)}, which claims host {host}; site {first} claims it too and is selected there",
             "hosts of this site alone",

@@ -38,7 +38,6 @@ FACTS: Final = "stack.json"
 _FEATURE_OF_VARIANT: Final = {
     "hdf5": words.IOR_HDF5,
     "ncmpi": words.IOR_NCMPI,
-    "lustre": words.IOR_LUSTRE,
 }
 
 

@@ -2,9 +2,9 @@
 
 Written against mdtest 4.0.0 and 3.3.0 (``src/mdtest.c`` of IOR). mdtest has no JSON.
 
-In mdtest 4.0 an iteration's rate is the *slowest* task's rate times the number of tasks
-(``summarize_results_rank0``). The table gives greatest, least, mean and standard deviation (n - 1)
-over the iterations. In 3.3 the values are taken over iterations and tasks (population deviation).
+In mdtest 4.0 the rate is the *slowest* task's rate times the number of tasks
+(``summarize_results_rank0``). The table gives greatest, least, mean and standard deviation over the
+iterations (-i), of which there is one here. In 3.3 the values are taken over the tasks too.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class MdtestOptions:
     Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them. ``items`` is for
     each task (-n). -P is always given: without it mdtest prints only rates, and
     :func:`parse_table` must derive the seconds. A tree has ``depth`` levels below its root (-z) and
-    ``branching`` directories in each directory (-b). Raises :class:`ValueError` for values that
-    mdtest ignores; it refuses others itself (``md_validate_tests``).
+    ``branching`` directories in each directory (-b). mdtest has no stonewall (-W, -x)
+    with branches, and -R with one would shuffle items that it left out.
     """
 
     directory: str
@@ -54,40 +54,8 @@ class MdtestOptions:
     sync_phase: bool = False
     stonewall_s: int = 0
     stonewall_status_file: str | None = None
-    repetitions: int = 1
     api: str | None = None
     rank_details_csv: str | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse values that mdtest would silently ignore or treat differently."""
-        for name, path in (
-            ("directory", self.directory),
-            ("stonewall_status_file", self.stonewall_status_file),
-            ("rank_details_csv", self.rank_details_csv),
-        ):
-            if path is not None and (not path or re.search(r"[\s'\"\\]", path)):
-                raise ValueError(f"{name} is {path!r}: expected a path without blanks and quotes")
-        if "@" in self.directory:
-            raise ValueError(f"directory is {self.directory!r}: mdtest would split it at '@'")
-        everything = not (self.create or self.stat or self.read or self.remove)
-        stonewalled = bool(self.stonewall_s or self.stonewall_status_file)
-        for wrong, problem in (
-            (self.branching > 1 and stonewalled, "mdtest has no stonewall (-W, -x) with branches"),
-            (
-                bool(self.stonewall_s) and not (self.create or everything),
-                "stonewall_s (-W) acts on the create phase alone",
-            ),
-            (
-                self.verify_read and not ((self.read or everything) and self.read_bytes),
-                "verify_read (-X) needs the read phase, and read_bytes",
-            ),
-            (
-                self.random_seed is not None and stonewalled,
-                "random_seed (-R) shuffles all items, and a stonewall (-W, -x) may leave some out",
-            ),
-        ):
-            if wrong:
-                raise ValueError(problem)
 
     def arguments(self) -> list[str]:
         """Return the arguments after ``mdtest``, in a stable order: what, how, where, output."""
@@ -125,7 +93,6 @@ class MdtestOptions:
             ("-b", self.branching if self.branching != 1 else None),
             ("-W", self.stonewall_s or None),
             ("-x", self.stonewall_status_file),
-            ("-i", self.repetitions if self.repetitions != 1 else None),
             ("-d", self.directory),
         ):
             if value is not None:
@@ -175,33 +142,26 @@ _STONEWALL_ROW: Final = re.compile(r"   File create \(stonewall\)\s")
 _DATE: Final = re.compile(r"(?m)^-- (started|finished) at (\S+ \S+) --\s*$")
 SHIFT: Final = re.compile(r"Shifting ranks by (-?\d{1,9}) for each phase")
 _CONTINUE: Final = re.compile(
-    r"(?m)^Continue stonewall hit min: (\d{1,18}) max: (\d{1,18}) avg: (\d{1,18}\.\d)"
+    r"(?m)^Continue stonewall hit min: \d{1,18} max: (\d{1,18}) avg: \d{1,18}\.\d"
 )
 _NUMBER: Final = re.compile(r"\d{1,300}\.\d{3}")
-
-_Row = tuple[float, float, float, float]
 
 
 def parse_table(text: str) -> ToolOutput:
     """Parse mdtest's output: one phase for each row of ``SUMMARY rate`` that ran, in order.
 
     The table's unit is operations per second ("ops/sec" in its progress lines, and in the header of
-    4.1); a header with another unit is refused. ``rate`` is the mean over the iterations. The other columns are
-    ``rate_max``, ``rate_min`` and, with several iterations, ``rate_stddev`` (ops/s). The table does
-    not hold the single iterations, so all share one phase; ``parameters["iterations"]`` is their
-    number. A row of 0.000 is a phase that did not run, and is left out.
+    4.1); a header with another unit is refused. ``rate`` is the mean (ops/s). Several iterations are
+    refused: the table does not hold the single ones. A row of 0.000 is a phase that did not run, and is left out.
 
-    ``seconds`` of one iteration (mean) come from ``SUMMARY time`` (-P), with three decimals. 4.1
-    calls them "ms/op" and prints seconds all the same: summarize_results_rank0. For a
-    single iteration with a known count of operations they are operations / rate, which is exact.
-    Without -P those of a tree phase are the seconds of one directory: mdtest does not print more.
-    ``operations`` is the number for all tasks in one iteration, None if the output does not show
-    it. With a stonewall it is tasks times the greatest count reached (the others catch up).
+    ``seconds`` come from ``SUMMARY time`` (-P), with three decimals. 4.1 calls them "ms/op" and
+    prints seconds all the same: summarize_results_rank0. With a known count of operations they are
+    operations / rate, which is exact. ``operations`` is the number for all tasks, None if the output
+    does not show it. With a stonewall it is tasks times the greatest count reached (the others catch up).
 
-    ``parameters`` has iterations, items (all tasks, from "2 tasks, 200 files"), items_per_task and kind (files,
-    directories, files/directories). It has shift ("Shifting ranks by N"), and begins_at, the characters that mdtest
-    has printed when it begins. It also has stonewall_min, stonewall_max and stonewall_mean: items per task at the
-    stonewall.
+    ``parameters`` has iterations (1), items (all tasks, from "2 tasks, 200 files") and kind (files, directories,
+    files/directories). It has shift ("Shifting ranks by N"), and begins_at, the characters that mdtest
+    has printed when it begins.
 
     Raises :class:`ToolOutputError` if the table is missing, cut, damaged, or not the only one.
     """
@@ -222,10 +182,6 @@ def parse_table(text: str) -> ToolOutput:
             "'-- finished at', expected 1 of each: it is cut off or not of one run; last line "
             f"{excerpt(text.rstrip().splitlines()[-1])!r}"
         )
-    rates, iterations = tables["rate"]
-    times = tables.get("time", ({}, iterations))
-    if times[1] != iterations:
-        raise ToolOutputError(f"mdtest tables of {iterations} and {times[1]} iterations in one run")
     work = _WORK.search(text)
     if tasks < 1 or nodes < 1 or work is None or int(work[1]) != tasks:
         raise ToolOutputError(
@@ -233,9 +189,8 @@ def parse_table(text: str) -> ToolOutput:
             f"{excerpt(work[0] if work else '')!r}"
         )
     parameters: dict[str, object] = {
-        "iterations": iterations,
+        "iterations": 1,
         "items": int(work[2]),
-        "items_per_task": int(work[2]) // tasks,
         "begins_at": work.end(),
         "kind": work[3],
     }
@@ -244,24 +199,16 @@ def parse_table(text: str) -> ToolOutput:
     hits = _CONTINUE.findall(text)
     command = _COMMAND.search(text)
     of_file = command is not None and re.search(r"'?-x\b", command[1]) is not None
-    if "time" not in tables and not hits and of_file:
-        raise ToolOutputError(
-            "mdtest took its number of items from a stonewall status file (-x) and printed no "
-            "times: run it with -P"
-        )
-    if hits:
-        parameters["stonewall_min"] = min(int(hit[0]) for hit in hits)
-        parameters["stonewall_max"] = max(int(hit[1]) for hit in hits)
-        parameters["stonewall_mean"] = sum(float(hit[2]) for hit in hits) / len(hits)
-    counts = [int(work[2])] if not hits else [int(work[2]), int(hits[0][1]) * tasks]
+    counts = [int(work[2]), *(int(most) * tasks for most in hits)]
     if min(counts) < 1:
         raise ToolOutputError(
             f"mdtest output: it did {min(counts)} operations: nothing was measured"
         )
+    times = tables.get("time", {})
     phases = tuple(
-        _phase(name, row, times[0].get(name), iterations, counts, not of_file)
-        for name, row in rates.items()
-        if row[2] > 0
+        _phase(name, rate, times.get(name), counts, not of_file)
+        for name, rate in tables["rate"].items()
+        if rate > 0
     )
     if not phases:
         raise ToolOutputError("mdtest: every rate in the table is 0.000: no phase ran")
@@ -295,9 +242,9 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
     return launches[0]
 
 
-def _tables(text: str, warnings: Sequence[str]) -> dict[str, tuple[dict[str, _Row], int]]:
-    """Return the rows of each SUMMARY table, and its number of iterations."""
-    tables: dict[str, tuple[dict[str, _Row], int]] = {}
+def _tables(text: str, warnings: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Return the rows of each SUMMARY table."""
+    tables: dict[str, dict[str, float]] = {}
     for match in _SUMMARY.finditer(text):
         what, headed, rest = match.groups()
         where = f"mdtest table 'SUMMARY {what}'"
@@ -308,8 +255,8 @@ def _tables(text: str, warnings: Sequence[str]) -> dict[str, tuple[dict[str, _Ro
         if headed not in (None, _HEADED[what]):
             raise ToolOutputError(f"{where}: unit {headed!r}, expected {_HEADED[what]}")
         count = _COUNT.search(rest)
-        if count is None or int(count[1]) < 1:
-            raise ToolOutputError(f"{where}: no '(of N iterations)' in {match[0]!r}")
+        if count is None or count[1] != "1":
+            raise ToolOutputError(f"{where}: expected '(of 1 iterations)' in {match[0]!r}")
         unit = _UNIT.search(rest.replace(count[0], ""))
         if unit and unit[1] not in ("ops/sec", "ops/s", "sec", "s"):
             raise ToolOutputError(f"{where}: unit {unit[1]!r}, expected ops/sec or sec")
@@ -319,20 +266,21 @@ def _tables(text: str, warnings: Sequence[str]) -> dict[str, tuple[dict[str, _Ro
                 f"{where}: header {excerpt(lines[0])!r}, expected Operation, Max, Min, Mean, Std "
                 "Dev"
             )
-        tables[what] = (_rows(lines[2:], where), int(count[1]))
+        tables[what] = _rows(lines[2:], where)
     if "rate" not in tables:
         raise ToolOutputError(
             "mdtest printed no table 'SUMMARY rate': it failed or was killed; last line "
             f"{excerpt(text.rstrip().splitlines()[-1])!r}"
             + (f"; it complained: {warnings[-1]}" if warnings else "")
         )
-    if "time" in tables and list(tables["time"][0]) != list(tables["rate"][0]):
+    if "time" in tables and list(tables["time"]) != list(tables["rate"]):
         raise ToolOutputError("mdtest tables 'SUMMARY rate' and 'SUMMARY time' have different rows")
     return tables
 
 
-def _rows(lines: Sequence[str], where: str) -> dict[str, _Row]:
-    rows: dict[str, _Row] = {}
+def _rows(lines: Sequence[str], where: str) -> dict[str, float]:
+    """Return the mean of each row."""
+    rows: dict[str, float] = {}
     for line in lines:
         if not line.strip() or line.startswith("-- finished"):
             break
@@ -348,71 +296,39 @@ def _rows(lines: Sequence[str], where: str) -> dict[str, _Row]:
                     f"{where}: {match['name']!r} has {excerpt(cell)!r}, expected a number of at "
                     "least 0"
                 )
-        greatest, least, mean, deviation = (float(cell) for cell in cells)
-        slack = 2 * _PRINTED + 1e-9 * greatest
-        if not least - slack <= mean <= greatest + slack or (mean > 0 and greatest == 0):
+        greatest, least, mean, _ = (float(cell) for cell in cells)
+        if not least - 2 * _PRINTED <= mean <= greatest + 2 * _PRINTED:
             raise ToolOutputError(
                 f"{where}: {match['name']!r} has a mean of {mean} outside {least} to {greatest}"
             )
-        rows[match["name"]] = (greatest, least, mean, deviation)
+        rows[match["name"]] = mean
     if "Tree removal" not in rows:
         raise ToolOutputError(f"{where}: cut off: no row 'Tree removal'")
     return rows
 
 
 def _phase(
-    name: str,
-    row: _Row,
-    times: _Row | None,
-    iterations: int,
-    counts: Sequence[int],
-    certain: bool,
+    name: str, rate: float, time: float | None, counts: Sequence[int], certain: bool
 ) -> Phase:
-    greatest, least, mean, deviation = row
-    if least == 0:
-        raise ToolOutputError(
-            f"mdtest: {name!r} has a least rate of 0.000 but a mean of {mean}: an iteration failed"
-        )
-    rates = {
-        "rate": Quantity(mean, "ops/s"),
-        "rate_max": Quantity(greatest, "ops/s"),
-        "rate_min": Quantity(least, "ops/s"),
-    }
-    if iterations > 1 and deviation > 0:
-        rates["rate_stddev"] = Quantity(deviation, "ops/s")
-    seconds, operations = _seconds(name, row, times, iterations, counts)
-    if operations is None and certain and not name.startswith("Tree"):
+    """Return a row's phase; ``certain``: its operations are one of ``counts``, but for the tree's."""
+    fitting: list[int] = []
+    if time is None and certain:
+        fitting = [counts[-1]]
+    elif time is not None:
+        fitting = [n for n in counts if abs(n / rate - time) <= _PRINTED + 2e-3 * time]
+    if name.startswith("Tree"):
+        fitting = []
+    elif not fitting and certain:
         done = " or ".join(map(str, counts))
         raise ToolOutputError(
-            f"mdtest: {name!r} at {mean} ops/s in {seconds} s is not {done} operations, which it began with; the "
+            f"mdtest: {name!r} at {rate} ops/s in {time} s is not {done} operations, which it began with; the "
             "output is damaged"
         )
+    operations = fitting[-1] if fitting else None
+    # Below half a millisecond the table shows no time.
+    seconds = operations / rate if operations else max(time or 0, _PRINTED)
+    rates = {"rate": Quantity(rate, "ops/s")}
     return Phase(name=PHASES[name], rates=rates, seconds=seconds, operations=operations)
-
-
-def _seconds(
-    name: str, row: _Row, times: _Row | None, iterations: int, counts: Sequence[int]
-) -> tuple[float, int | None]:
-    """Return mean seconds of an iteration, and its operations if they are certain."""
-    tree = name.startswith("Tree")
-    if times is None:
-        # A stonewalled run: as many files as reached, as many directories as requested.
-        operations = counts[0] if name.startswith("Directory") else counts[-1]
-        return (1 / row[2], None) if tree else (operations / row[2], operations)
-    fitting = []
-    if not tree:
-        for count in counts:
-            # All iterations did the same number of operations: the fastest took the least time.
-            pairs = ((row[0], times[1]), (row[1], times[0]))
-            if all(abs(count / rate - time) <= _PRINTED + 2e-3 * time for rate, time in pairs):
-                fitting.append(count)
-    operations_known = fitting[-1] if fitting else None
-    if iterations == 1 and operations_known is not None:
-        return operations_known / row[2], operations_known
-    if times[2] > 0:
-        return times[2], operations_known
-    # Below half a millisecond, the least that the table can show.
-    return (operations_known / row[2] if operations_known else _PRINTED), operations_known
 
 
 _CELL: Final = re.compile(r"\d\.\d{10}e[+-]\d{2,3}")
@@ -422,17 +338,15 @@ _CELL: Final = re.compile(r"\d\.\d{10}e[+-]\d{2,3}")
 class RankPhase:
     """One phase of the rank details.
 
-    ``rate_ops_s`` and ``seconds`` are for all tasks in the *first* iteration (row ``all``; the
-    seconds include the barrier). ``rank_rates_ops_s`` and ``rank_seconds`` hold a tuple by rank for
-    each iteration, without the barrier. They are empty for tree_create and tree_remove, which rank
-    0 does alone.
+    ``rate_ops_s`` and ``seconds`` are for all tasks (row ``all``; the seconds include the barrier).
+    ``rank_seconds`` are without the barrier. They are empty for tree_create and tree_remove, which
+    rank 0 does alone.
     """
 
     name: str
     rate_ops_s: float
     seconds: float
-    rank_rates_ops_s: tuple[tuple[float, ...], ...]
-    rank_seconds: tuple[tuple[float, ...], ...]
+    rank_seconds: tuple[float, ...]
 
 
 def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]:
@@ -456,34 +370,23 @@ def parse_rank_csv(text: str, tasks: int | None = None) -> tuple[RankPhase, ...]
     rows = [_rank_row(line, number, names) for number, line in enumerate(lines[1:-1], 2)]
     if [label for label, _ in rows].count("all") != 1 or rows[0][0] != "all":
         raise ToolOutputError(f"{where}: expected one row 'all', in front of those of the ranks")
-    iterations: list[list[list[tuple[float, float] | None]]] = []
-    for label, cells in rows[1:]:
-        if label == "0":
-            iterations.append([])
-        if not iterations or label != str(len(iterations[-1])):
+    own = [cells for _, cells in rows[1:]]
+    for rank, (label, _) in enumerate(rows[1:]):
+        if label != str(rank):
             raise ToolOutputError(f"{where}: rank {label} is out of order")
-        iterations[-1].append(cells)
-    ranks = tasks if tasks is not None else len(iterations[0]) if iterations else 0
-    if not iterations or any(len(group) != ranks for group in iterations):
-        counts = [len(group) for group in iterations]
-        raise ToolOutputError(f"{where}: {counts} ranks by iteration, expected {ranks or 'some'}")
+    ranks = len(own) if tasks is None else tasks
+    if not own or len(own) != ranks:
+        raise ToolOutputError(f"{where}: {len(own)} ranks, expected {ranks or 'some'}")
     phases = []
     for column, name in enumerate(names):
         overall = rows[0][1][column]
         if overall is None:
             continue
-        rank_rates, rank_seconds = [], []
-        for group in [] if name.startswith("Tree") else iterations:
-            values = [
-                cells[column]
-                for cells in group
-                if column < len(cells) and cells[column] is not None
-            ]
-            if len(values) != ranks:
-                raise ToolOutputError(f"{where}: {name!r} lacks {ranks - len(values)} ranks")
-            rank_rates.append(tuple(value[0] for value in values if value))
-            rank_seconds.append(tuple(value[1] for value in values if value))
-        phases.append(RankPhase(PHASES[name], *overall, tuple(rank_rates), tuple(rank_seconds)))
+        told = [] if name.startswith("Tree") else [cells[column] for cells in own]
+        if None in told:
+            raise ToolOutputError(f"{where}: {name!r} lacks {told.count(None)} ranks")
+        rank_seconds = tuple(cell[1] for cell in told if cell)
+        phases.append(RankPhase(PHASES[name], *overall, rank_seconds))
     if not phases:
         raise ToolOutputError(f"{where}: the row 'all' is empty: no phase ran")
     return tuple(phases)
@@ -515,13 +418,12 @@ def _rank_row(
 
 
 def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutput:
-    """Return the output with the first iteration's ``rank_seconds`` if the rank details have them.
+    """Return the output with ``rank_seconds``, and the exact ``seconds`` and ``operations`` of the rank details.
 
     Tree phases stay as they are. mdtest 4.0.0 reports no rank's times for them. Their rates in the
     rank details differ (84 instead of 8128 ops/s, seen in one run).
 
-    For a single iteration, ``seconds`` and ``operations`` are replaced by the exact values too, but ``rate`` stays.
-    The table's rate is the slowest task's rate times the tasks, the details' all items by the longest
+    ``rate`` stays. The table's rate is the slowest task's rate times the tasks, the details' all items by the longest
     time. The two must agree within 1 %. Raises :class:`ToolOutputError` otherwise.
     """
     details: Mapping[str, RankPhase] = {entry.name: entry for entry in ranks}
@@ -533,16 +435,13 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutpu
         entry = details.get(phase.name)
         if entry is None:
             raise ToolOutputError(f"mdtest rank details: nothing about {phase.name}")
-        if any(len(row) != output.tasks for row in entry.rank_seconds):
+        if len(entry.rank_seconds) != output.tasks:
             raise ToolOutputError(
-                f"mdtest rank details: {len(entry.rank_seconds[0])} ranks, but mdtest ran "
+                f"mdtest rank details: {len(entry.rank_seconds)} ranks, but mdtest ran "
                 f"{output.tasks} tasks"
             )
-        single = output.parameters.get("iterations") == 1
         rate, done = phase.rates["rate"].value, round(entry.rate_ops_s * entry.seconds)
-        if single and (
-            abs(entry.rate_ops_s - rate) > 0.01 * rate or phase.operations not in (None, done)
-        ):
+        if abs(entry.rate_ops_s - rate) > 0.01 * rate or phase.operations not in (None, done):
             raise ToolOutputError(
                 f"mdtest rank details: {done} times {phase.name} at {entry.rate_ops_s:.3f} ops/s, but the table "
                 f"says {rate:.3f}: they are not of the same run"
@@ -550,9 +449,9 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutpu
         phases.append(
             replace(
                 phase,
-                seconds=entry.seconds if single else phase.seconds,
-                operations=done if single else phase.operations,
-                rank_seconds=entry.rank_seconds[0] if entry.rank_seconds else (),
+                seconds=entry.seconds,
+                operations=done,
+                rank_seconds=entry.rank_seconds,
             )
         )
     return replace(output, phases=tuple(phases))

@@ -277,9 +277,8 @@ def propose(
         data = yamlfile.parse(text, FILE) or {}
     except yamlfile.YamlError as error:
         raise CalibrateError(str(error)) from error
-    mistakes = find_mistakes("references.yaml", data)
-    if mistakes:
-        raise CalibrateError("; ".join(map(str, mistakes)))
+    if mistakes := "; ".join(f"{FILE}: {mistake}" for mistake in find_mistakes(data)):
+        raise CalibrateError(mistakes)
     outcomes: list[MetricOutcome] = []
     candidates: dict[tuple[Key, ...], list[_Candidate]] = {}
     for runs in all_runs:
@@ -303,9 +302,8 @@ def propose(
         except (Refused, EditError) as error:
             outcome = MetricOutcome(name=candidate.runs.name, state="refused", text=str(error))
         outcomes.append(outcome)
-    wrong = find_mistakes("references.yaml", yamlfile.parse(after, FILE) or {})
-    if wrong:
-        raise CalibrateError("the proposal would not be read: " + "; ".join(map(str, wrong)))
+    if wrong := "; ".join(map(str, find_mistakes(yamlfile.parse(after, FILE) or {}))):
+        raise CalibrateError(f"the proposal would not be read: {wrong}")
     return Proposal(text, after, outcomes)
 
 

@@ -366,7 +366,7 @@ def _phase_of_mdtest(name: str, score: float, files: Mapping[str, str], tasks: i
         bytes_moved=items * FILE_BYTES if small else None,
         operations=items,
         transfer_bytes=FILE_BYTES if small else None,
-        rank_seconds=timed.rank_seconds[0] if timed.rank_seconds else (),
+        rank_seconds=timed.rank_seconds,
     )
 
 

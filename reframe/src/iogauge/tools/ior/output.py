@@ -435,18 +435,17 @@ _RANK_HEADER: Final = (
     "access,rank,runtime-with-openclose,runtime,throughput-withopenclose,throughput"
 )
 _RANK_ROW: Final = re.compile(
-    r"(write|read),(\d{1,9}),(\d\.\d{10}e[+-]\d{2,3}),(\d\.\d{10}e[+-]\d{2,3}),"
+    r"(write|read),(\d{1,9}),(\d\.\d{10}e[+-]\d{2,3}),\d\.\d{10}e[+-]\d{2,3},"
     r"\d\.\d{10}e[+-]\d{2,3},\d\.\d{10}e[+-]\d{2,3}"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """Seconds of every task in one phase, by rank: from open to close, and for transfers alone."""
+    """Seconds of every task in one phase, by rank, from open to close."""
 
     operation: str
     total_seconds: tuple[float, ...]
-    transfer_seconds: tuple[float, ...]
 
 
 def rank_times_csv(text: str, tasks: int | None = None) -> tuple[RankTimes, ...]:
@@ -463,29 +462,28 @@ def rank_times_csv(text: str, tasks: int | None = None) -> tuple[RankTimes, ...]
         raise ToolOutputError(f"{where}: unknown header {excerpt(text, 1)!r}")
     if lines[-1] != "":
         raise ToolOutputError(f"{where}: cut off in line {len(lines)}: {excerpt(lines[-1])!r}")
-    groups: list[tuple[str, list[float], list[float]]] = []
+    groups: list[tuple[str, list[float]]] = []
     for number, line in enumerate(lines[1:-1], start=2):
         match = _RANK_ROW.fullmatch(line)
         if match is None:
             raise ToolOutputError(f"{where}: line {number} is damaged: {excerpt(line)!r}")
-        rank, total, transfer = int(match[2]), float(match[3]), float(match[4])
+        rank, total = int(match[2]), float(match[3])
         if rank == 0:
-            groups.append((match[1], [], []))
+            groups.append((match[1], []))
         if not groups or groups[-1][0] != match[1] or len(groups[-1][1]) != rank:
             raise ToolOutputError(f"{where}: line {number}: rank {rank} is out of order")
-        if not (is_number(total) and is_number(transfer) and total > 0 and transfer > 0):
+        if not (is_number(total) and total > 0):
             raise ToolOutputError(f"{where}: line {number}: expected times above 0")
         groups[-1][1].append(total)
-        groups[-1][2].append(transfer)
     if not groups:
         raise ToolOutputError(f"{where}: a header but no rows: no phase was finished")
     ranks = tasks if tasks is not None else len(groups[0][1])
-    for operation, total_s, _ in groups:
+    for operation, total_s in groups:
         if len(total_s) != ranks:
             raise ToolOutputError(
                 f"{where}: {len(total_s)} ranks in a {operation} phase, expected {ranks}"
             )
-    return tuple(RankTimes(name, tuple(total), tuple(moved)) for name, total, moved in groups)
+    return tuple(RankTimes(name, tuple(total)) for name, total in groups)
 
 
 def with_rank_times(output: ToolOutput, ranks: Sequence[RankTimes]) -> ToolOutput:
