@@ -149,9 +149,18 @@ def test_a_walk_is_over_the_tree_of_the_other_host(walk: Run) -> None:
 @pytest.mark.parametrize(
     ("program", "script", "reason"),
     [
-        ("find", '"$real" "$@" | head -n 20', "walk: task . handled [0-9-]+ files, expected"),
-        ("cp", "exit 0", "rm ended with|remove|files of others|G[0-9]+"),
-        ("tar", 'd=$(mktemp -d); "$real" "${@:1:3}" "$d"; ln -s "$d"/* "${@: -1}"', "G[0-9]+"),
+        (
+            "find",
+            '"$real" "$@" | head -n 20',
+            "list, repetition 0: walk: task . handled 0 files, expected",
+        ),
+        ("cp", "exit 0", "remove, repetition 0: .*rm ended with|G9|G19"),
+        # Its links lead to files that lie elsewhere.
+        (
+            "tar",
+            'd=$(mktemp -d); "$real" "${@:1:3}" "$d"; ln -s "$d"/* "${@: -1}"',
+            "walk: task . handled 0 files",
+        ),
     ],
 )
 def test_a_walk_that_did_less_is_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -9,7 +10,15 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core.measurement import Metric, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence.model import SECONDS
 from iogauge.plan.case import AGENT, DIR, REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools.parsing import excerpt, load_json_object, member, moment, positive, unique
+from iogauge.tools.parsing import (
+    excerpt,
+    load_json_object,
+    member,
+    moment,
+    non_negative,
+    positive,
+    unique,
+)
 from iogauge_extras.loads import walking
 
 #: What each phase does, in the words of the guards.
@@ -32,30 +41,34 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
     ``files`` and ``data_bytes`` are those of each task. The rate is that of all files over the seconds of the slowest task.
     """
     reports = []
-    for line in text.splitlines():
-        if line.startswith('{"walk"'):
-            try:
-                reports.append(load_json_object(line, 0)[0])
-            except ValueError:
-                raise ToolOutputError(f"walk: a report is damaged: {excerpt(line)}") from None
+    # A launcher may join the lines of several tasks.
+    for match in re.finditer(r'\{"walk"', text):
+        try:
+            reports.append(load_json_object(text, match.start())[0])
+        except ValueError:
+            raise ToolOutputError(
+                f"walk: a report is damaged: {excerpt(text[match.start() :])}"
+            ) from None
     if not reports:
         raise ToolOutputError(f"walk: no report: {excerpt(text)}")
-    words = [tuple(map(str, member(one, "words", "walk"))) for one in reports]
-    if len(set(words)) != 1 or len(words[0]) != 6:
-        raise ToolOutputError("walk: the tasks were told different words")
-    ranks = sorted(int(member(one, "rank", "walk")) for one in reports)
-    if ranks != list(range(int(words[0][-1]))):
-        raise ToolOutputError(f"walk: reports of tasks {ranks}, expected {words[0][-1]} tasks")
+    said = [member(one, "words", "walk") for one in reports]
+    told = {" ".join(map(str, one)) if isinstance(one, list) else "" for one in said}
+    words = next(iter(told), "").split()
+    if len(told) != 1 or len(words) != 6 or not words[-1].isdecimal():
+        raise ToolOutputError(f"walk: the tasks were told different words: {excerpt(str(told))}")
+    ranks = sorted(non_negative(one, "rank", "walk") for one in reports)
+    if ranks != list(range(len(ranks))) or len(ranks) != int(words[-1]):
+        raise ToolOutputError(f"walk: reports of {len(ranks)} task(s), expected {words[-1]}")
     for one in reports:
-        if member(one, "files", "walk") != files:
+        if (found := non_negative(one, "files", "walk")) != files:
             raise ToolOutputError(
-                f"walk: task {one['rank']} handled {one['files']} files, expected {files}"
+                f"walk: task {one['rank']} handled {found:.0f} files, expected {files}"
             )
     times = tuple(positive(one, "seconds", "walk") for one in reports)
-    phase = words[0][1].removesuffix("-changed")
+    phase = words[1].removesuffix("-changed")
     return ToolOutput(
         tool="walk",
-        version="+".join(unique(str(one["walk"]) for one in reports)),
+        version="+".join(unique(excerpt(str(one["walk"])) for one in reports)),
         phases=(
             Phase(
                 _KINDS.get(phase, phase),
@@ -68,7 +81,7 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
         ),
         tasks=len(reports),
         nodes=len({str(member(one, "host", "walk")) for one in reports}),
-        command=" ".join(words[0]),
+        command=" ".join(words),
         parameters={} if phase == "unpack" else {"shift": 1},
         moments=tuple(moment(one, key, "walk") for one in reports for key in ("began", "ended")),
     )

@@ -119,7 +119,8 @@ def _walk(phase: str, own: Path, next_one: Path, files: int) -> int:
             return len(PARTS) * files
         case "list":
             # Its first lines are the part itself, and the other directories.
-            return _run("find", next_one / "list", "-ls").count(b"\n") - 1 - directories_of(files)
+            lines = _run("find", next_one / "list", "-ls").count(b"\n")
+            return max(0, lines - 1 - directories_of(files))
         case "import":
             said = (
                 f"import sys, {_ALL}; print(sum(name.startswith('stack') for name in sys.modules))"
