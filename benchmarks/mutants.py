@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "calibrate-over-step", "iogauge_extras/history", "runs.py",
-        'if changes := change_points(values, LEAST_SPREAD):',
+        'if changes := change_points(values):',
         'if changes := []:',
         "tests/unit/test_calibrate.py::test_runs_that_prove_nothing_are_refused",
         "a reference rests on runs from before and after a loss",
@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "beside-unnamed", "iogauge_extras/loads", "interference_check.py",
-        '            beside="write" if other == "stream" else "metadata",',
+        '            beside="write" if self._other == "stream" else "metadata",',
         "            beside=None,",
         "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
         "Interference is judged without a look at its disturber",
@@ -1481,27 +1481,6 @@ MUTANTS = (
         "float(verdict is record.verdict)",
         "tests/unit/test_export.py::test_each_metric_has_its_own_verdict",
         "Prometheus gets the case's verdict for each of its metrics",
-    ),
-    Mutant(
-        "site-counts-twice", "report", "export.py",
-        "            if site in where:",
-        "            if site in where and where[site] == one:",
-        "tests/unit/test_export.py::test_exports_that_cannot_be_merged_are_named",
-        "the runs of a site that two exports hold count twice",
-    ),
-    Mutant(
-        "merge-without-site", "report", "export.py",
-        "            if not site:",
-        "            if False:",
-        "tests/unit/test_export.py::test_exports_that_cannot_be_merged_are_named",
-        "histories without the name of their site are merged",
-    ),
-    Mutant(
-        "merge-one-file", "report", "export.py",
-        'parts = [pl.scan_parquet(where[s]).filter(pl.col("site") == s) for s in sorted(where)]',
-        "parts = [pl.scan_parquet(where[s]) for s in sorted(where)]",
-        "tests/unit/test_export.py::test_the_exports_of_several_sites_are_merged",
-        "a merged export that is merged again counts each run twice",
     ),
     Mutant(
         "export-all-rows", "report", "export.py",

@@ -85,7 +85,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     assert done.returncode == 0, done.stdout + done.stderr
     topology, expect = made.extras["topology"], made.extras["expect"]
     targets, metadata_targets = topology["targets"], topology["metadata_targets"]
-    count, size = expect.get("layout.stripe_count", 1), expect.get("layout.stripe_bytes", 4 << 20)
+    # Of a progressive default that is the last component.
+    count, size = (
+        int(str(expect.get(f"layout.stripe_{what}", usual)).rpartition(",")[2])
+        for what, usual in (("count", 1), ("bytes", 4 << 20))
+    )
     # Eight stripes for each target that a shared file has.
     stripes = 8 * max(size * max(2, targets if count == -1 else count), targets << 20)
     short = {

@@ -26,11 +26,12 @@ from iogauge_extras.history.runs import (
     Refused,
     Runs,
     SeriesSummary,
+    proven,
     runs_of,
     summary_of,
 )
 from iogauge_extras.history.statistics import (
-    LEAST_SPREAD,
+    FLOOR,
     change_points,
     least_baseline,
     location_and_spread,
@@ -60,7 +61,7 @@ def days(count: int) -> list[datetime]:
 
 
 def judged(values: Sequence[float], **given: Any) -> SeriesSummary:
-    words = {"better": "more", "max_spread": 0.1, "coverage": 0.99, "confidence": 0.95} | given
+    words = {"better": "more", "max_spread": 0.1} | given
     return summary_of(days(len(values)), values, **words)
 
 
@@ -133,9 +134,9 @@ VALUES = st.lists(st.floats(1.0, 1e6), min_size=3, max_size=40)
 
 @given(VALUES)
 def test_the_spread_has_a_floor_and_ignores_one_wild_run(values: list[float]) -> None:
-    assert location_and_spread(values)[1] >= LEAST_SPREAD
+    assert location_and_spread(values)[1] >= FLOOR
     steady = [100.0] * 10
-    assert location_and_spread([*steady, 1e9])[1] == LEAST_SPREAD
+    assert location_and_spread([*steady, 1e9])[1] == FLOOR
 
 
 # --- steps ----------------------------------------------------------------------------------------
@@ -144,9 +145,7 @@ def test_the_spread_has_a_floor_and_ignores_one_wild_run(values: list[float]) ->
 @pytest.mark.parametrize(("runs", "share"), [(20, 0.03), (30, 0.015), (100, 0.015)])
 def test_stable_runs_have_a_step_as_rarely_as_promised(runs: int, share: float) -> None:
     draw = np.random.default_rng(11)
-    found = [
-        change_points(list(np.exp(0.05 * draw.standard_normal(runs))), 0.01) for _ in range(400)
-    ]
+    found = [change_points(list(np.exp(0.05 * draw.standard_normal(runs)))) for _ in range(400)]
     assert sum(map(bool, found)) <= 400 * share + 3 * math.sqrt(400 * share)
 
 
@@ -154,13 +153,13 @@ def test_stable_runs_have_a_step_as_rarely_as_promised(runs: int, share: float) 
 @pytest.mark.parametrize("at", [8, 15])
 def test_a_step_is_found_where_it_is(change: float, at: int) -> None:
     values = noisy(30, spread=0.02)
-    found = change_points([v * (change if n >= at else 1) for n, v in enumerate(values)], 0.01)
+    found = change_points([v * (change if n >= at else 1) for n, v in enumerate(values)])
     assert min(abs(split - at) for split in found) <= 1
 
 
 def test_what_is_smaller_than_the_floor_is_no_step() -> None:
-    assert change_points([100.0] * 15 + [100.5] * 15, 0.01) == []
-    assert change_points([100.0] * 15 + [101.5] * 15, 0.01) == [15]
+    assert change_points([100.0] * 15 + [100.5] * 15) == []
+    assert change_points([100.0] * 15 + [101.5] * 15) == [15]
 
 
 # --- a baseline -----------------------------------------------------------------------------------
@@ -195,7 +194,7 @@ HERE = SeriesSummary(runs=30, median=1000.0, spread=0.02, bound=930.0)
 
 def following(old: list[Any] | None, **given: Any) -> Any:
     words = {"unit": "MiB/s", "better": "more", "accepted": False, "lower": None} | given
-    found = follow(words.pop("baseline", HERE), old, confidence=0.95, **words)
+    found = follow(words.pop("baseline", HERE), old, **words)
     return found.new if found else None
 
 
@@ -487,10 +486,12 @@ def test_a_published_entry_is_calibrated_in_place() -> None:
     )
     accepted = data["$accepted"]["TaskScaling"]["azure-cyclecloud:oss4"]["sound|published"]
     assert accepted == {16: {"write_bw": [12900, "MiB/s", TODAY]}}
-    old, _ = changed_lines(text, found.after)
-    assert old == [
-        "      16: {write_bw: [12900, -0.15, null, MiB/s], read_bw: [12500, -0.15, null, MiB/s]}"
-    ]
+    (source, old), _ = changed_lines(text, found.after)
+    assert source and source.strip() in data["$sources"]["TaskScaling"]
+    assert (
+        old
+        == "      16: {write_bw: [12900, -0.15, null, MiB/s], read_bw: [12500, -0.15, null, MiB/s]}"
+    )
 
 
 HEAD = "$sources: {Ior: run 1}\nIor:\n  here:disk: "
@@ -530,7 +531,7 @@ def test_runs_of_two_series_are_refused_with_what_differs() -> None:
     assert state(found) == ["refused"]
     text = found.outcomes[0].text
     assert "2 series (aaa, bbb)" in text
-    assert "changed last: lustre.client 2.15.4 -> 2.17.0. " in text
+    assert "changed last: lustre.client 2.15.4 -> 2.17.0" in text
     assert "--since 2026-09-21T03:00:00, 10 more run(s) needed" in text
 
 
@@ -557,15 +558,11 @@ def frame(values: Sequence[float], **given: Any) -> pl.DataFrame:
     return pl.DataFrame({k: v if isinstance(v, list) else [v] * count for k, v in columns.items()})
 
 
-def of_frame(data: pl.DataFrame, limit: int | None = None) -> list[Runs]:
-    return runs_of(data, lambda row: record(session=row["session"]), {"f1": {}}, limit)
-
-
 def test_only_proven_values_are_runs() -> None:
     verdicts = ["PASS", "FAIL", "UNREFERENCED", "INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"]
-    (found,) = of_frame(frame([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], metric_verdict=verdicts))
+    rows = proven(frame([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], metric_verdict=verdicts))
+    (found,) = runs_of(rows, {"l1": record()}, {"f1": {}})
     assert found.values == (1.0, 2.0, 3.0)
-    assert found.record.session == "s2"
 
 
 def test_a_file_is_replaced_whole_and_keeps_its_mode(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_a_share_of_false_alarms_that_was_not_verified_is_refused(share: float) 
         detector.limits(np.array([0.05]), 30, share)
 
 
-# The offline view.
+# One series as a whole.
 
 
 @given(SEEDS, st.floats(1e-3, 1e3))

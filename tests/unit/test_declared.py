@@ -173,8 +173,8 @@ def test_nodes_that_are_not(change: dict[str, Any], saw: str, right: str) -> Non
 
 
 def test_tasks_that_mpirun_binds_need_a_core_each() -> None:
-    assert preflight.cores(bound_tasks=12, usable=12, declared=24).outcome is OK
-    finding = preflight.cores(bound_tasks=13, usable=12, declared=24)
+    assert preflight.cores(12, 12, 24).outcome is OK
+    finding = preflight.cores(13, 12, 24)
     assert (finding.guard, finding.outcome) == ("G15", INVALID)
     assert finding.saw == "13 task(s) on 12 physical core(s), node.cores is 24"
     assert "node: {cores: 12}" in finding.remedy

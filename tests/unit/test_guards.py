@@ -40,6 +40,7 @@ from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json
 from support.extras import extras
 from support.lustre.recorded import parse_parameters, sessions
+from support.orders import job_order
 from support.whole import Whole, begins, data, metadata
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -572,14 +573,13 @@ def test_g9_refuses_metadata_rates_of_memory(kind: str, outcome: Outcome) -> Non
     ],
 )
 def test_g13(free: int, need: int, max_fill: float, keep_free: float, outcome: Outcome) -> None:
-    found = preflight.room(
-        space=Space(1000, free, 0, 0), need_bytes=need, max_fill=max_fill, keep_free=keep_free
-    )
+    order = job_order("/s", held_bytes=need, max_fill=max_fill, keep_free=keep_free)
+    found = preflight.room(Space(1000, free, 0, 0), order)
     assert found.outcome is outcome, found
 
 
 def test_g13_refuses_a_file_system_without_room() -> None:
-    found = preflight.room(space=Space(0, 0, 0, 0), need_bytes=1, max_fill=1, keep_free=0)
+    found = preflight.room(Space(0, 0, 0, 0), job_order("/s", held_bytes=1))
     assert found.outcome is INVALID
 
 
@@ -594,7 +594,7 @@ def test_g13_refuses_a_file_system_without_room() -> None:
     ],
 )
 def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None:
-    found = preflight.inodes(space=Space(1, 1, total, free), need_files=files)
+    found = preflight.inodes(Space(1, 1, total, free), files)
     assert found.outcome is outcome
     if outcome is INVALID:
         says(
@@ -617,7 +617,8 @@ def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None
 )
 def test_g14_quota(quota: Quota, words: list[str]) -> None:
     open_quota = Quota("g", None, None)
-    found = preflight.quota(quotas=(open_quota, quota), need_bytes=1000, need_files=100)
+    found = preflight.quota(replace(view(), quotas=(open_quota, quota)), 1000, 100)
+    assert found
     assert (found.outcome is OK) == (not words)
     if words:
         assert found.outcome is INVALID
@@ -636,13 +637,16 @@ def test_g14_a_quota_that_may_bind_later_is_a_remark(
     over: str, unanswered: tuple[str, ...], outcome: Outcome, word: str
 ) -> None:
     quotas = (Quota("user 7", None, None, over),)
-    found = preflight.quota(quotas=quotas, need_bytes=1, need_files=1, unanswered=unanswered)
-    assert (found.guard, found.outcome) == ("G14", outcome)
+    seen = replace(view(), quotas=quotas, unanswered=unanswered)
+    found = preflight.quota(seen, 1, 1)
+    assert found and (found.guard, found.outcome) == ("G14", outcome)
     assert word in found.saw
     if over:
         short = (*quotas, Quota("group 8", 0, None))
-        refused = preflight.quota(quotas=short, need_bytes=1, need_files=1)
-        assert refused.outcome is INVALID, "what binds already comes before what may bind later"
+        refused = preflight.quota(replace(seen, quotas=short), 1, 1)
+        assert refused and refused.outcome is INVALID, (
+            "what binds already comes before what may bind later"
+        )
 
 
 # --- G17: dispersion ------------------------------------------------------------------------------
@@ -985,7 +989,7 @@ def test_g10_of_directories_with_the_tool_s_files(
 
 @pytest.mark.parametrize(("problem", "outcome"), [("", OK), ("not permitted", INVALID)])
 def test_g10_of_the_default_of_directories(problem: str, outcome: Outcome) -> None:
-    finding = preflight.metadata_default(words=["-D", "-c", "-1"], problem=problem)
+    finding = preflight.metadata_default(["-D", "-c", "-1"], problem)
     assert finding.outcome is outcome
     assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
 
@@ -1141,7 +1145,8 @@ def test_g12_refuses_another_state_than_the_declared_one(
 def test_g13_objects_to_a_full_storage_target(
     targets: list[StorageTarget], need: int, max_fill: float, saw: str
 ) -> None:
-    finding = preflight.target_room(targets=targets, need_bytes=need, max_fill=max_fill)
+    order = job_order("/s", held_bytes=need, max_fill=max_fill)
+    finding = preflight.target_room(targets, order)
     assert finding.outcome is INVALID
     says(finding, "G13", saw, "limits.case_bytes", "on each storage target")
 
@@ -1164,7 +1169,7 @@ def test_g12_of_the_declared_pool(
 ) -> None:
     targets = [ost(0), ost(1), ost(2, active=False)]
     seen = Directory(pool=members, pool_problem=problem)
-    finding = preflight.pool(name="flash", targets=targets, seen=seen)
+    finding = preflight.pool("flash", targets, seen)
     assert (finding.outcome, finding.saw) == (outcome, saw)
     assert "a pool flash" in finding.demands
 
@@ -1187,7 +1192,7 @@ def test_g14_of_the_metadata_targets_of_the_directory(
         MetadataTarget(index=0, inodes_total=1000, inodes_free=900),
         MetadataTarget(index=1, inodes_total=100, inodes_free=15),
     ]
-    finding = preflight.metadata_room(targets=targets, mdts=mdts, need_files=files)
+    finding = preflight.metadata_room(targets, mdts, files)
     assert finding.outcome is outcome, finding
     assert "MDT " in finding.saw
 
@@ -1204,7 +1209,7 @@ def test_g14_of_the_metadata_targets_of_the_directory(
 )
 def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome, saw: str) -> None:
     targets = [MetadataTarget(index=i, inodes_total=9, inodes_free=9) for i in indices]
-    finding = preflight.metadata_health(targets=targets, declared=2)
+    finding = preflight.metadata_health(targets, 2)
     assert (finding.outcome, finding.saw) == (outcome, saw)
 
 
@@ -1220,7 +1225,7 @@ def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome,
 def test_g10_of_directories_on_metadata_targets(
     placed: dict[str, tuple[int, ...]], problem: str, outcome: Outcome, saw: str
 ) -> None:
-    finding = preflight.metadata_placement(count=2, placed=placed, problem=problem)
+    finding = preflight.metadata_placement(2, placed, problem)
     assert (finding.outcome, finding.saw) == (outcome, saw)
     assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
 
@@ -1230,7 +1235,7 @@ def test_g10_of_directories_on_metadata_targets(
 
 def stripes_of(size: int, stripe: int, count: int) -> Finding:
     part = Part(stripe_count=count, stripe_bytes=stripe)
-    return preflight.stripes_against_size(file_bytes=size, part=part)
+    return preflight.stripes_against_size(size, part)
 
 
 @pytest.mark.parametrize(("whole", "outcome"), [(400, OK), (351, OK), (349, WARN), (None, OK)])
@@ -2197,7 +2202,8 @@ def test_g13_a_case_takes_a_share_of_what_is_free(
     need: int, share: float, outcome: Outcome
 ) -> None:
     space = Space(1000, 100, 0, 0)
-    finding = preflight.share_of_free(space=space, need_bytes=need, max_of_free=share)
+    order = job_order("/s", held_bytes=need, max_of_free=share)
+    finding = preflight.share_of_free(space, order)
     assert finding.outcome is outcome
     if outcome is INVALID:
         says(finding, "G13", "of the 100 B that are free", "limits.max_of_free")
@@ -2220,11 +2226,7 @@ def test_g13_a_case_takes_a_share_of_what_is_free(
 def test_g13_the_share_of_a_storage_target_follows_from_the_layout(
     pieces: int | None, pinned: tuple[int, ...], free: list[int], outcome: Outcome
 ) -> None:
-    finding = preflight.target_room(
-        targets=[ost(n, free=room) for n, room in enumerate(free)],
-        need_bytes=20,
-        max_fill=1.0,
-        pieces=pieces,
-        pinned=pinned,
-    )
+    targets = [ost(n, free=room) for n, room in enumerate(free)]
+    order = job_order("/s", held_bytes=20, pieces=pieces)
+    finding = preflight.target_room(targets, order, pinned)
     assert finding.outcome is outcome, finding

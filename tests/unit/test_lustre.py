@@ -23,6 +23,7 @@ from iogauge.node.view import look
 from support import hanging
 from support.lustre.kernel import kernel
 from support.lustre.recorded import answer
+from support.orders import job_order
 
 MIB = 1 << 20
 
@@ -290,7 +291,8 @@ def test_a_full_target_without_a_flag_is_refused_for_its_room() -> None:
     targets = joined("lfs df # OST 3 full")
     assert targets[3].fill == pytest.approx(0.9997, abs=1e-4)
     assert preflight.health(targets=targets).outcome is Outcome.OK
-    found = preflight.target_room(targets=targets, need_bytes=32 * MIB, max_fill=0.85)
+    order = job_order("/s", held_bytes=32 * MIB, max_fill=0.85)
+    found = preflight.target_room(targets, order)
     assert found.outcome is Outcome.INVALID
     assert "lustre-OST0003_UUID: 1008 KiB free" in found.saw
 

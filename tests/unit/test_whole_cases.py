@@ -76,6 +76,19 @@ def _written(case: Whole, phase: str, each: int) -> Whole:
     return case
 
 
+def left_early(case: Whole) -> Whole:
+    """The tool read 15/16 of its files until its time was over; the client had read them to their ends."""
+    timed = [
+        replace(one, data_bytes=None if one.name == "read" else GIB) for one in case.plan.repeat
+    ]
+    case = replace(case, plan=replace(case.plan, repeat=timed))
+    rate = {"bw": Quantity(GIB / MIB / LASTS * 15 / 16, "MiB/s")}
+    for at in (0, 1):
+        case = case.output("read", at, bytes_moved=GIB * 15 // 16, operations=960, rates=rate)
+        case = case.witness("read", at, asked=Moved(GIB * 15 // 32, 0))
+    return case.declared(limits={"max_foreign": 0.01})
+
+
 def samples(**changes: Any) -> Alter:
     """The samples after the write of each repetition, altered."""
 
@@ -170,6 +183,7 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
         lambda case: case.declared(target={"compresses": True}),
     ),
     "others read 5 %": (data(), others(50 * MIB)),
+    "Lustre read ahead to the ends of files": (data("lustre", o_direct=False), left_early),
     "others read hundreds of small blocks beside a gigabyte": (data(), others(MIB, 300)),
     "half of the last block in an inode": (
         data(),
@@ -491,6 +505,12 @@ UNTRUE: dict[str, tuple[str, Verdict, Whole, Alter]] = {
     ),
     # Others.
     "others read as much": ("G19 foreign load", CONTAMINATED, data(), others(GIB)),
+    "others read on Lustre beside direct reads of a part": (
+        "G19 foreign load",
+        CONTAMINATED,
+        data("lustre"),
+        left_early,
+    ),
     "others wrote to the whole disk of a partition": (
         "G19 foreign load",
         CONTAMINATED,

@@ -105,6 +105,12 @@ class StorageCheck(JudgedCheck):
 
     # What a scenario may use.
 
+    def all_alike(self, *shares: str) -> dict[str, Reference]:
+        """Return references of shares of a median: at most ``limits.max_deviation`` below 1."""
+        least = -self.site.limits.max_deviation
+        alike = Reference(1.0, least, None, "1", "limits.max_deviation")
+        return dict.fromkeys(shares, alike)
+
     @property
     def total_tasks(self) -> int:
         """Return the number of tasks of the job over all nodes."""

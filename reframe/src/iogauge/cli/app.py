@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from iogauge.cli import ready, reporting, results, running, site
+from iogauge.cli.screen import slip
 from iogauge.core import registry
 from iogauge.core.text import did_you_mean, visible
 from iogauge.records import names
@@ -88,8 +89,7 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
         try:
             command(*words, **options)
         except registry.Missing as error:
-            typer.echo(visible(f"iogauge: {error}"), err=True)
-            raise typer.Exit(2) from error
+            raise slip(str(error)) from error
 
     return tell
 

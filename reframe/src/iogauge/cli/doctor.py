@@ -109,24 +109,22 @@ def _asked(*words: str) -> str:
 
 def lustre_checks(subject: str, seen: LustreSeen, declared: int | None) -> Iterator[Check]:
     """Yield the doctor's lines; ``declared`` is the site's number of storage targets, if any."""
-    yield Check("ok", subject, _lustre_versions(seen.facts))
-    yield Check("ok", subject, _parts(seen.view.targets, seen.facts))
     found = health(targets=seen.view.targets, declared=declared)
-    if found.outcome is Outcome.OK:
-        yield Check("ok", subject, f"{found.name}: {found.saw}")
+    client = seen.facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
+    served = seen.facts.get("lustre.server", "of a version that only root sees")
+    for text in (
+        f"Lustre client {client}, servers {served}",
+        _parts(seen.view.targets, seen.facts),
+        *([f"{found.name}: {found.saw}"] if found.outcome is Outcome.OK else []),
+        _fill(seen.view.targets),
+        _quotas(seen.view.quotas),
+        f"new files get: {seen.default}",
+        f"the directory itself: {seen.directory}",
+        f"pools: {seen.pools.partition(':')[2].strip() or 'none'}",
+    ):
+        yield Check("ok", subject, text)
     yield from _objections(subject, [found])
-    yield Check("ok", subject, _fill(seen.view.targets))
-    yield Check("ok", subject, _quotas(seen.view.quotas))
-    yield Check("ok", subject, f"new files get: {seen.default}")
-    yield Check("ok", subject, f"the directory itself: {seen.directory}")
-    yield Check("ok", subject, f"pools: {seen.pools.partition(':')[2].strip() or 'none'}")
     yield from _hidden(subject, seen)
-
-
-def _lustre_versions(facts: Fingerprint) -> str:
-    client = facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
-    servers = facts.get("lustre.server", "of a version that only root sees")
-    return f"Lustre client {client}, servers {servers}"
 
 
 def _parts(targets: Sequence[StorageTarget], facts: Fingerprint) -> str:
@@ -165,19 +163,13 @@ def _quotas(quotas: Sequence[Quota]) -> str:
 def _hidden(subject: str, seen: LustreSeen) -> Iterator[Check]:
     """Yield what this user cannot see, and who could."""
     if "lustre.server" not in seen.facts:
-        yield Check(
-            "note",
-            subject,
-            "hidden from you: evictions, lost connections (G20), the servers' versions",
-            "root sees them: lctl get_param 'osc.*.state' 'osc.*.import'",
-        )
+        text = "hidden from you: evictions, lost connections (G20), the servers' versions"
+        what = "root sees them: lctl get_param 'osc.*.state' 'osc.*.import'"
+        yield Check("note", subject, text, what)
     if not seen.counted:
-        yield Check(
-            "note",
-            subject,
-            "hidden from you: what the client moved for each storage target (G8, G19)",
-            "root sees it: lctl get_param 'osc.*.stats'; so do users from Lustre 2.17 on",
-        )
+        text = "hidden from you: what the client moved for each storage target (G8, G19)"
+        what = "root sees it: lctl get_param 'osc.*.stats'; so do users from Lustre 2.17 on"
+        yield Check("note", subject, text, what)
 
 
 #: The checks that need a program, in words.
@@ -231,12 +223,11 @@ def launch_check(machine: Machine) -> Check | None:
             )
     if done.returncode == 0 and tasks == 2:
         return Check("ok", "mpirun and ior", "two tasks ran together")
-    return Check(
-        "problem",
-        "mpirun and ior",
-        f"asked for 2 tasks, ior saw {tasks}: {mpirun} is not of the MPI that {ior} was built with",
-        f"put the right mpirun first on PATH (see: ldd {ior} | grep libmpi)",
+    text = (
+        f"asked for 2 tasks, ior saw {tasks}: {mpirun} is not of the MPI that {ior} was built with"
     )
+    what = f"put the right mpirun first on PATH (see: ldd {ior} | grep libmpi)"
+    return Check("problem", "mpirun and ior", text, what)
 
 
 def missing_here(site: Mapping[str, Any]) -> Iterator[str]:
@@ -265,23 +256,18 @@ def _versions() -> list[Check]:
     return [Check("ok", "Python", f"{platform.python_version()}, " + ", ".join(versions))]
 
 
-def _programs(machine: Machine) -> list[Check]:
-    checks = []
+def _programs(machine: Machine) -> Iterator[Check]:
     for name in ("ior", "mdtest", "fio", "mpirun"):
         program = machine.programs.get(name)
         if program is None:
-            checks.append(
-                Check("note", name, f"not on PATH; needed for {NEEDED_FOR[name]}", brings(name))
-            )
+            text = f"not on PATH; needed for {NEEDED_FOR[name]}"
+            yield Check("note", name, text, brings(name))
         elif program.problem:
-            checks.append(
-                Check("problem", name, f"{program.path}: {program.problem}", BRINGS[name])
-            )
+            yield Check("problem", name, f"{program.path}: {program.problem}", BRINGS[name])
         else:
             offers = f", offers {', '.join(program.features)}" if program.features else ""
             version = program.version and f" {program.version}"
-            checks.append(Check("ok", name, f"{program.path}{version}{offers}"))
-    return checks
+            yield Check("ok", name, f"{program.path}{version}{offers}")
 
 
 def _state() -> Check:
@@ -396,61 +382,42 @@ def _objections(subject: str, findings: Iterable[Finding]) -> Iterator[Check]:
 
 def _target_mount(path: str, view: View, compression_declared: bool) -> list[Check]:
     """Return the lines about the file system of a target."""
-    mount, room = view.mount, view.space
+    mount, room, subject = view.mount, view.space, f"target {path}"
     kind = mount.type if mount else "unknown"
-    checks = [
-        Check(
-            "ok",
-            f"target {path}",
-            f"{kind} from {mount.source if mount else '?'}, {format_bytes(room.bytes_free)} free of "
-            f"{format_bytes(room.bytes_total)} ({room.fill:.0%} full), {room.inodes_free} inodes free",
-        ),
-        Check("ok", f"target {path}", f"UUID {view.uuid} (target.uuid)")
-        if view.uuid
-        else Check(
-            "note",
-            f"target {path}",
-            f"{kind} shows no UUID: if another file system is mounted there, iogauge does not notice",
-            "declare target.source",
-        ),
-    ]
-    return [*checks, *_target_promises(path, kind, view.below, compression_declared)]
+    seen = (
+        f"{kind} from {mount.source if mount else '?'}, {format_bytes(room.bytes_free)} free of "
+        f"{format_bytes(room.bytes_total)} ({room.fill:.0%} full), {room.inodes_free} inodes free"
+    )
+    text = f"{kind} shows no UUID: if another file system is mounted there, iogauge does not notice"
+    identity = Check("note", subject, text, "declare target.source")
+    if view.uuid:
+        identity = Check("ok", subject, f"UUID {view.uuid} (target.uuid)")
+    promises = _target_promises(path, kind, view.below, compression_declared)
+    return [Check("ok", subject, seen), identity, *promises]
 
 
 def _target_promises(
     path: str, kind: str, below: Below, compression_declared: bool
 ) -> Iterator[Check]:
     """Yield notes about what a file system, and the stack below it, do not promise."""
-    known, subject = traits(kind).over(below), f"target {path}"
+    known, note = traits(kind).over(below), partial(Check, "note", f"target {path}")
     if known.why and known.cache == "memory":
-        yield Check(
-            "note",
-            subject,
-            f"memory, not storage ({known.why}): every figure is INVALID",
-            "choose a directory on storage",
-        )
+        text = f"memory, not storage ({known.why}): every figure is INVALID"
+        yield note(text, "choose a directory on storage")
     elif known.why:
-        yield Check(
-            "note",
-            subject,
-            f"reads may come from a cache, O_DIRECT or not ({known.why})",
-            loop_remedy(known.why)
-            or "use two nodes or more, data of twice the memory, or another directory",
-        )
+        text = f"reads may come from a cache, O_DIRECT or not ({known.why})"
+        what = "use two nodes or more, data of twice the memory, or another directory"
+        yield note(text, loop_remedy(known.why) or what)
     elif known.cache != "page-cache":
-        yield Check(
-            "note",
-            subject,
-            f"a client of {kind} keeps data in a cache that iogauge cannot check: "
-            "buffered reads on one node are INVALID",
-            "use two nodes or more, or say what is true: target.cache, target.honours_o_direct",
-        )
+        text = f"a client of {kind} keeps data in a cache that iogauge cannot check: buffered reads on one node are INVALID"
+        what = "use two nodes or more, or say what is true: target.cache, target.honours_o_direct"
+        yield note(text, what)
     if known.unsynced:
         text = f"fsync proves nothing ({known.unsynced}): writes and metadata are INVALID"
-        yield Check("note", subject, text, "choose another directory")
+        yield note(text, "choose another directory")
     if below.compresses and not compression_declared:
         text = f"data may be compressed, or stored once ({below.compresses})"
-        yield Check("note", subject, text, "declare target.compresses: true")
+        yield note(text, "declare target.compresses: true")
 
 
 def _target_sessions(
@@ -466,12 +433,8 @@ def _target_sessions(
         yield Check("note", f"target {path}", f"locked by {holder}{said}", remedy)
     dead = [session.path for session in sessions if not directory.may_be_alive(session)]
     if dead:
-        yield Check(
-            "note",
-            f"target {path}",
-            f"left by dead sessions: {', '.join(dead)}",
-            "run: iogauge clean",
-        )
+        text = f"left by dead sessions: {', '.join(dead)}"
+        yield Check("note", f"target {path}", text, "run: iogauge clean")
 
 
 def site_of_host(found: Sequence[Path]) -> Path | None:
@@ -490,7 +453,7 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
         declared, tasks = extras.node, extras.scale.tasks_per_node
         of_mpirun = "core" in binding_options(partition["launcher"], tasks, declared.cores)
         findings = [
-            cores(bound_tasks=tasks if of_mpirun else 0, usable=usable, declared=declared.cores),
+            cores(tasks if of_mpirun else 0, usable, declared.cores),
             declared_node(declared, [usable], [memory]),
         ]
         yield from _objections(f"site {folder.name}, partition {partition['name']}", findings)

@@ -10,7 +10,7 @@ import shutil
 import socket
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -20,13 +20,13 @@ from reframe.frontend.cli import main as reframe_main
 from rich.console import Console
 
 from iogauge.cli import doctor
-from iogauge.cli.screen import new_console, say
+from iogauge.cli.screen import new_console, say, slip
 from iogauge.core import processes, untrusted
 from iogauge.core.paths import LIBRARY, history_dir, project_root
 from iogauge.core.text import count, did_you_mean, visible_lines
 from iogauge.core.units import UnitError, parse_seconds
 from iogauge.core.yamlfile import YamlError, load
-from iogauge.guards.finding import Outcome
+from iogauge.guards.finding import Finding, Outcome
 from iogauge.job import opening
 from iogauge.node.lustre.programs import LustreError
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
@@ -65,12 +65,6 @@ _OWN: Final = (
     *("--gate", "--confirm", "--over-budget", "--accept-missing", "--wide", "--dry-run"),
     *("--budget", "--try", "--json", "--system", "--mode"),
 )
-
-
-def slip(text: str) -> typer.Exit:
-    """Say what is wrong on the command line, and return the end of the command."""
-    typer.echo(visible_lines(f"iogauge: {text}"), err=True)
-    return typer.Exit(2)
 
 
 def settled(context: typer.Context) -> list[str]:
@@ -343,39 +337,53 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
     for line in plan_table.doubts(cases):
         say(console, line, "yellow")
     fits = not over
+    for target, said in at_targets(cases):
+        if isinstance(said, str):
+            console.print(plain(f"{target}: cannot be looked at from here: {said}"))
+            fits = False
+            continue
+        try:
+            by = processes.call_in_time(target, partial(permission.reason, target))
+            console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
+        except OSError as error:
+            console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
+            fits = False
+        for finding, of in said:
+            word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
+            fits = fits and finding.outcome in _WORDS
+            console.print(f"{plain(target)}: {word} {plain(f'{finding}{of}')}")
+    return fits
+
+
+def at_targets(
+    cases: Iterable[PlannedCase],
+) -> Iterator[tuple[str, str | list[tuple[Finding, str]]]]:
+    """Yield what each target says before a byte to the cases that are declared for it, or why it cannot be looked at.
+
+    A finding that is not in order has the cases that it concerns beside it.
+    """
     declared: dict[tuple[object, ...], list[PlannedCase]] = {}
     for case in cases:
         order = case.order
         place = (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
         declared.setdefault(place, []).append(case)
-    for (target, *_), group in sorted(declared.items(), key=str):
-        fits = _show_target(console, str(target), group) and fits
-    return fits
-
-
-def _show_target(console: Console, target: str, cases: list[PlannedCase]) -> bool:
-    """Print what a target says to the cases that are declared for it; return whether all may run."""
-    try:
-        view, seen = processes.call_in_time(
-            target, partial(opening.look_as_declared, target, cases[0].order)
+    for _, group in sorted(declared.items(), key=str):
+        target, order = group[0].order.target, group[0].order
+        try:
+            view, seen = processes.call_in_time(
+                target, partial(opening.look_as_declared, target, order)
+            )
+        except (OSError, LustreError) as error:
+            yield target, str(error)
+            continue
+        findings = [(case, opening.preflight(view, seen, case.order)) for case in group]
+        yield (
+            target,
+            [
+                (finding, f" ({plan_table.first_and_more(concerned)})" if concerned else "")
+                for finding, concerned in plan_table.worst(findings)
+            ],
         )
-    except (OSError, LustreError) as error:
-        console.print(plain(f"{target}: cannot be looked at from here: {error}"))
-        return False
-    fits = True
-    try:
-        by = processes.call_in_time(target, partial(permission.reason, target))
-        console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
-    except OSError as error:
-        console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
-        fits = False
-    findings = [(case, opening.preflight(view, seen, case.order)) for case in cases]
-    for finding, concerned in plan_table.worst(findings):
-        word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
-        fits = fits and finding.outcome in _WORDS
-        of = f" ({plan_table.first_and_more(concerned)})" if concerned else ""
-        console.print(f"{plain(target)}: {word} {plain(f'{finding}{of}')}")
-    return fits
 
 
 #: Words for findings with which a case runs.

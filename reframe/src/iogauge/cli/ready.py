@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,14 +12,11 @@ import typer
 
 from iogauge.cli import doctor, nodes
 from iogauge.cli.doctor import Check
-from iogauge.cli.planning import planned_cases, slip
-from iogauge.cli.screen import new_console
-from iogauge.core import processes
+from iogauge.cli.planning import at_targets, planned_cases
+from iogauge.cli.screen import new_console, slip
 from iogauge.core.text import count, did_you_mean
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Outcome
-from iogauge.job import opening
-from iogauge.node.lustre.programs import LustreError
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
@@ -184,25 +180,11 @@ def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check
 
 def _room(cases: Sequence[PlannedCase]) -> Iterator[Check]:
     """Yield what the targets that this host sees say to the cases: what a run would refuse before a byte."""
-    places: dict[tuple[object, ...], list[PlannedCase]] = {}
-    for case in cases:
-        order = case.order
-        key = (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
-        places.setdefault(key, []).append(case)
-    for group in places.values():
-        target, order = group[0].order.target, group[0].order
-        try:
-            view, seen = processes.call_in_time(
-                target, partial(opening.look_as_declared, target, order)
-            )
-        except (OSError, LustreError):
-            continue  # the lines about the target say so
-        findings = [(case, opening.preflight(view, seen, case.order)) for case in group]
-        for finding, concerned in plan_table.worst(findings):
-            if finding.outcome is Outcome.OK:
-                continue
-            state: doctor.Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-            of = f" ({plan_table.first_and_more(concerned)})" if concerned else ""
-            yield Check(
-                state, f"target {target}", f"{finding.name}: {finding.saw}{of}", finding.remedy
-            )
+    for target, said in at_targets(cases):
+        for finding, of in (
+            () if isinstance(said, str) else said
+        ):  # the lines about the target say so
+            if finding.outcome is not Outcome.OK:
+                state: doctor.Answer = "note" if finding.outcome is Outcome.WARN else "problem"
+                text = f"{finding.name}: {finding.saw}{of}"
+                yield Check(state, f"target {target}", text, finding.remedy)

@@ -10,15 +10,15 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from iogauge.cli.screen import Wide, new_console, show_ending
+from iogauge.cli.screen import Wide, new_console, show_ending, slip
 from iogauge.core import paths, registry
 from iogauge.core.paths import replace_file
-from iogauge.core.text import visible, visible_lines
+from iogauge.core.text import visible
 from iogauge.records import journal, selected
 from iogauge.records.record import Record
 from iogauge.records.selected import Unmeasured
 from iogauge.report import outcome
-from iogauge.report.outcome import Ending, SessionRecords, plain
+from iogauge.report.outcome import SessionRecords, plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,6 @@ def show_report(
     openmetrics: Annotated[
         Path | None, typer.Option(help="Write OpenMetrics, for Prometheus and for GitLab.")
     ] = None,
-    push: Annotated[str, typer.Option(help="Send OpenMetrics to this Pushgateway.")] = "",
     since: Since = "",
     until: Until = "",
     system: Annotated[str, typer.Option(help="Only this system, instead of sessions.")] = "",
@@ -158,8 +157,13 @@ def show_report(
 
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
         write_file(junit, text)
-    if markdown or openmetrics or push:
-        _export(asked.records, ending, markdown, openmetrics, push)
+    if markdown or openmetrics:
+        from iogauge.report import export  # with polars
+
+        if markdown:
+            write_file(markdown, export.markdown(asked.records, ending))
+        if openmetrics:
+            write_file(openmetrics, export.openmetrics(outcome.newest(asked.records)))
     if as_json:
         typer.echo(outcome.to_json(asked.records, ending))
     else:
@@ -176,32 +180,5 @@ def write_file(file: Path, text: str) -> None:
         else:
             replace_file(file, data)
     except OSError as error:
-        message = f"iogauge: {file} was not written: {error.strerror}; give a path in a directory that is there"
-        typer.echo(visible_lines(message), err=True)
-        raise typer.Exit(2) from error
-
-
-def _export(
-    records: SessionRecords,
-    ending: Ending,
-    markdown: Path | None,
-    openmetrics: Path | None,
-    gateway: str,
-) -> None:
-    """Write what other tools read; ends with status 2 if the Pushgateway does not take it."""
-    from iogauge.report import export  # with polars
-
-    if markdown:
-        write_file(markdown, export.markdown(records, ending))
-    newest = outcome.newest(records)
-    if openmetrics:
-        write_file(openmetrics, export.openmetrics(newest))
-    if gateway:
-        try:
-            export.push(newest, gateway)
-        except (OSError, ValueError) as error:
-            typer.echo(
-                visible_lines(f"iogauge: the Pushgateway {gateway} did not take it: {error}"),
-                err=True,
-            )
-            raise typer.Exit(2) from error
+        text = f"{file} was not written: {error.strerror}; give a path in a directory that is there"
+        raise slip(text) from error

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.padding import Padding
 
-from iogauge.cli.screen import Wide, new_console
+from iogauge.cli.screen import Wide, new_console, slip
 from iogauge.core import paths
 from iogauge.core.paths import project_root
-from iogauge.core.text import visible, visible_lines
+from iogauge.core.text import visible
 from iogauge.guards import rules
 from iogauge.judge.verdict import Verdict
 from iogauge.report.outcome import plain
@@ -51,14 +51,7 @@ def explain_word(
             view = Padding(plain(line.lstrip()), (0, 0, 0, 2 * line.startswith("  ")), expand=False)
             console.print(view)
     except LookupError as error:
-        typer.echo(visible_lines(f"iogauge: {error.args[0]}"), err=True)
-        raise typer.Exit(2) from error
-
-
-Merge = Annotated[
-    list[Path] | None,
-    typer.Option(help="With --export: another site's export to add; may be repeated."),
-]
+        raise slip(str(error.args[0])) from error
 
 
 def show_history(
@@ -81,7 +74,6 @@ def show_history(
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as JSON.")] = False,
     export: Annotated[Path | None, typer.Option(help="Write what matches as .parquet.")] = None,
     site: Annotated[str, typer.Option(help="With --export: column 'site' of a .parquet.")] = "",
-    merge: Merge = None,
     damaged: Annotated[
         bool, typer.Option("--damaged", help="List the lines that are not records.")
     ] = False,
@@ -103,15 +95,12 @@ def show_history(
         )
         if damaged:
             return _show_damaged(folder)
-        if merge:
-            return _merge(merge, export, chosen=choice != history_table.RecordChoice(limit=limit))
         if export:
             return _write_history(folder, replace(choice, limit=0), export, site)
         rows, matching = choice.of(folder)
         contents = list(history_table.records(folder, rows))
     except (ValueError, OSError) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     if as_json:
         return _print_lines(record for record, _ in contents)
     if contents:
@@ -131,20 +120,6 @@ def _show_damaged(folder: Path) -> None:
 
     for line in query.damaged(folder):
         typer.echo(visible(f"{line.file}:{line.line}: {line.problem}"))
-
-
-def _merge(files: list[Path], file: Path | None, chosen: bool) -> None:
-    """Join the exports of several sites into one; raises ValueError for a call that says too little or too much."""
-    from iogauge.report import export
-
-    if file is None or file.suffix != ".parquet":
-        raise ValueError("--merge: name the file to write: --export ALL.parquet")
-    if chosen:
-        raise ValueError(
-            "--merge takes all rows: leave the options that choose records to the exports"
-        )
-    for name, rows in export.merge(files, file).items():
-        typer.echo(visible(f"{name}: {rows} row(s)"))
 
 
 def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) -> None:

@@ -32,7 +32,7 @@ from iogauge.cli.planning import (
     without_choice,
 )
 from iogauge.cli.reporting import sessions_of, write_file
-from iogauge.cli.screen import Wide, new_console, show_details, show_ending
+from iogauge.cli.screen import Wide, new_console, show_details, show_ending, slip
 from iogauge.core import processes, registry
 from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.text import visible, visible_lines
@@ -73,11 +73,8 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     try:
         current.announce(name)
     except OSError as error:
-        message = (
-            f"iogauge: IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
-        )
-        typer.echo(visible_lines(message), err=True)
-        raise typer.Exit(2) from error
+        text = f"IOGAUGE_SESSIONS: {error}: name a file that can be written, or unset it"
+        raise slip(text) from error
     reframe_report = state_dir() / "reports" / f"run-{name}.json"
     details = reframe_report.with_suffix(".failures")
     details.parent.mkdir(parents=True, exist_ok=True)
@@ -196,44 +193,39 @@ def _end(
     return max(status, end.status)
 
 
-Try = Annotated[
-    bool,
-    typer.Option("--try", help="Try this machine as it is: quick checks, sized to its speed."),
-]
-Gate = Annotated[
-    bool, typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran.")
-]
-Confirm = Annotated[
-    bool, typer.Option("--confirm", help="Measure failed cases once more; both results are kept.")
-]
-OverBudget = Annotated[
-    bool, typer.Option("--over-budget", help="Run even if it costs more than the budget.")
-]
-AcceptMissing = Annotated[
-    bool,
-    typer.Option("--accept-missing", help="Accept that cases of earlier gates no longer exist."),
-]
-BudgetOfTime = Annotated[
-    str, typer.Option("--budget", help="Run what fits into this time, as 20min: said in advance.")
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Measure nothing: what the cases cost, and if they fit.")
-]
-CostAsJson = Annotated[
-    bool, typer.Option("--json", help="With --dry-run: the cost of each case as JSON.")
-]
-
-
 def run(
     context: typer.Context,
-    try_out: Try = False,
-    gate: Gate = False,
-    confirm: Confirm = False,
-    over_budget: OverBudget = False,
-    accept_missing: AcceptMissing = False,
-    budget: BudgetOfTime = "",
-    dry_run: DryRun = False,
-    as_json: CostAsJson = False,
+    try_out: Annotated[
+        bool,
+        typer.Option("--try", help="Try this machine as it is: quick checks, sized to its speed."),
+    ] = False,
+    gate: Annotated[
+        bool,
+        typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran."),
+    ] = False,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm", help="Measure failed cases once more; both results are kept."),
+    ] = False,
+    over_budget: Annotated[
+        bool, typer.Option("--over-budget", help="Run even if it costs more than the budget.")
+    ] = False,
+    accept_missing: Annotated[
+        bool,
+        typer.Option(
+            "--accept-missing", help="Accept that cases of earlier gates no longer exist."
+        ),
+    ] = False,
+    budget: Annotated[
+        str, typer.Option(help="Run what fits into this time, as 20min: said in advance.")
+    ] = "",
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Measure nothing: what the cases cost, and if they fit."),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: the cost of each case as JSON.")
+    ] = False,
     wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame, then show the table. All other options are ReFrame's.

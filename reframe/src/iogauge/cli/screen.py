@@ -36,6 +36,12 @@ def new_console() -> Console:
     return Console(width=None if _width_is_known() else _LOG_COLUMNS, highlight=False)
 
 
+def slip(text: str) -> typer.Exit:
+    """Say what is wrong on the command line, and return the end of the command."""
+    typer.echo(visible_lines(f"iogauge: {text}"), err=True)
+    return typer.Exit(2)
+
+
 def _width_is_known() -> bool:
     return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
 

@@ -21,7 +21,7 @@ import typer
 
 from iogauge.cli.planning import planned_cases, show_plan
 from iogauge.cli.running import write_probe
-from iogauge.cli.screen import new_console
+from iogauge.cli.screen import new_console, slip
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
 from iogauge.core.text import visible_lines
@@ -114,11 +114,6 @@ def show_paths() -> None:
 _FIRST_LIMIT, _LEAST_LIMIT_S = "1h", 1800
 
 
-def _fail(message: str) -> typer.Exit:
-    typer.echo(visible_lines(f"iogauge: {message}"), err=True)
-    return typer.Exit(2)
-
-
 def _say(text: str) -> None:
     new_console().print(plain(text), soft_wrap=True)
 
@@ -139,7 +134,7 @@ def _place(name: str, into: Path | None) -> Path:
         folders.COMMON,
         folders.LOCAL,
     ):
-        raise _fail(
+        raise slip(
             f"{name!r} is not a valid name of a site: expected letters, digits, _ and -, a letter first, and "
             f"neither {folders.LOCAL} nor {folders.COMMON}"
         )
@@ -148,14 +143,14 @@ def _place(name: str, into: Path | None) -> Path:
         "repository (--repository DIR)"
     )
     if into is None and len(found := folders.site_dirs()) == 1 and BUNDLED in found[0].parents:
-        raise _fail(f"there is no folder of your own for the site: {remedy}")
+        raise slip(f"there is no folder of your own for the site: {remedy}")
     parent = into / "sites" if into else folders.site_dirs()[0]
     there = next(one for one in (parent, *parent.parents) if os.path.exists(one))
     if not os.access(there, os.W_OK | os.X_OK):
-        raise _fail(f"{getpass.getuser()} may not write in {there}: {remedy}")
+        raise slip(f"{getpass.getuser()} may not write in {there}: {remedy}")
     taken = [place for one in (parent, *folders.site_dirs()) if (place := one / name).exists()]
     if taken:
-        raise _fail(f"{taken[0]} exists: choose another name, or remove that folder")
+        raise slip(f"{taken[0]} exists: choose another name, or remove that folder")
     return parent / name
 
 
@@ -177,7 +172,7 @@ def _queue(given: str | None, ask: bool) -> tuple[Slurm | None, Queue | None]:
     if text in ("", "none"):
         return slurm, None
     if slurm is None or text not in names:
-        raise _fail(f"no queue {text!r}; known: {', '.join(names) or 'none, Slurm is not here'}")
+        raise slip(f"no queue {text!r}; known: {', '.join(names) or 'none, Slurm is not here'}")
     return slurm, slurm.queues[names.index(text)]
 
 
@@ -192,7 +187,7 @@ def _nodes(queue: Queue | None, given: int | None, ask: bool) -> int:
         str(min(4, queue.nodes)),
     )
     if not text.isdigit() or not 1 <= int(text) <= queue.nodes:
-        raise _fail(
+        raise slip(
             f"nodes: {text!r}; expected a number from 1 to {queue.nodes}, which {queue.name} has"
         )
     return int(text)
@@ -244,7 +239,7 @@ def _ceiling(seen: NodeSeen, given: str | None, ask: bool) -> tuple[str, bool]:
         try:
             parse_bandwidth(text)
         except ValueError as error:
-            raise _fail(f"ceiling: {error}") from error
+            raise slip(f"ceiling: {error}") from error
     return text, text != default
 
 
@@ -325,7 +320,7 @@ def new(
     try:
         seen = _look(path, chosen, account)
     except OSError as error:
-        raise _fail(f"{path}: {error}. Name a directory on the storage: --target DIR") from error
+        raise slip(f"{path}: {error}. Name a directory on the storage: --target DIR") from error
     rate, said = _ceiling(seen, ceiling, ask)
     here = programs.machine()
     found = Found(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -243,14 +243,22 @@ def _answers(noted: Noted, what: str) -> dict[str, dict[str, Any]]:
     return answers
 
 
+@contextlib.contextmanager
+def _reading(what: str, expected: str) -> Iterator[None]:
+    """Raise :class:`ToolOutputError` if what is read meanwhile is not as ``expected``."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as error:
+        raise ToolOutputError(f"{what}: not {expected}: {error}") from error
+
+
 def _views(noted: Noted, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
     """Return the view of every node; raises :class:`ToolOutputError`."""
     if plan.nodes == 1:
         return (opened.view,) if opened.view else ()
-    try:
-        views = [View.from_json(answer) for answer in _answers(noted, VIEW).values()]
-    except TypeError as error:
-        raise ToolOutputError(f"view: not a view of the target: {error}") from error
+    answers = _answers(noted, VIEW).values()
+    with _reading("view", "a view of the target"):
+        views = [View.from_json(answer) for answer in answers]
     if len(views) != plan.nodes:
         raise ToolOutputError(f"{len(views)} node(s) looked at the target, {plan.nodes} expected")
     return tuple(views)
@@ -333,10 +341,8 @@ def _layouts(noted: Noted) -> dict[int, Layouts]:
     """Return the layouts that were noted, by repetition; raises :class:`ToolOutputError`."""
     found: dict[int, Layouts] = {}
     for _, _, value in noted.each(LAYOUTS):
-        try:
+        with _reading(LAYOUTS, "the layouts of the files"):
             layouts = Layouts.from_json(value)
-        except (TypeError, ValueError) as error:
-            raise ToolOutputError(f"{LAYOUTS}: not the layouts of the files: {error}") from error
         if layouts.repetition in found:
             raise ToolOutputError(f"{LAYOUTS}: repetition {layouts.repetition}: there twice")
         found[layouts.repetition] = layouts
@@ -350,30 +356,26 @@ def _striping(noted: Noted, plan: CasePlan) -> tuple[model.Striping, ...]:
 def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
     """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
     what = f"{PINNED}.{repetition}"
-    try:
-        (pinned,) = _answers(noted, what).values()
+    answers = _answers(noted, what).values()
+    with _reading(what, "the targets of the files"):
+        (pinned,) = answers
         placed: Mapping[str, int] = untrusted.build(Mapping[str, int], pinned["placed"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ToolOutputError(f"{what}: not the targets of the files: {error!r}") from error
     return placed
 
 
 def _evictions(noted: Noted, phase: PhasePlan, repetition: int) -> list[Eviction]:
     what = evict_stem(phase.name, repetition)
-    try:
-        return [Eviction.from_json(answer) for answer in _answers(noted, what).values()]
-    except TypeError as error:
-        raise ToolOutputError(f"{what}: not an eviction: {error}") from error
+    answers = _answers(noted, what).values()
+    with _reading(what, "an eviction"):
+        return [Eviction.from_json(answer) for answer in answers]
 
 
 def _samples(noted: Noted) -> tuple[Sample, ...]:
     """Return the samples of the contents; raises :class:`ToolOutputError`."""
     samples: dict[tuple[int, str], Sample] = {}
     for _, _, value in noted.each(CONTENTS):
-        try:
+        with _reading(CONTENTS, "a sample"):
             sample = Sample.from_json(value)
-        except (TypeError, ValueError) as error:
-            raise ToolOutputError(f"{CONTENTS}: not a sample: {error}") from error
         if (sample.repetition, sample.after) in samples:
             raise ToolOutputError(
                 f"{CONTENTS}: {sample.after}, repetition {sample.repetition}: appears twice"
@@ -433,16 +435,6 @@ def _output(
     activity: Sequence[Instant],
 ) -> ToolOutput | None:
     """Return the output of an execution, with what belongs to its time; raises :class:`ToolOutputError`."""
-    parsed, what = _parse(stage, phase, repetition), f"{phase.name}, repetition {repetition}"
-    if parsed is not None and phase.syncs:
-        measured = {name for name, _ in phase.rates.values()}
-        parsed = witness.synced(parsed, measured, testimony, what)
-    if parsed is not None and phase.series and run is not None:
-        parsed = phase.series(parsed, activity, run, what)
-    return parsed
-
-
-def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
     if phase.parse is None:
         return None
     what = f"{phase.name}, repetition {repetition}"
@@ -450,20 +442,24 @@ def _parse(stage: Path, phase: PhasePlan, repetition: int) -> ToolOutput | None:
     def text(name: str) -> str:
         return stage_text(stage / name.replace(REP, str(repetition)), what)
 
-    stdout = unlabelled(text(printed_file(phase.name, REP)))
+    stdout, folder = unlabelled(text(printed_file(phase.name, REP))), phase.folder
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
         stderr=unlabelled(text(complaints_file(phase.name, REP))),
         ranks=text(phase.ranks) if phase.ranks else "",
-        files=stage_folder(stage / phase.folder.replace(REP, str(repetition)), what)
-        if phase.folder
-        else {},
+        files=stage_folder(stage / folder.replace(REP, str(repetition)), what) if folder else {},
     )
     try:
-        return phase.parse(printed)
+        parsed = phase.parse(printed)
     except ToolOutputError as error:
         raise ToolOutputError(f"{what}: {error}") from error
+    if phase.syncs:
+        measured = {name for name, _ in phase.rates.values()}
+        parsed = witness.synced(parsed, measured, testimony, what)
+    if phase.series and run is not None:
+        parsed = phase.series(parsed, activity, run, what)
+    return parsed
 
 
 def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:

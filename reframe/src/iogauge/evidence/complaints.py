@@ -253,14 +253,10 @@ _EVICTION: Final = (
 
 
 def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
-    """Return the line that best explains a failed phase, on Lustre with what else to look at.
-
-    An error of the system comes first, then an error of the tool. Then comes why a launcher did not run it, then
-    the last line of the tool.
-    """
-    printed: list[str] = []
+    """Return the line that best explains a failed phase, on Lustre with what else to look at."""
     execution = (run.name, run.repetition)
     results = f"fio-{run.name}.{run.repetition}.json"
+    texts: list[list[str]] = []
     for file in (complaints_file(*execution), printed_file(*execution), results):
         try:
             text = untrusted.read_text(stage / file)
@@ -268,35 +264,35 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
             continue
         if file.endswith(".json"):  # fio complains before the results, or only gives a number
             errors = (int(number) for number in _FIO_ERROR.findall(text))
-            text = text.partition("{")[0] + "".join(
-                f"error {n}: {os.strerror(n)}\n" for n in errors
-            )
-        printed.append(text)
-    texts = [
-        [line.strip() for line in unlabelled(text).splitlines() if not is_binding(line)]
-        for text in printed
-    ]
-    of_tool = [[line for line in lines if not _OF_LIBRARY.match(line)] for lines in texts]
-    if any(_UNKNOWN_MANAGER.fullmatch(line) for lines in texts for line in lines):
-        of_tool = []
-    said = next(filter(None, map(launcher_cause, texts)), "")
-    for line in (*_errors(of_tool), *([said] if said else _errors(texts))):
-        cut_off = on_lustre and line != said and any(words in line for words in _CUT_OFF)
-        return visible(line[: 500 if line == said else 300]) + (_EVICTION if cut_off else "")
+            more = "".join(f"error {n}: {os.strerror(n)}\n" for n in errors)
+            text = text.partition("{")[0] + more
+        texts.append(
+            [line.strip() for line in unlabelled(text).splitlines() if not is_binding(line)]
+        )
+    told = visible(next(filter(None, _telling(texts)), "it printed nothing"))
+    cut_off = on_lustre and any(words in told for words in _CUT_OFF)
+    return told + (_EVICTION if cut_off else "")
+
+
+def _telling(texts: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines that may explain a failure, the best one first."""
+    managed = not any(_UNKNOWN_MANAGER.fullmatch(line) for text in texts for line in text)
+    of_tool = [[line for line in text if not _OF_LIBRARY.match(line)] for text in texts if managed]
+    yield from _errors(of_tool)
+    yield from (launcher_cause(text)[:500] for text in texts)
+    yield from _errors(texts)
     # The tool speaks before the launcher adds to it.
-    for lines in map(is_of_tool, [*of_tool, *texts]):
-        telling = [x for x in lines if "error" in x.lower() or "fail" in x.lower()] or lines[-1:]
-        if telling:
-            return visible(telling[0][:300])
-    ending = next(filter(None, map(launcher_ended, texts)), "it printed nothing")
-    return visible(ending[:300])
+    for text in map(is_of_tool, [*of_tool, *texts]):
+        failing = [line for line in text if "error" in line.lower() or "fail" in line.lower()]
+        yield from (line[:300] for line in failing or text[-1:])
+    yield from (launcher_ended(text)[:300] for text in texts)
 
 
 def _errors(texts: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines with an error of the system, then those that IOR and mdtest mark as errors."""
     lines = [line for text in texts for line in text if line.strip(" -")]
-    yield from (line for line in lines if any(error in line for error in _SYSTEM_ERRORS))
-    yield from (line for line in lines if _TOOL_ERROR.search(line))
+    yield from (line[:300] for line in lines if any(error in line for error in _SYSTEM_ERRORS))
+    yield from (line[:300] for line in lines if _TOOL_ERROR.search(line))
 
 
 def unlabelled(text: str) -> str:

@@ -12,7 +12,14 @@ from iogauge.guards.figures import within
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import Claim, Tolerance, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, CaseSeen, PhaseSeen
+from iogauge.guards.seen import (
+    LEAST_FILES,
+    PAGE,
+    READ_AHEAD,
+    READ_AHEAD_OF_NETWORK,
+    CaseSeen,
+    PhaseSeen,
+)
 from iogauge.node.kinds import SYNCHRONOUS
 from iogauge.node.mounts import option
 
@@ -157,7 +164,10 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     small = all((phase.transfer_bytes or 0) < READ_AHEAD for phase in phases)
     operations = sum(phase.operations or 0 for phase in phases)
     ends = 0 if seen.access.o_direct or not small else 2 * operations
-    return Moved(ends * READ_AHEAD, ends * PAGE) + more
+    read = 0 if seen.access.o_direct else seen.claimed_bytes(output, "read") or 0
+    left = max(0, seen.case.plan.held_bytes - read) if read else 0
+    ahead = min(left, seen.case.plan.tasks * READ_AHEAD_OF_NETWORK)
+    return Moved(ends * READ_AHEAD + ahead, ends * PAGE) + more
 
 
 def neighbours(seen: CaseSeen) -> Finding:

@@ -19,11 +19,10 @@ from iogauge.node.identity import differ
 from iogauge.node.kinds import Below
 from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import Part, last_with_data
-from iogauge.node.lustre.quotas import Quota
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.mounts import Space, fsname_of
 from iogauge.node.view import View
-from iogauge.plan.stage import FILL
+from iogauge.plan.stage import FILL, JobOrder
 
 if TYPE_CHECKING:
     from iogauge.guards.seen import CaseSeen, LayoutSeen
@@ -40,7 +39,7 @@ class Declares(Protocol):
     def uuid(self) -> str | None: ...
 
 
-def devices(*, below: Mapping[str, Below]) -> Finding:
+def devices(below: Mapping[str, Below]) -> Finding:
     """G9: ``below`` maps the declared devices to what lies below them."""
     wrong = [
         f"{name} is no storage: {why}"
@@ -127,8 +126,8 @@ def identity_of(seen: CaseSeen) -> Iterator[Finding]:
     )
 
 
-def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) -> Finding:
-    """G13: ``max_fill`` and ``keep_free`` are shares of the target."""
+def room(space: Space, order: JobOrder) -> Finding:
+    need_bytes, max_fill, keep_free = order.held_bytes, order.max_fill, order.keep_free
     after = space.bytes_free - need_bytes
     fill_after = 1 - after / space.bytes_total if space.bytes_total else 1.0
     holds = (
@@ -145,18 +144,13 @@ def room(*, space: Space, need_bytes: int, max_fill: float, keep_free: float) ->
     )
 
 
-def share_of_free(*, space: Space, need_bytes: int, max_of_free: float) -> Finding:
-    """G13: ``max_of_free`` is a share of the free space."""
-    limit = max_of_free * space.bytes_free
-    return rule("G13 share", limit=format_bytes(limit), share=max_of_free).decide(
-        need_bytes <= limit,
-        f"this case writes {format_bytes(need_bytes)}, {_share(need_bytes, space.bytes_free)} of the "
-        f"{format_bytes(space.bytes_free)} that are free",
+def share_of_free(space: Space, order: JobOrder) -> Finding:
+    need, free, share = order.held_bytes, space.bytes_free, order.max_of_free
+    part = f"{need / free:.2%}" if free else "more than all"
+    return rule("G13 share", limit=format_bytes(share * free), share=share).decide(
+        need <= share * free,
+        f"this case writes {format_bytes(need)}, {part} of the {format_bytes(free)} that are free",
     )
-
-
-def _share(part: float, whole: float) -> str:
-    return f"{part / whole:.2%}" if whole else "more than all"
 
 
 #: Flags of a storage target (lfs-df(1)) that send new files elsewhere, and flags that cost speed.
@@ -257,19 +251,17 @@ def servers_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def target_room(
-    *,
     targets: Sequence[StorageTarget],
-    need_bytes: int,
-    max_fill: float,
-    pieces: int | None = None,
+    order: JobOrder,
     pinned: Collection[int] = (),
     kind: str = "storage target",
 ) -> Finding:
-    """G13: ``need_bytes`` is the size of the whole case. The case is made of ``pieces`` of equal size, each
-    on one target; without ``pieces`` its bytes are spread evenly. ``pinned`` gives the target of
-    each piece; without ``pinned`` the pieces go round all active targets. If there are fewer pieces
-    than targets, each target may hold a piece.
+    """G13: the case is made of pieces of equal size, each on one target; without pieces, and on metadata targets, its
+    bytes are spread evenly. ``pinned`` gives the target of each piece; without ``pinned`` the pieces go round all active
+    targets. If there are fewer pieces than targets, each target may hold a piece.
     """
+    need_bytes, max_fill = order.held_bytes, order.max_fill
+    pieces = order.pieces if kind.startswith("storage") else None
     active = [target for target in targets if target.active]
     count = len(active) or 1
     share = math.ceil(need_bytes / count)
@@ -303,7 +295,7 @@ def target_room(
     return demanded.decide(not short, saw)
 
 
-def pool(*, name: str, targets: Sequence[StorageTarget], seen: Directory) -> Finding:
+def pool(name: str, targets: Sequence[StorageTarget], seen: Directory) -> Finding:
     """G12: ``seen`` is what the target's directory shows of the pool."""
     active = [target for target in seen.usable(targets) if target.active]
     if not seen.pool:
@@ -313,7 +305,7 @@ def pool(*, name: str, targets: Sequence[StorageTarget], seen: Directory) -> Fin
     )
 
 
-def stripes_against_size(*, file_bytes: int, part: Part) -> Finding:
+def stripes_against_size(file_bytes: int, part: Part) -> Finding:
     """G23: ``part`` is the last component with data."""
     count, stripe = part.stripe_count, part.stripe_bytes
     size = f"{format_bytes(file_bytes)} in stripes of {format_bytes(stripe)}"
@@ -326,10 +318,10 @@ def stripes_against_size(*, file_bytes: int, part: Part) -> Finding:
 def stripes_against_size_of(seen: LayoutSeen) -> Iterator[Finding]:
     plan, files = seen.case.plan, seen.noted.files
     if plan.shared_file and files and (part := last_with_data(files[0].parts, plan.shared_bytes)):
-        yield stripes_against_size(file_bytes=plan.shared_bytes, part=part)
+        yield stripes_against_size(plan.shared_bytes, part)
 
 
-def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:
+def cores(bound_tasks: int, usable: int, declared: int) -> Finding:
     """G15: ``bound_tasks`` is the number of bound tasks on the node, ``usable`` the number of physical cores that the job
     may use there.
     """
@@ -337,7 +329,7 @@ def cores(*, bound_tasks: int, usable: int, declared: int) -> Finding:
     return rule("G15 cores", usable=usable).decide(bound_tasks <= usable, saw)
 
 
-def inodes(*, space: Space, need_files: int) -> Finding:
+def inodes(space: Space, need_files: int) -> Finding:
     """G14: a file system that tells no number of inodes has room."""
     left = space.inodes_free - need_files
     holds = space.inodes_free >= 1.2 * need_files and left >= 0.05 * space.inodes_total
@@ -347,44 +339,31 @@ def inodes(*, space: Space, need_files: int) -> Finding:
     )
 
 
-def quota(
-    *,
-    quotas: Sequence[Quota],
-    need_bytes: int,
-    need_files: int,
-    unanswered: Collection[str] = (),
-) -> Finding:
-    """G14: ``unanswered`` names the owners of quotas that could not be read in time."""
+def quota(opened: View, need_bytes: int, need_files: int) -> Finding | None:
+    """G14 if there are quotas; those that could not be read in time count too."""
     demanded = rule("G14 quota")
-    for quota in quotas:
+    for quota in opened.quotas:
         owner = f"quota of {quota.owner} leaves"
         if quota.bytes_left is not None and quota.bytes_left < 1.2 * need_bytes:
             left, need = format_bytes(quota.bytes_left), format_bytes(need_bytes)
             return demanded.invalid(f"{owner} {left}, {need} needed")
         if quota.files_left is not None and quota.files_left < 1.2 * need_files:
             return demanded.invalid(f"{owner} {quota.files_left} files, {need_files} needed")
-    doubts = [
-        f"{quota.owner} is beyond its soft limit: {quota.over}" for quota in quotas if quota.over
-    ]
-    doubts += [f"the quota of {owner} was not answered" for owner in unanswered]
+    doubts = [f"{q.owner} is beyond its soft limit: {q.over}" for q in opened.quotas if q.over]
+    doubts += [f"the quota of {owner} was not answered" for owner in opened.unanswered]
     if doubts:
         return demanded.warn("; ".join(doubts))
-    return demanded.ok(f"room in the quotas of {', '.join(quota.owner for quota in quotas)}")
+    owners = ", ".join(quota.owner for quota in opened.quotas)
+    return demanded.ok(f"room in the quotas of {owners}") if owners else None
 
 
-def quota_of(seen: CaseSeen) -> Iterator[Finding]:
+def quota_of(seen: CaseSeen) -> Finding | None:
     opened, plan = seen.evidence.opened, seen.plan
-    if opened and (opened.quotas or opened.unanswered):
-        yield quota(
-            quotas=opened.quotas,
-            need_bytes=plan.held_bytes,
-            need_files=plan.most_files,
-            unanswered=opened.unanswered,
-        )
+    return quota(opened, plan.held_bytes, plan.most_files) if opened else None
 
 
 def metadata_room(
-    *, targets: Sequence[MetadataTarget], mdts: Collection[int], need_files: int
+    targets: Sequence[MetadataTarget], mdts: Collection[int], need_files: int
 ) -> Finding:
     """G14: a striped directory spreads its files evenly over ``mdts``, or over all targets."""
     own = [target for target in targets if target.index in mdts] or list(targets)
@@ -397,7 +376,7 @@ def metadata_room(
     )
 
 
-def metadata_health(*, targets: Sequence[MetadataTarget], declared: int) -> Finding:
+def metadata_health(targets: Sequence[MetadataTarget], declared: int) -> Finding:
     """G12: ``declared`` is the number in the site's ``topology.metadata_targets``."""
     indices = sorted(target.index for target in targets)
     known = f"metadata targets {', '.join(map(str, indices))}"
@@ -407,7 +386,7 @@ def metadata_health(*, targets: Sequence[MetadataTarget], declared: int) -> Find
 
 
 def metadata_placement(
-    *, count: int, placed: Mapping[str, Collection[int]], problem: str = ""
+    count: int, placed: Mapping[str, Collection[int]], problem: str = ""
 ) -> Finding:
     """G10: ``placed`` maps the directories, in order of the targets, to those that they lie on. ``problem`` is why Lustre
     did not make or show the next one.
@@ -421,7 +400,7 @@ def metadata_placement(
     return demanded.unless(wrong, "each directory lies on its metadata target")
 
 
-def metadata_default(*, words: Sequence[str], problem: str) -> Finding:
+def metadata_default(words: Sequence[str], problem: str) -> Finding:
     """G10: ``words`` are those of the request, ``problem`` is why Lustre refused it, empty if it did not."""
     return rule("G10 metadata default", words=" ".join(words)).unless(problem, "as asked")
 

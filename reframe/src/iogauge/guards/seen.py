@@ -26,6 +26,8 @@ from iogauge.tools.fio.options import METADATA_PHASES
 #: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
 PAGE: Final = 4096
 READ_AHEAD: Final = 128 << 10
+#: Bytes that a client of a network reads ahead for a task by default, at most (Lustre: max_read_ahead_per_file_mb).
+READ_AHEAD_OF_NETWORK: Final = 64 << 20
 #: The fewest files that are compared.
 LEAST_FILES: Final = 1000
 #: Seconds by which a tool's date may lie outside its execution. Tools cut theirs to whole seconds.

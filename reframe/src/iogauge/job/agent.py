@@ -105,6 +105,10 @@ def _empty(directory: str) -> int:
     return 0
 
 
+#: Commands of which only a case on Lustre has need.
+_FOR_LUSTRE = {"pin", "spread", "stripe-directory", "on-metadata-targets", "passed-on", "checksums"}
+
+
 def _on_lustre(argv: list[str]) -> int | None:
     """Run a command for Lustre; return its exit status, or None for another command."""
     from iogauge.job import target
@@ -165,17 +169,7 @@ def _command(argv: list[str]) -> int | None:
             from iogauge.job.opening import restore_settings
 
             return restore_settings(folder)
-        case [
-            (
-                "pin"
-                | "spread"
-                | "stripe-directory"
-                | "on-metadata-targets"
-                | "passed-on"
-                | "checksums"
-            ),
-            *_,
-        ]:
+        case [word, *_] if word in _FOR_LUSTRE:
             return _on_lustre(argv)
     return _of_an_extra(argv)
 

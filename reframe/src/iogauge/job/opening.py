@@ -41,10 +41,7 @@ from iogauge.node.lustre.request import place
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.seen import LOST, note
-from iogauge.plan.stage import (
-    JobOrder,
-    Opened,
-)
+from iogauge.plan.stage import JobOrder, Opened
 from iogauge.workspace import alone, directory, lock, permission
 
 
@@ -79,28 +76,12 @@ def preflight(view: View, seen: Directory | None, order: JobOrder) -> list[findi
     """Return the findings of the guards that must hold before the first byte is written."""
     findings = [
         identify([view], order),
-        room(
-            space=view.space,
-            need_bytes=order.held_bytes,
-            max_fill=order.max_fill,
-            keep_free=order.keep_free,
-        ),
-        share_of_free(
-            space=view.space,
-            need_bytes=order.held_bytes,
-            max_of_free=order.max_of_free,
-        ),
-        inodes(space=view.space, need_files=order.files),
+        room(view.space, order),
+        share_of_free(view.space, order),
+        inodes(view.space, order.files),
     ]
-    if view.quotas or view.unanswered:
-        findings.append(
-            quota(
-                quotas=view.quotas,
-                need_bytes=order.held_bytes,
-                need_files=order.files,
-                unanswered=view.unanswered,
-            )
-        )
+    if left := quota(view, order.held_bytes, order.files):
+        findings.append(left)
     if _striped(order):
         findings += _on_lustre(view, seen or Directory(), order)
     return findings
@@ -113,29 +94,19 @@ def _on_lustre(view: View, seen: Directory, order: JobOrder) -> Iterator[finding
         targets=view.targets, declared=order.targets, out=order.out, space=view.whole_space
     )
     if order.pool is not None:
-        yield pool(name=order.pool, targets=view.targets, seen=seen)
+        yield pool(order.pool, view.targets, seen)
         if not seen.pool:
             return
     mdts = _mdts(seen, order)
     if _with_metadata(order):
-        yield target_room(
-            targets=[one for one in seen.metadata_space if not mdts or one.index in mdts],
-            need_bytes=order.held_bytes,
-            max_fill=order.max_fill,
-            kind="metadata target",
-        )
+        own = [one for one in seen.metadata_space if not mdts or one.index in mdts]
+        yield target_room(own, order, kind="metadata target")
     else:
-        yield target_room(
-            targets=targets,
-            need_bytes=order.held_bytes,
-            max_fill=order.max_fill,
-            pieces=order.pieces,
-            pinned=_pinned(targets, order),
-        )
+        yield target_room(targets, order, _pinned(targets, order))
     if order.mdts:
-        yield metadata_health(targets=seen.metadata, declared=order.mdts)
+        yield metadata_health(seen.metadata, order.mdts)
     if seen.metadata:
-        yield metadata_room(targets=seen.metadata, mdts=mdts, need_files=order.files)
+        yield metadata_room(seen.metadata, mdts, order.files)
     yield from stripes_of(view, seen, order)
 
 
@@ -157,7 +128,7 @@ def stripes_of(view: View, seen: Directory | None, order: JobOrder) -> Iterator[
     """Yield whether a shared file is large enough for its stripes, if these are known by now."""
     parts = seen.parts_of(order.layout, view.targets) if seen else ()
     if part := last_with_data(parts, order.shared_bytes):
-        yield stripes_against_size(file_bytes=order.shared_bytes, part=part)
+        yield stripes_against_size(order.shared_bytes, part)
 
 
 def _ended(seconds: float | None = None) -> bool:
@@ -196,11 +167,8 @@ def _beating(held: lock.Lock, lease_s: float) -> Iterator[None]:
                 if kept and not held.beat():
                     kept = False
                     now = lock.standing(held.place) or "nobody"
-                    print(
-                        visible(f"iogauge: lock: lost; held now by {now}"),
-                        file=sys.stderr,
-                        flush=True,
-                    )
+                    text = visible(f"iogauge: lock: lost; held now by {now}")
+                    print(text, file=sys.stderr, flush=True)
 
     threading.Thread(target=beat, daemon=True).start()
     try:
@@ -251,10 +219,9 @@ def _enter(
     if findings[0].outcome is finding.Outcome.OK:  # settings of another file system say nothing
         findings += as_expected(view, order)
     if order.bound_tasks:
-        usable = usable_cores()
-        findings.append(cores(bound_tasks=order.bound_tasks, usable=usable, declared=order.cores))
+        findings.append(cores(order.bound_tasks, usable_cores(), order.cores))
     if order.devices:
-        findings.append(devices(below={name: resolve_device(name) for name in order.devices}))
+        findings.append(devices({name: resolve_device(name) for name in order.devices}))
     refused = _refusals(findings)
     if refused:
         return view, seen, refused

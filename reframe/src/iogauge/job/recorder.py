@@ -254,9 +254,10 @@ class Recorder:
         """Open the counters; what cannot be read is left out."""
         self._looks: list[Callable[[], Reading]] = []
         self._lines: list[str] = []
-        self._activity, self._asked, self._hidden, self._loaded, self._processes, self._printed = (
-            _Log(what, self._lines) for what in (MOVED, ASKED, HIDDEN, LOADED, PROCESSES, PRINTED)
-        )
+        kinds = (MOVED, ASKED, HIDDEN, LOADED, PROCESSES, PRINTED)
+        self._logs = [_Log(what, self._lines) for what in kinds]
+        self._activity, self._asked, self._hidden, *_ = self._logs
+        *_, self._loaded, self._processes, self._printed = self._logs
         self._output = ""
         self._starting_until = self._close_until = 0.0
         self._total = self._at_begin = (0, 0)
@@ -409,14 +410,7 @@ class Recorder:
 
     def write(self) -> None:
         """Write the waiting lines; raises OSError."""
-        for log in (
-            self._activity,
-            self._asked,
-            self._hidden,
-            self._loaded,
-            self._processes,
-            self._printed,
-        ):
+        for log in self._logs:
             log.settle()
         lines, self._lines[:] = "".join(self._lines), []
         if lines:

@@ -152,7 +152,7 @@ def spread(count: int, directory: str) -> str:
             placed[name], _ = parse_getdirstripe(run_lfs("getdirstripe", "-y", path))
     except LustreError as error:
         problem = str(error)
-    found = metadata_placement(count=count, placed=placed, problem=problem)
+    found = metadata_placement(count, placed, problem)
     return "" if found.outcome is Outcome.OK else str(found)
 
 
@@ -165,7 +165,7 @@ def stripe_directory(words: Sequence[str], directory: str) -> str:
     try:
         run_lfs("setdirstripe", *words, directory)
     except LustreError as error:
-        return str(metadata_default(words=words, problem=str(error)))
+        return str(metadata_default(words, str(error)))
     return ""
 
 

@@ -34,6 +34,7 @@ from iogauge.core.text import digest
 from iogauge.evidence.fingerprint import agree, identity
 from iogauge.node.identity import differ
 from iogauge.records.journal import Damaged, read_numbered
+from iogauge.records.record import Record
 from iogauge.records.rows import (
     COLUMNS,
     DIVIDING,
@@ -408,4 +409,13 @@ def records(folder: Path, rows: pl.DataFrame) -> dict[tuple[int, int], dict[str,
             for number, record in read_numbered(folder / path):
                 if number in numbers and isinstance(record, dict):
                     found[source, number] = record
+    return found
+
+
+def valid_records(folder: Path, rows: pl.DataFrame) -> dict[tuple[int, int], Record]:
+    """As :func:`records`; a record whose values have not the form that they must have is left out too."""
+    found = {}
+    for place, values in records(folder, rows).items():
+        with contextlib.suppress(TypeError, ValueError):  # iogauge history --damaged tells of it
+            found[place] = Record.from_json(values)
     return found

@@ -18,7 +18,6 @@ from xml.etree import ElementTree
 import polars as pl
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.exposition import push_to_gateway
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from iogauge.core.text import visible
@@ -26,7 +25,6 @@ from iogauge.core.units import with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
-from iogauge.records.rows import COLUMNS
 from iogauge.records.selected import UnrunCase
 from iogauge.report import outcome
 from iogauge.report.history_table import RecordChoice
@@ -105,21 +103,12 @@ class _Newest:
         yield from families.values()
 
 
-def _registry(records: Sequence[Record]) -> CollectorRegistry:
-    registry = CollectorRegistry()
-    registry.register(_Newest(records))
-    return registry
-
-
 def openmetrics(records: Sequence[Record]) -> str:
     """Return the newest results in the text form of OpenMetrics 1.0; ``records`` one a line."""
-    text: bytes = generate_latest(_registry(records))  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    registry.register(_Newest(records))
+    text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
     return text.decode()
-
-
-def push(records: Sequence[Record], gateway: str) -> None:
-    """Send the newest results to a Pushgateway, as the job iogauge; raises OSError."""
-    push_to_gateway(gateway, job="iogauge", registry=_registry(records))
 
 
 def rows(folder: Path, choice: RecordChoice) -> pl.DataFrame:
@@ -143,51 +132,6 @@ def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:
     sorted_rows = frame.with_columns(shown).sort(SORTED, maintain_order=True)
     named = sorted_rows.select(pl.lit(site).alias("site"), *sorted_rows.columns)
     named.write_parquet(file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
-
-
-def merge(files: Sequence[Path], file: Path) -> dict[str, int]:
-    """Write the exports of several sites as one Parquet, sorted by site; return the rows of each site.
-
-    Each site must be in one of the files only, so that no run counts twice. The rows stream from file to file: memory
-    does not grow with them. Raises ValueError for files that cannot be merged, and OSError.
-    """
-    if file in files:
-        raise ValueError(f"{file} is one of the files to merge: give --export another name")
-    where: dict[str, Path] = {}
-    counts: dict[str, int] = {}
-    for one in files:
-        try:
-            found = _sites(one)
-        except pl.exceptions.PolarsError as error:
-            raise ValueError(f"{one} is no Parquet that iogauge has written: {error}") from error
-        for site, count in found.items():
-            if not site:
-                raise ValueError(f"{one} names no site: export it anew with --site NAME")
-            if site in where:
-                raise ValueError(
-                    f"site {site} is in {where[site]} and in {one}: each run would count twice. Give one "
-                    "export of each site"
-                )
-            where[site], counts[site] = one, count
-    parts = [pl.scan_parquet(where[s]).filter(pl.col("site") == s) for s in sorted(where)]
-    merged = pl.concat(parts, how="diagonal_relaxed")
-    names = merged.collect_schema().names()  # an older export may lack some, and come first
-    known = [name for name in ("site", *COLUMNS) if name in names]
-    merged = merged.select(*known, *(name for name in names if name not in known))
-    merged.sink_parquet(file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
-    return dict(sorted(counts.items()))
-
-
-def _sites(file: Path) -> dict[str, int]:
-    """Return the number of rows of each site in an export; raises ValueError, PolarsError or OSError."""
-    lazy = pl.scan_parquet(file)
-    lacking = [n for n in ("site", *SORTED) if n not in lazy.collect_schema().names()]
-    if lacking:
-        raise ValueError(
-            f"{file} has no column {lacking[0]!r}: expected what iogauge history --export writes"
-        )
-    counted = lazy.group_by("site").len().collect(engine="streaming")
-    return {str(site or ""): int(count) for site, count in counted.iter_rows()}
 
 
 _MARKS: Final = {

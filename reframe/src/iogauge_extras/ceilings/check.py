@@ -53,14 +53,7 @@ class NetworkCeilingCheck(StorageCheck):
 
     def standing_references(self) -> dict[str, Reference]:
         """Return the reference of the slowest pair: ``limits.max_deviation`` below the median."""
-        alike = Reference(
-            value=1.0,
-            lower=-self.site.limits.max_deviation,
-            upper=None,
-            unit="1",
-            source="limits.max_deviation",
-        )
-        return {iperf3.PAIR_SLOWEST: alike}
+        return self.all_alike(iperf3.PAIR_SLOWEST)
 
     def probes(self, metric: Metric) -> Mapping[str, float]:
         """Return the median of every pair's rates, in MiB/s."""
@@ -172,8 +165,7 @@ class DeviceCeilingCheck(OneNodeFioCheck):
 
     def standing_references(self) -> dict[str, Reference]:
         """Return the reference of the slowest device: ``limits.max_deviation`` below the median."""
-        alike = Reference(1.0, -self.site.limits.max_deviation, None, "1", "limits.max_deviation")
-        return {DEVICES_SLOWEST.name: alike}
+        return self.all_alike(DEVICES_SLOWEST.name)
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check, but one task: fio has a process for each device."""

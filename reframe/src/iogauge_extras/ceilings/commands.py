@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from iogauge.cli import doctor
-from iogauge.cli.screen import Wide, new_console
+from iogauge.cli.screen import Wide, new_console, slip
 from iogauge.core.paths import history_dir
-from iogauge.core.text import visible_lines
 from iogauge.report.outcome import plain
 from iogauge.site import folders, settings
 
@@ -32,8 +31,7 @@ def show_ceilings(
     here = doctor.site_of_host(sites) if not system else None
     if not (chosen := named or ([here] if here else [])):
         names = ", ".join(folder.name for folder in sites)
-        typer.echo(visible_lines(f"iogauge: no site {system!r}: expected one of {names}"), err=True)
-        raise typer.Exit(2)
+        raise slip(f"no site {system!r}: expected one of {names}")
     (folder,) = chosen
     sound = True
     for name, extras in settings.partitions(folder).items():

@@ -44,15 +44,7 @@ class Guilty:
     def explains(self, pair: str) -> bool:
         """Return whether a pair, ``SENDER to RECEIVER``, is slow because of this."""
         sender, _, receiver = pair.partition(" to ")
-        return (
-            self.name
-            in {
-                "node": (sender, receiver),
-                "sender": (sender,),
-                "receiver": (receiver,),
-                "link": (" and ".join(sorted((sender, receiver))),),
-            }[self.kind]
-        )
+        return self.name in _names(self.kind, sender, receiver)
 
     def __str__(self) -> str:
         """Return a sentence: ``n3 is slow: 6 of its 6 pairs at 168 to 170 MiB/s, the others at 842 to 1608``."""
@@ -61,6 +53,16 @@ class Guilty:
         of = "both directions" if self.kind == "link" else f"{self.pairs} of its {self.pairs} pairs"
         own, others = (_range(one) for one in (self.own, self.others))
         return f"{name} {verb}: {of} at {own} MiB/s, the others at {others}"
+
+
+def _names(kind: GuiltyKind, sender: str, receiver: str) -> tuple[str, ...]:
+    """Return the names of a kind that a pair belongs to."""
+    return {
+        "node": (sender, receiver),
+        "sender": (sender,),
+        "receiver": (receiver,),
+        "link": (" and ".join(sorted((sender, receiver))),),
+    }[kind]
 
 
 def _range(both: tuple[float, float]) -> str:
@@ -118,13 +120,7 @@ def _candidates(turns: Sequence[_Turn]) -> Iterator[tuple[GuiltyKind, dict[str, 
     for kind in kinds:
         found: dict[str, list[_Turn]] = {}
         for turn in turns:
-            names = {
-                "node": turn[:2],
-                "sender": turn[:1],
-                "receiver": turn[1:2],
-                "link": (" and ".join(sorted(turn[:2])),),
-            }[kind]
-            for name in names:
+            for name in _names(kind, *turn[:2]):
                 found.setdefault(name, []).append(turn)
         yield kind, found
 

@@ -6,7 +6,6 @@ the same partition exceeds it: then the measurement was low, not the layer. Whoe
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -127,18 +126,14 @@ def _figures(record: Record) -> Iterator[tuple[str, Way, Figure]]:
             if metric.name == name and metric.verdict in _VALID:
                 values = [*(metric.samples or ()), *(metric.probes or {}).values()]
                 best = max(map(float, values), default=metric.median)
-                figure = _figure(record, best, metric.unit, len(metric.samples or ()))
+                figure = Figure(
+                    case=record.short_name,
+                    time=record.time,
+                    nodes=int(record.nodes or 1),
+                    samples=len(metric.samples or ()),
+                    bytes_s=convert(best, metric.unit, "B/s"),
+                )
                 yield from ((layer, way, figure) for way in ways)
-
-
-def _figure(record: Record, value: float, unit: str, samples: int) -> Figure:
-    return Figure(
-        case=record.short_name,
-        time=record.time,
-        nodes=int(record.nodes or 1),
-        samples=samples,
-        bytes_s=convert(value, unit, "B/s"),
-    )
 
 
 def look(
@@ -212,12 +207,7 @@ def of_history(folder: Path, system: str, partition: str, declared: Ceilings | N
         & pl.col("unit").is_in(list(BANDWIDTH_UNITS))
     )
     measuring = pl.col("check").is_in(list(_METRICS))
-    ours = []
-    for values in query.records(folder, rows.filter(measuring).unique("record")).values():
-        with contextlib.suppress(
-            TypeError, ValueError
-        ):  # a damaged line: iogauge history --damaged
-            ours.append(Record.from_json(values))
+    ours = [*query.valid_records(folder, rows.filter(measuring).unique("record")).values()]
     others: list[tuple[Way, Figure]] = []
     places: dict[Figure, int] = {}
     for row in rows.filter(~measuring).iter_rows(named=True):
@@ -233,19 +223,16 @@ def of_history(folder: Path, system: str, partition: str, declared: Ceilings | N
                 others.append((way, figure))
                 places[figure] = row["record"]
     seen = look(ours, others, declared, time.time())
+    best = rows.filter(pl.col("record").is_in([places[one] for one in seen.reached.values()]))
+    found = query.valid_records(folder, best.unique("record"))
+    records = {
+        number: found.get((source, n))
+        for number, source, n in best.select("record", *query.PLACE).iter_rows()
+    }
     reached = {
-        way: replace(figure, record=_record(folder, rows.filter(record=places[figure]).head(1)))
-        for way, figure in seen.reached.items()
+        way: replace(figure, record=records[places[figure]]) for way, figure in seen.reached.items()
     }
     return replace(seen, reached=reached)
-
-
-def _record(folder: Path, row: pl.DataFrame) -> Record | None:
-    """Return the record of a row; None if it is damaged, or gone meanwhile."""
-    for values in query.records(folder, row).values():
-        with contextlib.suppress(TypeError, ValueError):
-            return Record.from_json(values)
-    return None
 
 
 def of_partition(system: str, partition: str, declared: Ceilings) -> MeasuredCeilings:

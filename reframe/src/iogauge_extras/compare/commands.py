@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iogauge.cli.reporting import write_file
-from iogauge.cli.screen import Wide, new_console
+from iogauge.cli.screen import Wide, new_console, slip
 from iogauge.core import paths, registry
-from iogauge.core.text import visible_lines
 from iogauge_extras.compare import logs
 from iogauge_extras.compare.logs import CompareError
 
@@ -67,8 +66,7 @@ def show_comparison(
         else:
             found = _contrast((a, b), html, (_two(servers), _two(tib)))
     except (CompareError, registry.Missing) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     if as_json:
         typer.echo(found.to_json())
     else:

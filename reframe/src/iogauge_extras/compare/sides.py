@@ -8,7 +8,6 @@ interval is a bootstrap of the ratio of medians (Efron and Tibshirani 1993, perc
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections import Counter
@@ -97,6 +96,11 @@ class Choice:
             )
         except ValueError as error:
             raise CompareError(str(error)) from error
+
+    def in_file(self) -> list[Record]:
+        """Return the records of the named file; raises OSError."""
+        found = journal.read_records(Path(self.file))
+        return [one for one in found if isinstance(one, Record)]
 
     def of_records(self, records: Sequence[Record]) -> list[Record]:
         """Return the records that are meant, of those of a file or of the history."""
@@ -203,7 +207,7 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
     """
     choice = Choice.of(text)
     try:
-        every = _of_file(Path(choice.file)) if choice.file else _of_history(folder, choice)
+        every = choice.in_file() if choice.file else _of_history(folder, choice)
     except OSError as error:
         raise CompareError(f"{error.filename}: {error.strerror}") from error
     every.sort(key=lambda record: record.time)
@@ -225,10 +229,6 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
     )
 
 
-def _of_file(file: Path) -> list[Record]:
-    return [one for one in journal.read_records(file) if isinstance(one, Record)]
-
-
 def _of_history(folder: Path, choice: Choice) -> list[Record]:
     since, until = choice.span()
     columns = ("session", "system", "partition", "environment", "check", "tier", "nodes")
@@ -240,11 +240,7 @@ def _of_history(folder: Path, choice: Choice) -> list[Record]:
         frame = frame.filter(pl.col("time") >= since)
     if until:
         frame = frame.filter(pl.col("time") <= until)
-    records = []
-    for values in query.records(folder, frame.unique(query.PLACE)).values():
-        with contextlib.suppress(TypeError, ValueError):  # iogauge history --damaged tells of it
-            records.append(Record.from_json(values))
-    return records
+    return list(query.valid_records(folder, frame.unique(query.PLACE)).values())
 
 
 _Key = tuple[str, str, str]

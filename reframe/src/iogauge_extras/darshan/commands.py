@@ -6,8 +6,7 @@ from pathlib import Path
 
 import typer
 
-from iogauge.cli.screen import new_console
-from iogauge.core.text import visible_lines
+from iogauge.cli.screen import new_console, slip
 from iogauge.report.outcome import plain
 from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import profile
@@ -19,8 +18,7 @@ def show_profile(log: Path, as_json: bool = False) -> None:
     try:
         found = profile.Profile.of(str(log), read_log(log))
     except CompareError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     if as_json:
         typer.echo(profile.to_json(found))
         return

@@ -14,9 +14,7 @@ from iogauge.core.text import count
 from iogauge.core.units import format_value
 from iogauge_extras.compare.logs import Figures, amount
 from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord
-from iogauge_extras.darshan.subject import COUNTED, busy_seconds, of_log
-
-_TIMES: Final = {"reads": "F_READ_TIME", "writes": "F_WRITE_TIME", "meta": "F_META_TIME"}
+from iogauge_extras.darshan.subject import COUNTED, TIMES, busy_seconds, of_log, total
 
 #: From here on a share or a ratio is worth a sentence.
 _SMALL, _META, _UNALIGNED, _SIEVED, _UNEVEN = 50.0, 30.0, 50.0, 1.2, 1.5
@@ -79,13 +77,13 @@ def files(log: DarshanLog) -> list[FileRow]:
         stripes[record.file] = int(max(counts, default=0))
     rows = []
     for file, records in grouped.items():
-        wrote = {r.rank for r in records if _counted(r, "BYTES_WRITTEN")}
+        wrote = {r.rank for r in records if total([r], "BYTES_WRITTEN")}
         rows.append(
             FileRow(
                 file=file,
-                read=sum(_counted(r, "BYTES_READ") for r in records),
-                written=sum(_counted(r, "BYTES_WRITTEN") for r in records),
-                seconds=sum(_counted(r, *_TIMES.values()) for r in records),
+                read=total(records, "BYTES_READ"),
+                written=total(records, "BYTES_WRITTEN"),
+                seconds=total(records, *TIMES),
                 writers=None if ALL_RANKS in wrote else len(wrote),
                 stripes=stripes.get(file, 0),
                 fs_type=records[0].fs_type,
@@ -93,10 +91,6 @@ def files(log: DarshanLog) -> list[FileRow]:
             )
         )
     return sorted(rows, key=lambda row: (-(row.read + row.written), -row.seconds, row.file))
-
-
-def _counted(record: FileRecord, *counters: str) -> float:
-    return sum(max(record.counters.get(counter, 0), 0) for counter in counters)
 
 
 def ranks(log: DarshanLog) -> dict[int, dict[str, float]]:
@@ -108,9 +102,9 @@ def ranks(log: DarshanLog) -> dict[int, dict[str, float]]:
     for record in log.of("POSIX"):
         if record.rank == ALL_RANKS:
             return {}
-        mine = found.setdefault(record.rank, dict.fromkeys(_TIMES, 0.0))
-        for kind, counter in _TIMES.items():
-            mine[kind] += _counted(record, counter)
+        mine = found.setdefault(record.rank, dict.fromkeys(("reads", "writes", "meta"), 0.0))
+        for kind, counter in zip(mine, TIMES, strict=True):
+            mine[kind] += total([record], counter)
     return dict(sorted(found.items(), key=lambda item: -sum(item[1].values())))
 
 
@@ -138,8 +132,8 @@ def targets(log: DarshanLog) -> list[SlowTarget]:
     alike: dict[tuple[str, int], dict[int, list[float]]] = {}
     for record in log.of("POSIX"):
         for word, calls in (("READ", "READS"), ("WRITE", "WRITES")):
-            moved = _counted(record, "BYTES_READ" if word == "READ" else "BYTES_WRITTEN")
-            done, seconds = _counted(record, calls), _counted(record, f"F_{word}_TIME")
+            moved = total([record], "BYTES_READ" if word == "READ" else "BYTES_WRITTEN")
+            done, seconds = total([record], calls), total([record], f"F_{word}_TIME")
             if record.file in places and moved and done:
                 kind = alike.setdefault((word, round(math.log10(moved / done))), {})
                 sums = kind.setdefault(places[record.file], [0.0, 0.0, 0.0])
@@ -191,7 +185,7 @@ def _of_targets(profile: Profile) -> Iterator[str]:
 
 def _of_accesses(profile: Profile) -> Iterator[str]:
     log, busy = profile.log, busy_seconds(profile.log, "POSIX")
-    each = sum(_counted(r, "READS", "WRITES") for r in log.of("POSIX")) / log.tasks
+    each = total(log.of("POSIX"), "READS", "WRITES") / log.tasks
     for name, least, costs, text in (
         (
             "small accesses",

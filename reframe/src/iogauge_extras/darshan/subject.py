@@ -32,7 +32,7 @@ _TRIFLE: Final = 0.05
 _TRACES: Final = re.compile(r"DXT_\w+|HEATMAP")
 
 
-_TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
+TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
 
 
 def of_log(name: str, log: DarshanLog) -> Figures:
@@ -52,7 +52,7 @@ def of_log(name: str, log: DarshanLog) -> Figures:
     for module in COUNTED:
         if module in log.modules:
             for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
-                values[f"{module} bytes {word}"] = Quantity(_sum(log.of(module), counter), "B")
+                values[f"{module} bytes {word}"] = Quantity(total(log.of(module), counter), "B")
     values |= _amplification(log, posix)
     if posix:
         values |= _posix_values(posix)
@@ -108,11 +108,11 @@ def busy_seconds(log: DarshanLog, module: str) -> float:
     ranks: dict[int, float] = defaultdict(float)
     for record in log.of(module):
         summed = record.rank == ALL_RANKS and "F_SLOWEST_RANK_TIME" in record.counters
-        ranks[record.rank] += _sum([record], *(("F_SLOWEST_RANK_TIME",) if summed else _TIMES))
+        ranks[record.rank] += total([record], *(("F_SLOWEST_RANK_TIME",) if summed else TIMES))
     return ranks.pop(ALL_RANKS, 0.0) + max(ranks.values(), default=0.0)
 
 
-def _sum(records: Iterable[FileRecord], *counters: str) -> float:
+def total(records: Iterable[FileRecord], *counters: str) -> float:
     """Return the sum of counters over records; counters that Darshan could not watch (-1) count as
     0.
     """
@@ -125,15 +125,15 @@ def _amplification(log: DarshanLog, posix: Sequence[FileRecord]) -> dict[str, Qu
     below = [record for record in posix if record.file in files]
     values = {}
     for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
-        if requested := _sum(mpiio, counter):
-            ratio = _sum(below, counter) / requested
+        if requested := total(mpiio, counter):
+            ratio = total(below, counter) / requested
             values[f"POSIX / MPI-IO bytes {word}"] = Quantity(ratio, "1")
     return values
 
 
 def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     values = {}
-    operations = _sum(posix, "READS", "WRITES")
+    operations = total(posix, "READS", "WRITES")
     for word, counters in (
         ("small accesses", _SMALL_BINS),
         ("sequential accesses", ("SEQ_READS", "SEQ_WRITES")),
@@ -141,9 +141,9 @@ def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
         ("unaligned accesses", ("FILE_NOT_ALIGNED",)),
     ):
         if operations:
-            values[word] = Quantity(100 * _sum(posix, *counters) / operations, "%")
-    if seconds := _sum(posix, *_TIMES):
-        values["metadata time"] = Quantity(100 * _sum(posix, "F_META_TIME") / seconds, "%")
+            values[word] = Quantity(100 * total(posix, *counters) / operations, "%")
+    if seconds := total(posix, *TIMES):
+        values["metadata time"] = Quantity(100 * total(posix, "F_META_TIME") / seconds, "%")
     opened = {record.file for record in posix if record.counters.get("OPENS", 0) > 0}
     return {**values, "files opened": Quantity(len(opened), "1")}
 
@@ -155,12 +155,12 @@ def _rank_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     """
     reduced = [r for r in posix if r.rank == ALL_RANKS]
     if reduced:
-        file = max(reduced, key=lambda r: _sum([r], "BYTES_READ", "BYTES_WRITTEN"))
+        file = max(reduced, key=lambda r: total([r], "BYTES_READ", "BYTES_WRITTEN"))
         times = [file.counters.get(f"F_{word}_RANK_TIME", 0.0) for word in ("SLOWEST", "FASTEST")]
     else:
         ranks: dict[int, float] = defaultdict(float)
         for record in posix:
-            ranks[record.rank] += _sum([record], *_TIMES)
+            ranks[record.rank] += total([record], *TIMES)
         times = [max(ranks.values()), min(ranks.values())] if ranks else []
     names = ("slowest rank", "fastest rank")
     return {name: Quantity(seconds, "s") for name, seconds in zip(names, times, strict=False)}
@@ -174,9 +174,9 @@ def _most_written_shared(posix: Sequence[FileRecord]) -> list[FileRecord]:
     shared = [
         records
         for records in files.values()
-        if (len(records) > 1 or records[0].rank == ALL_RANKS) and _sum(records, "BYTES_WRITTEN")
+        if (len(records) > 1 or records[0].rank == ALL_RANKS) and total(records, "BYTES_WRITTEN")
     ]
-    return max(shared, key=lambda records: _sum(records, "BYTES_WRITTEN"), default=[])
+    return max(shared, key=lambda records: total(records, "BYTES_WRITTEN"), default=[])
 
 
 def _access_sizes(posix: Sequence[FileRecord]) -> str:
@@ -194,7 +194,7 @@ def _file_system(posix: Sequence[FileRecord]) -> str:
     moved: Counter[str] = Counter()
     for record in posix:
         text = f"{record.fs_type} on {record.mount}"
-        moved[text] += int(_sum([record], "BYTES_READ", "BYTES_WRITTEN"))
+        moved[text] += int(total([record], "BYTES_READ", "BYTES_WRITTEN"))
     return moved.most_common(1)[0][0] if moved else ""
 
 

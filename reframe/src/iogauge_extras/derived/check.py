@@ -14,8 +14,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import reframe.core.builtins as builtins
 from pydantic import ValidationError
@@ -45,8 +46,6 @@ from iogauge_extras.derived.derive import (
     Source,
 )
 
-_BANDWIDTHS: Final = ("write_bw", "read_bw")
-
 
 @dataclass(frozen=True, slots=True)
 class Formula:
@@ -58,6 +57,18 @@ class Formula:
     metric: Metric
     compute: Callable[[], Derived]
     left_out: tuple[LeftOut, ...]
+
+
+def of_best(
+    metric: Metric, name: str, sides: Sequence[Operands], compute: Callable[..., Derived]
+) -> Formula:
+    """Return a formula over the best value of a metric that each side has."""
+
+    def computed() -> Derived:
+        better = sides[0].metrics[name].better
+        return compute(*(derive.best_of(side.points[name], better) for side in sides))
+
+    return Formula(metric, computed, tuple(left for side in sides for left in side.without(name)))
 
 
 def newest_records(folder: Path, source: Source, oldest: float) -> Iterator[Record]:
@@ -245,6 +256,18 @@ class DerivedCheck(JudgedCheck):
             metric=metric.name,
         )
 
+    def _demand(self, operands: Sequence[Operands], metric: str = "") -> None:
+        """Raise NotComputable or NotMeasured if a source has no valid record, or none with a metric."""
+        for side, source in zip(operands, self.sources(), strict=True):
+            if not side.metrics or (metric and metric not in side.metrics):
+                lacking = ", ".join(map(str, side.left_out))
+                fixed = "".join(f", {name} {value}" for name, value in source.fixed.items())
+                raise (NotComputable if lacking else NotMeasured)(
+                    f"{source.check} has {lacking or 'no record'} on {source.partition} in environment "
+                    f"{source.environment}, tier {source.tier}{fixed}. "
+                    f"{self._remedy([source], not lacking)}"
+                )
+
     def _remedy(self, sources: Sequence[Source], waiting: bool) -> str:
         """Return the remedy for points that lack a valid value."""
         commands = [
@@ -319,15 +342,9 @@ class CurveCheck(DerivedCheck):
         """Compute each quantity of each direction."""
         (points,) = operands
         return [
-            Formula(metric, _of(compute, points.points[rate]), points.without(rate))
+            Formula(metric, partial(compute, points.points[rate]), points.without(rate))
             for metric, compute, rate in self._metrics()
         ]
-
-
-def _of(
-    compute: Callable[[Sequence[Point]], Derived], points: Sequence[Point]
-) -> Callable[[], Derived]:
-    return lambda: compute(points)
 
 
 class SpeedupCheck(CurveCheck):
@@ -346,8 +363,8 @@ class SpeedupCheck(CurveCheck):
         first = self.expected()[0]
         faster, where = self.promise()
         return [
-            Formula(faster, lambda: derive.speedup(points, first), left_out),
-            Formula(where, lambda: derive.best_x(points), left_out),
+            Formula(faster, partial(derive.speedup, points, first), left_out),
+            Formula(where, partial(derive.best_x, points), left_out),
         ]
 
 
@@ -373,34 +390,18 @@ class PairsCheck(DerivedCheck):
 
     def promise(self) -> tuple[Metric, ...]:
         """Return every ratio of each bandwidth."""
-        return tuple(
-            Metric(f"{bandwidth.removesuffix('_bw')}_{name}", "1")
-            for name in self.pairs
-            for bandwidth in _BANDWIDTHS
-        )
+        return tuple(metric for metric, _, _ in self._ratios())
+
+    def _ratios(self) -> Iterator[tuple[Metric, str, tuple[str, str]]]:
+        for name, pair in self.pairs.items():
+            for way in ("write", "read"):
+                yield Metric(f"{way}_{name}", "1"), f"{way}_bw", pair
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Compute every ratio of each bandwidth."""
+        self._demand(operands)
         operand_of = dict(zip(self._cases(), operands, strict=True))
-        missing = [value for value, side in operand_of.items() if not side.metrics]
-        if missing:
-            waiting = any(not operand_of[value].left_out for value in missing)
-            kind = NotMeasured if waiting else NotComputable
-            raise kind(
-                f"{self.points_of} has no valid record with {self.varied} {', '.join(missing)}. "
-                f"{self._remedy(self.sources()[:1], waiting)}"
-            )
-
-        def ratio(above: str, below: str, bandwidth: str) -> Callable[[], Derived]:
-            sides = [operand_of[value].points[bandwidth] for value in (above, below)]
-            return lambda: derive.ratio(*(derive.best_of(side, "more") for side in sides))
-
         return [
-            Formula(
-                Metric(f"{bandwidth.removesuffix('_bw')}_{name}", "1"),
-                ratio(above, below, bandwidth),
-                (*operand_of[above].without(bandwidth), *operand_of[below].without(bandwidth)),
-            )
-            for name, (above, below) in self.pairs.items()
-            for bandwidth in _BANDWIDTHS
+            of_best(metric, rate, [operand_of[value] for value in pair], derive.ratio)
+            for metric, rate, pair in self._ratios()
         ]

@@ -73,6 +73,16 @@ def saturation(points: Sequence[Point]) -> float:
     return min(point.x for point in points if point.value >= enough)
 
 
+def _end_of_rise(points: Sequence[Point]) -> float:
+    """Return the saturation; raises :class:`NotComputable` for a curve that still rises at its largest point."""
+    end = saturation(points)
+    if end == max(point.x for point in points):
+        raise NotComputable(
+            f"still rising at the largest point, {end:g}: add larger points to the sweep"
+        )
+    return end
+
+
 def linearity(points: Sequence[Point]) -> Derived:
     """Return how proportional a curve is up to saturation: 1 - max |r / median(r) - 1|, r = value /
     x.
@@ -97,12 +107,8 @@ def hold(points: Sequence[Point]) -> Derived:
 
     It is the smallest value there over the plateau, at most 1.
     """
-    top, end = plateau(points), saturation(points)
+    top, end = plateau(points), _end_of_rise(points)
     beyond = [point for point in _curve(points) if point.x > end]
-    if not beyond:
-        raise NotComputable(
-            f"still rising at the largest point, {end:g}: add larger points to the sweep"
-        )
     least = min(beyond, key=lambda point: point.value)
     return Derived(least.value / top.value, (*top.used, least))
 
@@ -114,11 +120,8 @@ def knee(points: Sequence[Point]) -> Derived:
     wait (asymptotic bounds, Denning and Buzen, Computing Surveys 10(3), 1978). Raises
     :class:`NotComputable` for a curve that still rises at its largest point.
     """
-    top, first, end = plateau(points), _curve(points)[0], saturation(points)
-    if end == max(point.x for point in points):
-        raise NotComputable(
-            f"still rising at the largest point, {end:g}: add larger points to the sweep"
-        )
+    top, first = plateau(points), _curve(points)[0]
+    _end_of_rise(points)
     return Derived(top.value / (first.value / first.x), (first, *top.used))
 
 
@@ -277,20 +280,17 @@ def _case(record: Record, source: Source, oldest: float) -> _Case | None:
     Raises KeyError, TypeError or ValueError for a record without the source's parameters and keys.
     """
     place = (source.check, source.partition, source.environment)
-    if (record.check, record.partition, record.environment) != place:
-        return None
-    if calendar.timegm(time.strptime(record.time, "%Y-%m-%dT%H:%M:%SZ")) < oldest:
-        return None
-    if not {"parameters", "overridden", "tier"} <= {*record.order}:  # older, or never decided
-        return None
-    if record.pinned:  # a value of one node, not of the target
-        return None
-    # The tier is compared below.
-    if set(record.overridden) - {"tier"} or any(
-        record.parameters[k] != value for k, value in source.fixed.items()
+    measured = calendar.timegm(time.strptime(record.time, "%Y-%m-%dT%H:%M:%SZ"))
+    if (
+        (record.check, record.partition, record.environment) != place
+        or measured < oldest
+        # Older than these keys, or never decided.
+        or not {"parameters", "overridden", "tier"} <= {*record.order}
+        or record.pinned  # a value of one node, not of the target
+        or set(record.overridden) - {"tier"}  # which is compared below
+        or any(record.parameters[k] != value for k, value in source.fixed.items())
+        or record.tier not in (source.tier, "")  # empty if refused before the tier was known
     ):
-        return None
-    if record.tier not in (source.tier, ""):  # empty if refused before the tier was known
         return None
     x = float(record.parameters[source.varied]) if source.varied else 0.0
     if source.expected and x not in source.expected:

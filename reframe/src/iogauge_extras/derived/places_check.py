@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
 
@@ -15,11 +15,10 @@ from iogauge.core.units import dimension
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.topology import Servers, name_of_size
 from iogauge_extras.derived import derive
-from iogauge_extras.derived.check import DerivedCheck, Formula
+from iogauge_extras.derived.check import DerivedCheck, Formula, of_best
 from iogauge_extras.derived.derive import (
     Derived,
     NotComputable,
-    NotMeasured,
     Operands,
     Point,
     Source,
@@ -129,47 +128,31 @@ class BaselineCheck(DerivedCheck):
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Compare the best case here with the best there, for every metric that both sides have."""
+        self._demand(operands)
         this, other = operands
-        for side, source in zip(operands, self.sources(), strict=True):
-            if not side.metrics:
-                lacking = ", ".join(map(str, side.left_out))
-                kind = NotComputable if lacking else NotMeasured
-                raise kind(
-                    f"{source.check} has {lacking or 'no record'} on {source.partition} in environment "
-                    f"{source.environment}, tier {source.tier}. "
-                    f"{self._remedy([source], not lacking)}"
-                )
         names = [name for name in this.metrics if this.metrics[name] == other.metrics.get(name)]
         if not names:
             raise NotComputable(
                 f"{self.check} has no metric in common: here {', '.join(this.metrics)}; on "
                 f"{self._baseline} {', '.join(other.metrics)}"
             )
-        return [formula for name in names for formula in self._compare(name, this, other)]
+        return [formula for name in names for formula in self._compare(name, operands)]
 
-    def _compare(self, name: str, this: Operands, other: Operands) -> Iterator[Formula]:
-        metric = this.metrics[name]
-        left_out = (*this.without(name), *other.without(name))
-
-        def of_best(compute: Callable[[Point, Point], Derived]) -> Callable[[], Derived]:
-            sides = (this.points[name], other.points[name])
-            return lambda: compute(*(derive.best_of(side, metric.better) for side in sides))
-
-        yield Formula(Metric(f"{name}_ratio", "1", metric.better), of_best(derive.ratio), left_out)
+    def _compare(self, name: str, sides: Sequence[Operands]) -> Iterator[Formula]:
+        metric = sides[0].metrics[name]
+        yield of_best(Metric(f"{name}_ratio", "1", metric.better), name, sides, derive.ratio)
         if dimension(metric.unit) not in ("bandwidth", "operations"):
             return
-        yield Formula(
-            Metric(f"{name}_time_ratio", "1", "less"), of_best(derive.time_ratio), left_out
-        )
+        yield of_best(Metric(f"{name}_time_ratio", "1", "less"), name, sides, derive.time_ratio)
         beside = _partition_extras().get(self._baseline)
         here, there = self.site.topology, beside and beside.topology
         if here and here.servers and there and there.servers:
-            counts = (here.servers.count, there.servers.count)
-            yield Formula(
-                Metric(f"{name}_scale_out", "1"),
-                of_best(lambda a, b: derive.scale_out_against(a, b, *counts)),
-                left_out,
-            )
+            counts = here.servers.count, there.servers.count
+
+            def scale_out(a: Point, b: Point) -> Derived:
+                return derive.scale_out_against(a, b, *counts)
+
+            yield of_best(Metric(f"{name}_scale_out", "1"), name, sides, scale_out)
 
 
 class SizesCheck(DerivedCheck):
@@ -208,43 +191,26 @@ class SizesCheck(DerivedCheck):
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Compute each quantity of each rate that all sizes have."""
-        for side, source in zip(operands, self.sources(), strict=True):
-            if not side.metrics:
-                lacking = ", ".join(map(str, side.left_out))
-                raise (NotComputable if lacking else NotMeasured)(
-                    f"{source.check} has {lacking or 'no record'} on {source.partition} in environment "
-                    f"{source.environment}, tier {source.tier}. "
-                    f"{self._remedy([source], not lacking)}"
-                )
+        self._demand(operands)
         first, *others = operands
-        rates = [
-            metric
+        return [
+            of_best(
+                Metric(f"{name}{end}", "1"), name, operands, over(self._sizes.values(), formula)
+            )
             for name, metric in first.metrics.items()
             if dimension(metric.unit) in ("bandwidth", "operations")
             and all(side.metrics.get(name) == metric for side in others)
-        ]
-        return [
-            Formula(
-                Metric(f"{metric.name}{end}", "1"),
-                self._of_best(compute, metric, operands),
-                tuple(left for side in operands for left in side.without(metric.name)),
-            )
-            for metric in rates
-            for end, compute in _OVER_SIZES.items()
+            for end, formula in _OVER_SIZES.items()
         ]
 
-    def _of_best(
-        self,
-        compute: Callable[[Sequence[Point]], Derived],
-        metric: Metric,
-        operands: Sequence[Operands],
-    ) -> Callable[[], Derived]:
-        def computed() -> Derived:
-            best = [derive.best_of(side.points[metric.name], metric.better) for side in operands]
-            counts = self._sizes.values()
-            return compute([replace(p, x=float(x)) for p, x in zip(best, counts, strict=True)])
 
-        return computed
+def over(
+    numbers: Iterable[int], formula: Callable[[Sequence[Point]], Derived]
+) -> Callable[..., Derived]:
+    """Return the formula of a curve over numbers: a point for each."""
+    return lambda *best: formula(
+        [replace(point, x=float(x)) for point, x in zip(best, numbers, strict=True)]
+    )
 
 
 class BoxScalingCheck(DerivedCheck):
@@ -261,69 +227,44 @@ class BoxScalingCheck(DerivedCheck):
         assert self.site.topology and self.site.topology.servers  # the partitions have boxes
         return self.site.topology.servers
 
-    def _demand(self, operands: Sequence[Operands]) -> None:
-        """Raise NotComputable or NotMeasured for a span without a valid record."""
-        for side, source in zip(operands, self.sources(), strict=True):
-            if "read_iops" not in side.metrics:
-                raise (NotComputable if side.left_out else NotMeasured)(
-                    f"RandomRead has no valid record of span {source.fixed['span']}. "
-                    f"{self._remedy([source], not side.left_out)}"
-                )
+    def _spans(self) -> list[str]:
+        """Return all servers first, then what they are compared with."""
+        return ["all", "one-box"]
 
     def sources(self) -> tuple[Source, ...]:
-        """Return the reads from all servers, and those from one box."""
+        """Return the reads from each span."""
         here = self.current_partition.name
         alike = {"block": self.block, "tasks": self.tasks}
         return tuple(
-            self.source("RandomRead", here, fixed={**alike, "span": span})
-            for span in ("all", "one-box")
+            self.source("RandomRead", here, fixed={**alike, "span": span}) for span in self._spans()
         )
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the share of what as many boxes would do if each did as much as the first."""
         return (Metric("read_iops_scale_out", "1"),)
 
+    def _compute(self, *best: Point) -> Derived:
+        (every, box), servers = best, self._servers
+        return derive.scale_out_against(every, box, servers.count, servers.per_box or 1)
+
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Compare all boxes with one."""
-        self._demand(operands)
-        every, box = operands
-        servers = self._servers
-
-        def compute() -> Derived:
-            most, one = (derive.best_of(side.points["read_iops"], "more") for side in operands)
-            return derive.scale_out_against(most, one, servers.count, servers.per_box or 1)
-
-        left_out = (*every.without("read_iops"), *box.without("read_iops"))
-        return [Formula(self.promise()[0], compute, left_out)]
+        """Compare all boxes with one, or fit the line through all numbers of boxes."""
+        self._demand(operands, "read_iops")
+        return [of_best(self.promise()[0], "read_iops", operands, self._compute)]
 
 
 class BoxCurveCheck(BoxScalingCheck):
     """Random reads over the number of boxes that hold the files, from one to all."""
 
-    def sources(self) -> tuple[Source, ...]:
-        """Return the reads from all boxes, and those from each smaller number of them."""
-        here = self.current_partition.name
-        alike = {"block": self.block, "tasks": self.tasks}
-        spans = ["all", *(span_of_boxes(number) for number in range(1, self._servers.boxes))]
-        return tuple(
-            self.source("RandomRead", here, fixed={**alike, "span": span}) for span in spans
-        )
+    def _spans(self) -> list[str]:
+        return ["all", *map(span_of_boxes, range(1, self._servers.boxes))]
 
     def promise(self) -> tuple[Metric, ...]:
         """Return how well a straight line through the origin describes the operations."""
         return (Metric("read_iops_fit", "1"),)
 
-    def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Fit the line through all numbers of boxes."""
-        self._demand(operands)
-        numbers = (self._servers.boxes, *range(1, self._servers.boxes))
-
-        def compute() -> Derived:
-            best = [derive.best_of(side.points["read_iops"], "more") for side in operands]
-            return derive.fit([replace(p, x=float(x)) for p, x in zip(best, numbers, strict=True)])
-
-        left_out = tuple(left for side in operands for left in side.without("read_iops"))
-        return [Formula(self.promise()[0], compute, left_out)]
+    def _compute(self, *best: Point) -> Derived:
+        return over((self._servers.boxes, *range(1, self._servers.boxes)), derive.fit)(*best)
 
 
 def leaves(entry: object) -> dict[str, list[Any]]:

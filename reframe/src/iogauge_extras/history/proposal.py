@@ -23,6 +23,7 @@ from iogauge.core.units import format_value, with_unit
 from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
 from iogauge.records.record import Record
+from iogauge.records.rows import COLUMNS
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import LOCAL, NAME, site_dir
 from iogauge.site.marks import ACCEPTED
@@ -37,12 +38,13 @@ from iogauge_extras.history.runs import (
     SeriesSummary,
     SkippedRuns,
     check_one_series,
-    newest_record,
     outlook,
+    proven,
     runs_of,
     summary_of,
     without_valid_run,
 )
+from iogauge_extras.history.statistics import CONFIDENCE
 from iogauge_extras.history.yamledit import (
     KEPT,
     EditError,
@@ -85,7 +87,6 @@ def follow(
     unit: str,
     better: Better,
     accepted: bool,
-    confidence: float,
     lower: str | None,
 ) -> ReferenceChange | None:
     """Return how a reference changes; returns None if it stays.
@@ -107,7 +108,7 @@ def follow(
     bound_before = None if open_end else before * (1 + share)
     leaf, note = list(old), ""
     gain = sign * math.log(summary.median / before)
-    doubt = normal_quantile((1 + confidence) / 2) * summary.error
+    doubt = normal_quantile((1 + CONFIDENCE) / 2) * summary.error
     if lower:
         leaf[0], bound = value, summary.bound
     elif gain < -doubt:
@@ -148,8 +149,6 @@ def _at(data: Any, path: Sequence[Key]) -> Any:
 class Settings:
     """How to calibrate. ``lower`` is the reason to make references softer; None forbids that."""
 
-    coverage: float = 0.99
-    confidence: float = 0.95
     lower: str | None = None
     today: date = field(default_factory=lambda: datetime.now(timezone.utc).date())
 
@@ -234,7 +233,7 @@ def _apply(
     return text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Candidate:
     runs: Runs
     position: FilePosition
@@ -242,7 +241,7 @@ class _Candidate:
 
 
 def _examine(
-    runs: Runs, data: Mapping[str, Any], max_spread: Callable[[str, str], float], settings: Settings
+    runs: Runs, data: Mapping[str, Any], max_spread: Callable[[str, str], float]
 ) -> _Candidate:
     """Return a candidate from the runs of a metric.
 
@@ -251,15 +250,9 @@ def _examine(
     check = runs.record.check
     position = position_of(data.get(check), runs.record, runs.metric)
     check_one_series(runs)
-    summary = summary_of(
-        runs.times,
-        runs.values,
-        better=runs.better,
-        max_spread=max_spread(runs.record.partition, check),
-        coverage=settings.coverage,
-        confidence=settings.confidence,
-    )
-    return _Candidate(runs=runs, position=position, summary=summary)
+    limit = max_spread(runs.record.partition, check)
+    summary = summary_of(runs.times, runs.values, better=runs.better, max_spread=limit)
+    return _Candidate(runs, position, summary)
 
 
 def propose(
@@ -283,7 +276,7 @@ def propose(
     candidates: dict[tuple[Key, ...], list[_Candidate]] = {}
     for runs in all_runs:
         try:
-            candidate = _examine(runs, data, max_spread, settings)
+            candidate = _examine(runs, data, max_spread)
             candidates.setdefault((runs.record.check, *candidate.position.keys), []).append(
                 candidate
             )
@@ -348,7 +341,6 @@ def _settle(
             unit=runs.unit,
             better=runs.better,
             accepted=kept is not None,
-            confidence=settings.confidence,
             lower=settings.lower,
         )
     except Refused as error:
@@ -425,9 +417,11 @@ def calibrate(
     Returns whether nothing was refused. Raises :class:`CalibrateError` for an impossible choice and
     for a broken site.
     """
-    chosen = choice.of(query.load(history_folder))
+    chosen = choice.of(query.load(history_folder, columns=(*COLUMNS, *query.PLACE)))
     contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
-    find, refused = newest_record(history_folder), False
+    last = proven(chosen).unique("line", keep="last")
+    newest = {one.line: one for one in query.valid_records(history_folder, last).values()}
+    refused = False
     for (system,), frame in chosen.sort("system").group_by(["system"], maintain_order=True):
         if not NAME.fullmatch(str(system)):  # a record may say anything
             raise CalibrateError(
@@ -441,7 +435,7 @@ def calibrate(
         file = site_dir(str(system)) / FILE
         proposal = propose(
             read_text(file),
-            runs_of(frame, find, contents, choice.newest),
+            runs_of(proven(frame), newest, contents),
             site_limits(file.parent),
             settings,
         )

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -21,11 +20,12 @@ import polars as pl
 
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import format_value
+from iogauge.evidence.fingerprint import changed
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal, names
+from iogauge.records import names
 from iogauge.records.record import Record, short_name
 from iogauge_extras.history.statistics import (
-    LEAST_SPREAD,
+    CONFIDENCE,
     MEDIAN_EFFICIENCY,
     POWER,
     change_points,
@@ -37,6 +37,9 @@ from iogauge_extras.history.statistics import (
 )
 
 Better = Literal["more", "less"]
+
+#: Share of healthy runs that meet a bound, with the confidence of :data:`statistics.CONFIDENCE`.
+COVERAGE: Final = 0.99
 
 #: Fewest runs for a calibration.
 LEAST_RUNS: Final = 20
@@ -92,8 +95,6 @@ def summary_of(
     *,
     better: Better,
     max_spread: float,
-    coverage: float,
-    confidence: float,
 ) -> SeriesSummary:
     """Return median and bound of runs in order of time; raises :class:`Refused` if they prove
     nothing.
@@ -111,7 +112,7 @@ def summary_of(
         raise Refused(
             f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
         )
-    if changes := change_points(values, LEAST_SPREAD):
+    if changes := change_points(values):
         split = changes[-1]
         old, new = float(np.median(values[:split])), float(np.median(values[split:]))
         missing = max(0, LEAST_RUNS - (runs - split))
@@ -128,13 +129,13 @@ def summary_of(
             f"site allows {max_spread:.0%} (limits.max_spread). With this noise {outlook(runs, spread)}"
         )
     sign = 1 if better == "more" else -1
-    room = robust_factor(runs, coverage, confidence) * spread
+    room = robust_factor(runs, COVERAGE, CONFIDENCE) * spread
     bound = median * math.exp(-sign * room)
     beyond = sum(sign * value < sign * bound for value in values)
     if beyond > max(1, _MAX_BEYOND * runs):
         raise Refused(
             f"{beyond} of {runs} runs are worse than the bound {format_value(bound)} that at most "
-            f"{1 - coverage:.1%} should miss: these are two populations, not one with noise. Find out what "
+            f"{1 - COVERAGE:.1%} should miss: these are two populations, not one with noise. Find out what "
             "the bad runs have in common"
         )
     return SeriesSummary(runs=runs, median=median, spread=spread, bound=bound)
@@ -185,20 +186,8 @@ def check_one_series(runs: Runs) -> None:
     first = next(
         i for i in range(len(runs.series)) if all(name == last for name in runs.series[i:])
     )
-    before = runs.series[first - 1]
-
-    def values_in(series: str) -> dict[str, list[str]]:
-        values: dict[str, list[str]] = {}
-        for name, content in zip(runs.series, runs.contents, strict=True):
-            for key, value in content.items() if name == series else ():
-                values.setdefault(key, []).append(str(value))
-        return values
-
-    old, new = values_in(before), values_in(last)
     differing = [
-        f"{key} {old.get(key, ['none'])[-1]} -> {new.get(key, ['none'])[-1]}"
-        for key in sorted({*old, *new})
-        if not {*old.get(key, ())} & {*new.get(key, ())}
+        f"{key} {old} -> {new}" for key, old, new in changed(*runs.contents[first - 1 : first + 1])
     ]
     shown = "; ".join(differing[:6]) or "nothing that the fingerprints name"
     more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
@@ -210,30 +199,35 @@ def check_one_series(runs: Runs) -> None:
     )
 
 
-def runs_of(
-    frame: pl.DataFrame,
-    newest: Callable[[Mapping[str, Any]], Record],
-    contents: Mapping[str, Mapping[str, Any]],
-    limit: int | None = None,
-) -> list[Runs]:
-    """Return the runs by line and metric from a frame of :func:`iogauge.records.query.load`.
+def proven(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of a frame on which references may rest, oldest first.
 
-    ``limit`` restricts them to the newest. ``newest`` returns the record of a row, ``contents``
-    holds the fingerprints by id. Runs that confirm another run are left out, since a failure caused
-    them.
+    Runs that confirm another run are left out, since a failure caused them.
     """
-    valid = frame.filter(
+    return frame.filter(
         pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),
         pl.col("median").is_not_null(),
         pl.col("confirms").is_null(),
-    )
+    ).sort("time", maintain_order=True)
+
+
+def runs_of(
+    frame: pl.DataFrame,
+    newest: Mapping[str, Record],
+    contents: Mapping[str, Mapping[str, Any]],
+) -> list[Runs]:
+    """Return the runs by line and metric from proven rows.
+
+    ``newest`` has the newest record of each line, ``contents`` the fingerprints by id.
+    """
     runs = []
-    for _, group in valid.group_by(["line", "metric"], maintain_order=True):
-        rows = group.sort("time").tail(limit or group.height)
+    for (line, _), rows in frame.group_by(["line", "metric"], maintain_order=True):
+        if str(line) not in newest:  # its file has gone meanwhile
+            continue
         last = rows.row(-1, named=True)
         runs.append(
             Runs(
-                record=newest(last),
+                record=newest[str(line)],
                 metric=last["metric"],
                 unit=last["unit"],
                 better=last["better"],
@@ -268,13 +262,12 @@ def without_valid_run(frame: pl.DataFrame) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChoice:
-    """Which runs to calibrate from; ``name`` is a regular expression, ``newest`` a number."""
+    """Which runs to calibrate from; ``name`` is a regular expression."""
 
     system: str = ""
     name: str = ""
     metrics: tuple[str, ...] = ()
     since: datetime | None = None
-    newest: int | None = None
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Return the chosen rows of a history; raises :class:`CalibrateError` if there are none."""
@@ -292,8 +285,6 @@ class RunChoice:
                 )
             if wanted:
                 frame = frame.filter(pl.col(column).is_in(wanted))
-        if self.newest is not None and self.newest < LEAST_RUNS:
-            raise CalibrateError(f"--runs {self.newest}: expected {LEAST_RUNS} or more")
         if self.name:
             try:
                 cases = names.chosen(self.name, frame["case"].unique())
@@ -305,30 +296,3 @@ class RunChoice:
         if frame.is_empty():
             raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
         return frame
-
-
-def newest_record(folder: Path) -> Callable[[Mapping[str, Any]], Record]:
-    """Return a function that finds the record of a row of the history's frame.
-
-    It reads each file once.
-    """
-    sessions: dict[tuple[str, str], list[Record]] = {}
-
-    def find(row: Mapping[str, Any]) -> Record:
-        key = (str(row["system"]), str(row["session"]))
-        if key not in sessions:
-            file = folder / key[0] / f"{key[1]}.jsonl"
-            if file.parent.parent != folder or ".." in key:
-                raise CalibrateError(f"{key!r}: a record names a session that is none")
-            whole = list(journal.read_whole(file))
-            if len(whole) == 1 and isinstance(whole[0], journal.Damaged):
-                raise CalibrateError(f"{file}: {whole[0].problem}")
-            sessions[key] = [record for record in whole if isinstance(record, Record)]
-        for record in reversed(sessions[key]):
-            if record.line == row["line"]:
-                return record
-        raise CalibrateError(
-            f"{folder / key[0] / key[1]}.jsonl: no record of line {row['line']}: was the file changed?"
-        )
-
-    return find

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
-from rich.console import Console, RenderableType
 from rich.markup import escape
 
+from iogauge.cli.screen import drawn, new_console
+from iogauge.core.paths import history_dir
 from iogauge.core.text import visible
 from iogauge.core.units import with_unit
 from iogauge.evidence import fingerprint
@@ -28,10 +26,8 @@ from iogauge_extras.history.states import (
     Judged,
     LevelChange,
     State,
-    newest_series,
     states_of,
 )
-from iogauge_extras.history.statistics import LEAST_CHANGE
 
 #: States that are shown.
 _SHOWN: Final = (State.ALARM, State.IMPROVED, State.RECOVERED)
@@ -190,19 +186,6 @@ def chance(judged: Sequence[Judged], false_alarms: float) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """Options of ``iogauge status --trend``; an empty text and None restrict nothing."""
-
-    system: str
-    name: str
-    since: datetime | None
-    baseline: int
-    false_alarms: float
-    offline: bool
-    as_json: bool
-
-
 _COLUMNS: Final = (
     *HEAD,
     "time",
@@ -217,80 +200,39 @@ _COLUMNS: Final = (
 _NAMED: Final = 10
 
 
-#: Makes a table of headings and rows under headings of their own; all text may come from outside.
-Draw = Callable[[Sequence[str], Mapping[str, Sequence[Sequence[str]]]], RenderableType]
-
-
-def show_trend(console: Console, folder: Path, question: Question, draw: Draw) -> int:
-    """Judge the history below a folder and print the result.
+def show_trend(
+    system: str,
+    name: str,
+    since: datetime | None,
+    false_alarms: float,
+    as_json: bool,
+    wide: bool,
+) -> int:
+    """Judge the history and print the result; an empty text and None restrict nothing.
 
     Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense.
     """
+    folder, console = history_dir(), new_console()
     frame = query.load(folder, columns=_COLUMNS)
-    if question.system:
-        frame = of_system(frame, question.system)
-    if question.since:
-        frame = frame.filter(pl.col("time") >= question.since)
-    if question.name:
-        frame = frame.filter(
-            pl.col("case").is_in(names.chosen(question.name, frame["case"].unique()))
-        )
-    if question.offline:
-        return _offline(console, frame, question, draw)
-    judged = states_of(frame, baseline=question.baseline, false_alarms=question.false_alarms)
+    if system:
+        frame = of_system(frame, system)
+    if since:
+        frame = frame.filter(pl.col("time") >= since)
+    if name:
+        frame = frame.filter(pl.col("case").is_in(names.chosen(name, frame["case"].unique())))
+    judged = states_of(frame, false_alarms=false_alarms)
     fingerprints = query.fingerprints(folder, fingerprint_ids(judged))
-    if question.as_json:
+    if as_json:
         print(to_json(judged, fingerprints))
     else:
         if shown := rows(judged, fingerprints):
-            console.print(draw(HEADINGS, shown), soft_wrap=True)
+            console.print(drawn(wide, HEADINGS, shown), soft_wrap=True)
         too_few = too_few_runs(judged)
         for line in too_few[:_NAMED]:
             console.print(escape(line), soft_wrap=True)
         if len(too_few) > _NAMED:
             console.print(f"and {len(too_few) - _NAMED} more with too few runs")
         console.print(f"iogauge: {summary(judged)}")
-        if words := chance(judged, question.false_alarms):
+        if words := chance(judged, false_alarms):
             console.print(escape(words), soft_wrap=True)
     return 1 if any(series.state is State.ALARM for series in judged) else 0
-
-
-def _offline(console: Console, frame: pl.DataFrame, question: Question, draw: Draw) -> int:
-    """Print all changes of the newest series; never raises an alarm."""
-    changes = []
-    for head, runs in newest_series(frame):
-        values = runs["median"].to_list()
-        points = statistics.change_points(values)
-        bounds = [0, *points, len(values)]
-        levels = [float(np.median(values[a:b])) for a, b in pairwise(bounds)]
-        for point, (old, new) in zip(points, pairwise(levels), strict=True):
-            changes.append(
-                {
-                    **head,
-                    "time": runs["time"][point].isoformat(),
-                    "session": runs["session"][point],
-                    "before": old,
-                    "after": new,
-                }
-            )
-    if question.as_json:
-        print(json.dumps(changes, indent=2, allow_nan=False))
-        return 0
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for row in changes:
-        found.setdefault(f"{row['system']}:{row['partition']}", []).append(
-            (
-                short_name(row["case"]),
-                row["metric"],
-                f"{row['time'][:10]} {row['session']}",
-                with_unit(row["before"], row["unit"]),
-                with_unit(row["after"], row["unit"]),
-                f"{row['after'] / row['before'] - 1:+.1%}",
-            )
-        )
-    if found:
-        headings = ("scenario", "metric", "since", "before", "after", "change")
-        console.print(draw(headings, found), soft_wrap=True)
-    least = f"{LEAST_CHANGE:.0%}"
-    console.print(escape(f"iogauge: {len(changes)} change(s) of {least} or more"))
-    return 0

@@ -130,17 +130,15 @@ def _divide(key: NDArray[np.int64], series: NDArray[np.int64]) -> _Series:
 
 
 def states_of(
-    frame: pl.DataFrame, *, baseline: int = BASELINE, false_alarms: float = statistics.FALSE_ALARMS
+    frame: pl.DataFrame, *, false_alarms: float = statistics.FALSE_ALARMS
 ) -> list[Judged]:
     """Return the state of every metric of every line in a frame of ``query.load``.
 
     Each is judged by its newest series. A run counts if its value is valid (PASS, FAIL,
     UNREFERENCED), has the newest run's unit, and does not confirm another run. The first
-    ``baseline`` runs are the baseline, or the first 20 if there are no more than ``baseline`` runs.
-    Raises ValueError for a baseline below 20, and as :func:`statistics.check_share` does.
+    :data:`BASELINE` runs are the baseline, or the first :data:`LEAST` if there are no more runs than that.
+    Raises ValueError as :func:`statistics.check_share` does.
     """
-    if baseline < LEAST:
-        raise ValueError(f"baseline of {baseline} runs: expected {LEAST} at least")
     statistics.check_share(false_alarms)
     rows = _valid(frame)
     if rows.is_empty():
@@ -160,10 +158,10 @@ def states_of(
             **(_UNJUDGED | more),
         )
 
-    size = np.where(split.count > baseline, baseline, LEAST)
+    size = np.where(split.count > BASELINE, BASELINE, LEAST)
     too_few = split.count <= LEAST
     by_key = {int(key): judged(int(key), State.FEW) for key in np.flatnonzero(too_few)}
-    for length in {baseline, LEAST}:
+    for length in (BASELINE, LEAST):
         chosen = np.flatnonzero(~too_few & (size == length))
         chosen = chosen[np.argsort(split.count[chosen], kind="stable")]
         for begin in range(0, len(chosen), _TOGETHER):
@@ -223,22 +221,6 @@ def _sorted(rows: pl.DataFrame) -> tuple[_Rows, _Series]:
     sign = np.where((rows["better"] == "less").to_numpy(), -1.0, 1.0)[order]
     values = np.log(rows["median"].to_numpy())[order] * sign
     return _Rows(rows, order, values, sign), _divide(key[order], series[order])
-
-
-def newest_series(frame: pl.DataFrame) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
-    """Yield the head and the valid runs, oldest first, of each metric's newest series.
-
-    A series that repeats another one is left out.
-    """
-    rows = _valid(frame)
-    if rows.is_empty():
-        return
-    table, split = _sorted(rows)
-    repeats = _repeats(table, split)
-    for key, (start, count) in enumerate(zip(split.start, split.count, strict=True)):
-        if key not in repeats:
-            runs = rows[table.order[split.current[start : start + count]]]
-            yield runs.select(HEAD).row(-1, named=True), runs
 
 
 #: Proportional values differ by a constant factor, but for what the tools round.

@@ -7,8 +7,7 @@ docs/design.md derives the formulas; benchmarks/detectors.py measures how well t
 All values are natural logarithms, signed so that more is better. A difference of logarithms is the
 logarithm of a ratio. Arrays are (series, runs): all series of a history are judged at once.
 
-:func:`change_points` looks back at one whole series: for the view with hindsight, and before runs become a reference. The
-bounds are for references, :func:`interval` is for two sides of a comparison.
+:func:`change_points` looks back at one whole series before runs become a reference. The bounds are for references, :func:`interval` is for two sides of a comparison.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ CONFIDENCE: Final = 0.95
 _DISTURBED: Final = 0.02
 _REACH: Final = 2.0
 
-#: Least scale: even identical runs count as having a spread of 1 %.
+#: Least scale: even identical runs count as having a spread of 1 %, which leaves room between median and bound.
 FLOOR: Final = 0.01
 
 #: Rounds of the fit, after which the estimates have settled.
@@ -313,15 +312,11 @@ def step(values: Doubles, first: Counts, runs: Counts) -> tuple[Doubles, Doubles
     return difference, error * factors[which]
 
 
-#: The least change that the offline view reports, as a share. One that keeps runs from being a reference may be smaller.
-LEAST_CHANGE: Final = 0.05
-
-
-def change_points(values: Sequence[float], least: float = LEAST_CHANGE) -> list[int]:
+def change_points(values: Sequence[float]) -> list[int]:
     """Return the indices at which the level of a metric's values (> 0) changed.
 
     Binary segmentation of the logarithms. A split must pay 4.2 sigma² ln n: then at most
-    3 % of 20 runs at one level are split, and 1.5 % of 30 or more. It must separate levels that differ by at least ``least``. sigma is 1.4826
+    3 % of 20 runs at one level are split, and 1.5 % of 30 or more. It must separate levels that differ by 1 % at least. sigma is 1.4826
     MAD of successive differences over sqrt(2), at least 1 %. Values are first cut to within 3 sigma
     of the running median of 5, so that a single run makes no step. Parts have at least 5 runs.
     """
@@ -345,16 +340,13 @@ def change_points(values: Sequence[float], least: float = LEAST_CHANGE) -> list[
         gain = (at - begin) * (end - at) / (end - begin) * (left - right) ** 2
         best = int(gain.argmax())
         change = abs(left[best] - right[best])
-        if gain[best] > 4.2 * sigma**2 * math.log(count) and change >= -math.log1p(-least):
+        if gain[best] > 4.2 * sigma**2 * math.log(count) and change >= -math.log1p(-FLOOR):
             points.append(int(at[best]))
             open_parts += [(begin, int(at[best])), (int(at[best]), end)]
     return sorted(points)
 
 
-#: Least robust spread: identical runs would leave no room between median and bound.
-LEAST_SPREAD: Final = 0.01
-
-
+#: The probability with which later runs show a loss.
 POWER: Final = 0.95
 
 
@@ -374,7 +366,7 @@ def location_and_spread(values: Sequence[float]) -> tuple[float, float]:
     logs = np.log(np.asarray(values, dtype=float))
     middle = float(np.median(logs))
     spread = 1.4826 * float(np.median(np.abs(logs - middle)))
-    return float(np.median(values)), max(spread, LEAST_SPREAD)
+    return float(np.median(values)), max(spread, FLOOR)
 
 
 def variation(spread: float) -> float:
@@ -406,24 +398,26 @@ def robust_factor(runs: int, coverage: float, confidence: float) -> float:
     )
 
 
-def runs_to_see(
-    drop: float, spread: float, baseline: float, alpha: float = 0.05, power: float = POWER
-) -> int | None:
+def runs_to_see(drop: float, spread: float, baseline: float, alpha: float = 0.05) -> int | None:
     """Return the number of further runs in which a relative drop shows.
 
-    The test is one-sided at ``alpha``, with ``power``. ``baseline`` is a number of runs and may be
+    The test is one-sided at ``alpha``, with :data:`POWER`. ``baseline`` is a number of runs and may be
     infinite; ``spread`` is that of the logarithms. Returns None if no number of runs is enough:
     then the baseline is too small for the noise.
     """
-    z = normal_quantile(1 - alpha) + normal_quantile(power)
-    rest = (-math.log1p(-drop) / (spread * z)) ** 2 - 1 / baseline
+    rest = 1 / _runs_alone(drop, spread, alpha) - 1 / baseline
     return math.ceil(1 / rest - 1e-9) if rest > 1e-12 else None
 
 
-def least_baseline(drop: float, spread: float, alpha: float = 0.05, power: float = POWER) -> int:
+def least_baseline(drop: float, spread: float, alpha: float = 0.05) -> int:
     """Return the smallest baseline against which some number of runs shows a relative drop."""
-    z = normal_quantile(1 - alpha) + normal_quantile(power)
-    return math.floor((spread * z / -math.log1p(-drop)) ** 2) + 1
+    return math.floor(_runs_alone(drop, spread, alpha)) + 1
+
+
+def _runs_alone(drop: float, spread: float, alpha: float) -> float:
+    """Return the runs in which a drop shows against a baseline that is known exactly."""
+    z = normal_quantile(1 - alpha) + normal_quantile(POWER)
+    return (spread * z / -math.log1p(-drop)) ** 2
 
 
 #: Resamples of a bootstrap, and the seed: the same records give the same interval.

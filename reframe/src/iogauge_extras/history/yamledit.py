@@ -81,18 +81,6 @@ def _last(node: yaml.Node) -> yaml.Node:
     return node
 
 
-def _remark_lines(remark: str, column: int) -> list[str]:
-    """Return a comment in as many lines as it needs; all but the first are indented by two more
-    blanks.
-    """
-    if not remark:
-        return []
-    width = _WIDTH - column
-    lines = textwrap.wrap(remark, width - 2, break_long_words=False, break_on_hyphens=False)
-    first, *rest = lines
-    return [" " * column + f"# {first}", *(" " * column + f"#   {line}" for line in rest)]
-
-
 def _set_remark(text: str, position: int, remark: str, label: str, newline: str) -> str:
     """Put a comment above the line of a position; it replaces the comment with the same label."""
     start = _line_start(text, position)
@@ -111,7 +99,12 @@ def _set_remark(text: str, position: int, remark: str, label: str, newline: str)
             dropping = False
         if not dropping:
             kept.append(comment)
-    new = [line + newline for line in _remark_lines(remark, column)]
+    width = _WIDTH - column - 2
+    wrapped = textwrap.wrap(remark, width, break_long_words=False, break_on_hyphens=False)
+    new = [
+        f"{' ' * column}#{' ' if number == 0 else '   '}{part}{newline}"
+        for number, part in enumerate(wrapped)
+    ]
     return "".join([*above, *kept, *new]) + text[start:]
 
 
@@ -221,8 +214,8 @@ def add_words(text: str, path: Sequence[Key], words: str) -> str:
     Nothing changes if the words are in that text already. ``words`` are letters, digits, blanks and
     parentheses. Raises :class:`EditError` as :func:`put` does.
     """
-    data: Any = _read(text, path)
-    before: Any = data
+    data = _read(text, path)
+    before = data
     for key in path:
         before = before[key]
     if words in before:
@@ -234,21 +227,10 @@ def add_words(text: str, path: Sequence[Key], words: str) -> str:
             raise EditError(f"{_dotted(path)}: merged from elsewhere, not a text of its own")
         node = pair[1]
     assert isinstance(node, yaml.ScalarNode)
-    end = len(text[: node.end_mark.index].rstrip())
-    if node.style in ("|", ">"):
-        line = text[_line_start(text, end) : end]
-        newline = "\r\n" if "\r\n" in text else "\n"
-        words_there = newline + line[: len(line) - len(line.lstrip(" "))] + words
-    else:
-        words_there = f" {words}"
-        end -= 1 if node.style else 0
-    changed = text[:end] + words_there + text[end:]
-    after: Any = _read(changed, path)
-    for key in path:
-        after = after[key]
-    if not after.startswith(before.rstrip()) or words not in after:
-        raise EditError(f"{_dotted(path)}: cannot be extended as text")
-    if _read(changed, path) != _with(data, path, after):
+    end = len(text[: node.end_mark.index].rstrip()) - (node.style in ("'", '"'))
+    changed = f"{text[:end]} {words}{text[end:]}"
+    stripped = before.rstrip()
+    if _read(changed, path) != _with(data, path, f"{stripped} {words}{before[len(stripped) :]}"):
         raise EditError(f"{_dotted(path)}: extending it would change other values of the file too")
     return changed
 

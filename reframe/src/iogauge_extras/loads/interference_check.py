@@ -68,12 +68,8 @@ def loads(check: StorageCheck, transfer: int, nodes: int = 1) -> dict[str, FioJo
     }
 
 
-class InterferenceCheck(OneNodeFioCheck):
-    """A stream and a metadata storm of fio: one of them alone, beside the other, and alone again.
-
-    A subclass sets ``measured``: ``stream``, sequential writes with O_DIRECT, or ``metadata``, creates of empty files.
-    The other disturbs it. Each has as many processes as tasks. One fio runs both, so that one clock times both.
-    """
+class _Loads:
+    """What both forms have in common: what is measured, and its ratio to the same alone."""
 
     needs = FIO_METADATA
     measured: Literal["stream", "metadata"]
@@ -99,6 +95,40 @@ class InterferenceCheck(OneNodeFioCheck):
             )
         )
 
+    @property
+    def _other(self) -> Literal["stream", "metadata"]:
+        """Return the load that disturbs."""
+        return "metadata" if self.measured == "stream" else "stream"
+
+    @property
+    def _kind(self) -> Literal["write", "create"]:
+        """Return fio's phase of what is measured."""
+        return "write" if self.measured == "stream" else "create"
+
+    @property
+    def _how(self) -> Access:
+        if self.measured == "stream":
+            return Access(direction="write", o_direct=True, fsync=True)
+        return Access(direction="metadata")
+
+    def _ratios(self) -> dict[str, Computed]:
+        """Return what is disturbed over the mean of both others."""
+        return {
+            f"{metric.name}_ratio": Computed(
+                sources=tuple(f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)),
+                compute=_over_both,
+            )
+            for metric in self.quantities()
+        }
+
+
+class InterferenceCheck(_Loads, OneNodeFioCheck):
+    """A stream and a metadata storm of fio: one of them alone, beside the other, and alone again.
+
+    A subclass sets ``measured``: ``stream``, sequential writes with O_DIRECT, or ``metadata``, creates of empty files.
+    The other disturbs it. Each has as many processes as tasks. One fio runs both, so that one clock times both.
+    """
+
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check, with half of the tasks: the other half disturbs them."""
         declared = super().declared()
@@ -111,32 +141,26 @@ class InterferenceCheck(OneNodeFioCheck):
 
     def _phase(self, name: str, job: FioJob) -> PhasePlan:
         """Return a phase with its own metrics."""
-        stream = self.measured == "stream"
-        access = (
-            Access(direction="write", o_direct=True, fsync=True)
-            if stream
-            else Access(direction="metadata")
-        )
         rates = {f"{metric.name}_{name}": rate for metric, rate in self.quantities().items()}
-        phase = self.fio_phase(replace(job, name=name), rates, access)
+        phase = self.fio_phase(replace(job, name=name), rates, self._how)
         return replace(phase, again=_ALONE if name == _AGAIN else None, data_bytes=None)
 
     def plan(self) -> CasePlan:
         """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
         jobs = loads(self, self.transfer)
-        other: Literal["metadata", "stream"] = "metadata" if self.measured == "stream" else "stream"
         own = jobs[self.measured]
-        both = disturbed_jobs(replace(own, name=_DISTURBED), replace(jobs[other], name="disturber"))
+        both = disturbed_jobs(
+            replace(own, name=_DISTURBED), replace(jobs[self._other], name="disturber")
+        )
 
         def parse(printed: Printed) -> ToolOutput:
             text = printed.result + printed.stdout + printed.stderr
-            kind = "write" if self.measured == "stream" else "create"
-            return parse_disturbed(text, _DISTURBED, "disturber", kind)
+            return parse_disturbed(text, _DISTURBED, "disturber", self._kind)
 
         disturbed = replace(
             self._phase(_DISTURBED, own),
             parse=parse,
-            beside="write" if other == "stream" else "metadata",
+            beside="write" if self._other == "stream" else "metadata",
             lasts_s=own.runtime_s + 2 * LEAD_S,
         )
         case = self.fio_case(
@@ -146,30 +170,17 @@ class InterferenceCheck(OneNodeFioCheck):
             warm_up=False,
             held_bytes=jobs["layout"].bytes_total,
             files=self.tasks_per_node * (1 + jobs["metadata"].files),
-            computed={
-                f"{metric.name}_ratio": Computed(
-                    sources=tuple(f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)),
-                    compute=_over_both,
-                )
-                for metric in self.quantities()
-            },
+            computed=self._ratios(),
         )
         return replace(case, inputs={**case.inputs, f"{_DISTURBED}.fio": both})
 
 
-class InterferenceApartCheck(FioCheck):
+class InterferenceApartCheck(_Loads, FioCheck):
     """The loads of :class:`InterferenceCheck` on different nodes: what one costs the other across the servers.
 
     A stream is measured on half of the nodes, rounded up, and the storm runs on the others. Creates are measured on the
     first node, because fio merges no percentiles of several nodes, and the stream runs on the others.
     """
-
-    needs = FIO_METADATA
-    measured: Literal["stream", "metadata"]
-    transfer: int
-
-    quantities = InterferenceCheck.quantities
-    promise = InterferenceCheck.promise
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check, on all nodes of the scale."""
@@ -198,15 +209,14 @@ class InterferenceApartCheck(FioCheck):
         )
 
     def _measured_phase(self, name: str, *others: tuple[str, str, str]) -> PhasePlan:
-        stream, (first, last) = self.measured == "stream", self._on(self.measured)
-        access = Access(direction="write", o_direct=True, fsync=True)
-        kind = "write" if stream else "create"
+        first, last = self._on(self.measured)
         return replace(
             self._phase(name, (self.measured, name, f"fio-{name}.{REP}.json"), *others),
             rates={
-                f"{metric.name}_{name}": (kind, rate) for metric, rate in self.quantities().items()
+                f"{metric.name}_{name}": (self._kind, rate)
+                for metric, rate in self.quantities().items()
             },
-            access=access if stream else Access(direction="metadata"),
+            access=self._how,
             on_nodes=last - first + 1,
             again=_ALONE if name == _AGAIN else None,
         )
@@ -220,19 +230,19 @@ class InterferenceApartCheck(FioCheck):
         first, last = self._on("stream")
         streams = last - first + 1
         jobs = loads(self, self.transfer, streams)
-        other: Literal["metadata", "stream"] = "metadata" if self.measured == "stream" else "stream"
         own = jobs[self.measured]
-        pair = disturbed_pair(replace(own, name=_DISTURBED), replace(jobs[other], name="disturber"))
+        pair = disturbed_pair(
+            replace(own, name=_DISTURBED), replace(jobs[self._other], name="disturber")
+        )
         beside = f"disturber.{REP}"
 
         def parse(printed: Printed) -> ToolOutput:
             text = printed.result + printed.stdout + printed.stderr
-            kind = "write" if self.measured == "stream" else "create"
             other_text = printed.files.get("fio.txt", "")
-            return parse_apart(text, other_text, _DISTURBED, "disturber", kind)
+            return parse_apart(text, other_text, _DISTURBED, "disturber", self._kind)
 
         disturbed = replace(
-            self._measured_phase(_DISTURBED, (other, "disturber", f"{beside}/fio.txt")),
+            self._measured_phase(_DISTURBED, (self._other, "disturber", f"{beside}/fio.txt")),
             parse=parse,
             folder=beside,
             beside="metadata" if self.measured == "stream" else "write",
@@ -250,13 +260,7 @@ class InterferenceApartCheck(FioCheck):
             warm_up=False,
             held_bytes=jobs["layout"].bytes_total * streams,
             files=self.tasks_per_node * (streams + jobs["metadata"].files * (self.nodes - streams)),
-            computed={
-                f"{metric.name}_ratio": Computed(
-                    sources=tuple(f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)),
-                    compute=_over_both,
-                )
-                for metric in self.quantities()
-            },
+            computed=self._ratios(),
         )
 
 

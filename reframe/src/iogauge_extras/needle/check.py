@@ -54,14 +54,7 @@ class NeedleCheck(FioCheck):
 
     def standing_references(self) -> dict[str, Reference]:
         """Return references: ``limits.max_deviation`` bounds how slow a probe may be."""
-        alike = Reference(
-            value=1.0,
-            lower=-self.site.limits.max_deviation,
-            upper=None,
-            unit="1",
-            source="limits.max_deviation",
-        )
-        return {f"{way}_slowest": alike for way in self.ways}
+        return self.all_alike(*(f"{way}_slowest" for way in self.ways))
 
     def probes(self, metric: Metric) -> dict[str, float]:
         """Return the rate of every probe, beside the median of all."""
@@ -76,8 +69,7 @@ class NeedleCheck(FioCheck):
         if self._evidence is None or not metric.name.endswith("_median"):
             return ()
         (output,) = self._evidence.outputs[metric.name.removesuffix("_median")]
-        rounds: Any = output.parameters["rounds"]
-        return rounds  # type: ignore[no-any-return]
+        return output.parameters["rounds"]  # type: ignore[return-value]
 
     def _turn_seconds(self, probes: int) -> int:
         """Return the seconds of a turn; raises ValueError if the limits leave less than one."""

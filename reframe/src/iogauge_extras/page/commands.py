@@ -121,14 +121,8 @@ Trend = Annotated[
     bool,
     typer.Option("--trend", help="Which metrics have become worse for good; status 1: some have."),
 ]
-Baseline = Annotated[
-    int, typer.Option(help="With --trend: the runs with which later ones are compared.")
-]
 FalseAlarms = Annotated[
     float, typer.Option(help="With --trend: share of healthy series with an alarm within 30 runs.")
-]
-Offline = Annotated[
-    bool, typer.Option("--offline", help="With --trend: all past changes of the newest series.")
 ]
 
 
@@ -138,9 +132,7 @@ def show_status(
     since: MeasuredSince = "",
     brief: Brief = False,
     trend: Trend = False,
-    baseline: Baseline = 30,
     false_alarms: FalseAlarms = 0.05,
-    offline: Offline = False,
     as_json: TrendAsJson = False,
     wide: Wide = False,
 ) -> None:
@@ -154,8 +146,7 @@ def show_status(
         start = moment(since or ("" if trend else "30d")) if since or not trend else None
         if trend:
             show_trend = registry.load("iogauge_commands", "trend")
-            more = (baseline, false_alarms, offline, as_json, wide)
-            raise typer.Exit(show_trend(system, name, start, *more))
+            raise typer.Exit(show_trend(system, name, start, false_alarms, as_json, wide))
         cases = marks.read_marks(paths.history_dir(), system, start, name)
     except (ValueError, TypeError, OSError) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)

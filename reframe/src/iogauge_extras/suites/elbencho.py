@@ -249,24 +249,19 @@ def _output(data: Mapping[str, Any], phase: Phase) -> ToolOutput:
     )
 
 
-def _count(container: object, key: str) -> int:
-    """Return the whole number above 0 that a text at a key says."""
+def _count(container: object, key: str, least: int = 1) -> int:
+    """Return the whole number, ``least`` or more, that a text at a key says."""
     value = member(container, key, "elbencho")
-    if not isinstance(value, str) or not _NUMBER.fullmatch(value) or not int(value):
+    if not isinstance(value, str) or not _NUMBER.fullmatch(value) or int(value) < least:
         raise ToolOutputError(
-            f"elbencho: {key!r} is {excerpt(repr(value))}, expected a whole number above 0, as text"
+            f"elbencho: {key!r} is {excerpt(repr(value))}, expected a whole number, {least} or more, as text"
         )
     return int(value)
 
 
 def _milliseconds(done: object) -> int:
     """Return how long a phase took; less than a millisecond is 0."""
-    value = member(done, "elapsed_time_ms", "elbencho")
-    if not isinstance(value, str) or not _NUMBER.fullmatch(value):
-        raise ToolOutputError(
-            f"elbencho: 'elapsed_time_ms' is {excerpt(repr(value))}, expected a whole number, as text"
-        )
-    return int(value)
+    return _count(done, "elapsed_time_ms", least=0)
 
 
 def _phase(name: str, done: object, block: int) -> Phase:
