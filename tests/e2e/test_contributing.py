@@ -74,11 +74,12 @@ def finish(clone: Path, *tests: str) -> None:
 
 @pytest.mark.nightly
 def test_a_guard(clone: Path) -> None:
-    rule, applies, line, test = code("Add a guard")
+    row, rule, line, test = code("Add a guard")
     guards = clone / "reframe" / "src" / "iogauge" / "guards"
     figures = guards / "figures.py"
-    figures.write_text(f"{figures.read_text()}\n\n{rule}\n\n{applies}")
-    put(guards / "catalogue.py", '    Guard("G6", "ceiling",', textwrap.indent(line, "    "))
+    put(guards / "rules.ini", "[G26 streams]", f"{row}\n")
+    figures.write_text(f"{figures.read_text()}\n\n{rule}")
+    put(guards / "catalogue.py", '    Guard("G6 ceiling",', textwrap.indent(line, "    "))
     tests = clone / "tests" / "unit" / "test_guards.py"
     tests.write_text(f"{tests.read_text()}\n\n{test}")
     judge = clone / "tests" / "unit" / "test_judge.py"

@@ -149,3 +149,22 @@ class TestMergeRequest:
         found = set(re.findall(r"^iogauge-[a-z-]+", listed.out, re.MULTILINE))
         steps = {f"iogauge-{name}" for name in ("setup", "stack", "run", "judge", "report")}
         assert found == (set() if source == "push" else steps), listed.out
+
+
+@pytest.mark.slow
+def test_a_change_is_no_fault_of_a_site_that_is_too_small_for_a_scenario(
+    make_rig: Callable[..., Rig],
+) -> None:
+    rig = make_rig(tools=("ior", "fio"), limits={"case_bytes": "32 MiB"})
+    done = subprocess.run(
+        [ROOT / "ci/pipeline", "change", "dry-run"],
+        env=rig.environment(IOGAUGE_SITES=str(rig.sites)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "So 1 case cannot run: Burst" in done.stdout
+    assert re.search(r"Ran .* \(1 failure\(s\), .* [1-9]\d+ skipped", done.stdout), done.stdout

@@ -177,6 +177,9 @@ class TestUnchanged:
     def test_no_sample_is_no_proof(self) -> None:
         decided(unchanged(), Outcome.INVALID, "without a sample")
         decided(unchanged((SAMPLE, READ), repetitions=2), Outcome.INVALID, "1 repet")
+        alone = guards.unchanged(data().alter(samples=(READ,)).seen())
+        assert alone
+        decided(alone, Outcome.INVALID, "2 repetition(s) without a sample")
         empty = dataclasses.replace(READ, blocks=())
         decided(unchanged((SAMPLE, empty)), Outcome.INVALID, "0 block")
 

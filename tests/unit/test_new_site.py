@@ -72,7 +72,7 @@ def answers(queue: Queue | None = None, ceiling: str = "", said: bool = False) -
 
 def written(given: Answers, known: Found) -> dict[str, Any]:
     """The only partition of the settings, which must be sound."""
-    data = yaml.safe_load(writing.settings_text(given, known, "2h0m"))
+    data = yaml.safe_load(writing.settings_text([(given, known)], "2h0m"))
     assert settings.find_mistakes("mine", data) == []
     assert data["systems"][0]["hostnames"] == ["login[0-9]+$"]
     partition: dict[str, Any] = data["systems"][0]["partitions"][0]
@@ -91,14 +91,14 @@ def test_the_modules_of_the_programs_are_those_of_the_site(
     monkeypatch.setenv(variable, "/usr/lib/modules")
     monkeypatch.setenv("LOADEDMODULES", "gcc/12:openmpi/4.1")
     known = dataclasses.replace(found(seen("xfs")), modules=scheduler.modules())
-    data = yaml.safe_load(writing.settings_text(answers(), known, "2h0m"))
+    data = yaml.safe_load(writing.settings_text([(answers(), known)], "2h0m"))
     assert data["systems"][0].get("modules_system") == system
     assert data["environments"][0].get("modules") == (["gcc/12", "openmpi/4.1"] if system else None)
 
 
 @pytest.mark.parametrize(("fstype", "ceiling"), [("lustre", ""), ("xfs", ""), ("xfs", "5 GB/s")])
 def test_what_stands_in_comments_is_sound_without_their_mark(fstype: str, ceiling: str) -> None:
-    text = writing.settings_text(answers(ceiling=ceiling), found(seen(fstype)), "2h0m")
+    text = writing.settings_text([(answers(ceiling=ceiling), found(seen(fstype)))], "2h0m")
     lines = text.splitlines()
     first = next(i for i, line in enumerate(lines) if "topology:" in line)
     last = next(i for i, line in enumerate(lines) if "efficiency:" in line)
@@ -233,3 +233,28 @@ def test_a_slurm_without_accounts_that_starts_no_mpi() -> None:
     slurm = Slurm((QUEUE,), accounting=False, starts_mpi=False)
     partition = written(answers(QUEUE), found(seen(), slurm))
     assert (partition["scheduler"], partition["launcher"]) == ("squeue", "mpirun")
+
+
+def test_every_target_has_a_partition_and_one_more_is_added_where_the_others_are() -> None:
+    scratch = (replace(answers(), partition="scratch"), found(seen("xfs")))
+    home = (replace(answers(), target="/home/me", partition="home"), found(seen()))
+    text = writing.settings_text([scratch, home], "2h0m")
+    more = (replace(answers(), target="/projects/me", partition="projects"), found(seen("ext4")))
+    for one in (text, text.replace("\n      ", "\n          ")):
+        added = writing.with_partition(one, writing.partition_lines(*more, "1h"))
+        data = yaml.safe_load(added)
+        assert settings.find_mistakes("mine", data) == []
+        names = [partition["name"] for partition in data["systems"][0]["partitions"]]
+        assert names == ["scratch", "home", "projects"]
+        assert set(one.splitlines()) <= set(added.splitlines())
+
+
+def test_a_host_that_another_site_has_is_not_claimed_twice() -> None:
+    text = writing.settings_text([(replace(answers(), claimed="old"), found(seen("xfs")))], "1h")
+    assert yaml.safe_load(text)["systems"][0]["hostnames"] == ["^$"]
+
+
+def test_the_cure_of_a_slurm_that_loses_starts_is_written_in() -> None:
+    cured = Slurm((QUEUE,), accounting=True, starts_mpi=True, breaks_mpi=True)
+    variables = dict(written(answers(QUEUE), found(seen(), cured)).get("env_vars", []))
+    assert variables["SLURM_PMIX_FENCE"] == "ring"

@@ -86,14 +86,13 @@ def test_only_our_two_variables_expand_in_a_word(words: list[str]) -> None:
         ("srun", 4, "srun --nodes=4 --ntasks=4 --ntasks-per-node=1 --cpu-bind=none"),
         ("mpirun-openmpi", 4, "mpirun -np 4 --map-by ppr:1:node --bind-to none"),
         ("mpirun-intelmpi", 4, "mpirun -n 4 -ppn 1"),
-        ("alps", 4, "aprun -n 4 -N 1"),
     ],
 )
 def test_one_process_a_node(launcher: str, nodes: int, words: str) -> None:
     assert " ".join(per_node_launcher(launcher, nodes)) == words
 
 
-@pytest.mark.parametrize("launcher", ["local", "ssh", "ibrun"])
+@pytest.mark.parametrize("launcher", ["local", "ssh", "ibrun", "alps"])
 def test_a_launcher_of_unknown_dialect_is_refused_on_several_nodes(launcher: str) -> None:
     with pytest.raises(
         ValueError, match=f"'{launcher}' cannot start one process a node on 2 nodes"

@@ -23,6 +23,7 @@ import pytest
 from e2e import warm
 from iogauge.judge.verdict import Verdict
 from iogauge.report.outcome import conclude
+from iogauge.site.extras import Receivers
 from iogauge_extras.page import receivers
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.collect import Alarm, Trouble
@@ -352,3 +353,34 @@ def test_an_alarm_that_reaches_nobody_is_still_an_alarm(
     assert (rc, "alarm sent: webhook" in out) == (1, True)
     assert run_alarm(tmp_path, "--send", *expected, IOGAUGE_ALARM_COMMAND="'")[0] == 2
     assert run_alarm(tmp_path)[0] == 2
+
+
+# What a site declares.
+
+
+def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(
+    tmp_path: Path, serve: Callable[..., Server]
+) -> None:
+    server, got = serve(), tmp_path / "got"
+    for name in ("sendmail", "tell"):
+        (tmp_path / name).write_text(f'#!/bin/sh\n(echo "$0 $@"; cat) >>"{got}"\n')
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "chat").write_text(f"{server.url}/{DOOR}\n")
+    declared = Receivers(
+        mail=("a@example.org", "b@example.org"),
+        command=f"{tmp_path}/tell 'us all'",
+        webhook_files=(str(tmp_path / "chat"),),
+    )
+    found = receivers.receivers({"PATH": f"{tmp_path}:{os.environ['PATH']}"}, [declared])
+    for receiver in found.values():
+        receiver(message())
+    text = got.read_text()
+    assert "sendmail -i -t\nTo: a@example.org, b@example.org\nSubject: iogauge site: FAILED" in text
+    assert "tell us all\niogauge site: FAILED" in text
+    assert [path for path, *_ in server.got] == [f"/{DOOR}"]
+    assert DOOR not in " ".join(found)
+
+
+def test_a_workflow_of_teams_gets_a_card() -> None:
+    (attachment,) = message().to_card()["attachments"]  # type: ignore[misc]
+    assert attachment["content"]["body"][0]["text"].startswith("iogauge site: FAILED")

@@ -19,6 +19,7 @@ from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.node.files import GONE, Block, Eviction, Held
 from iogauge.node.mounts import Mount
+from iogauge.plan.case import DIR
 from iogauge.plan.seen import Instant
 from support import whole
 from support.whole import BOOTED, FILES, GIB, HOME, LASTS, MIB, Whole, data, metadata
@@ -149,6 +150,19 @@ EMPTIED = Eviction("n1", 1, GIB, GIB, 0)
 ZERO = Block("data", 4096, f"{zlib.crc32(bytes(4096)):08x}")
 MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
 
+
+def cut(text: str) -> Alter:
+    """mdtest was told more words than it prints, and says so many characters of this text as it can."""
+
+    def altered(case: Whole) -> Whole:
+        planned = ["mdtest", "-F", "-C", "-d", f"{DIR}/tree", f"--long={'x' * 1000}"]
+        command = f"mdtest '-F' '-C' '-d' '{HOME}/tree' '--long={text}"[:1004]
+        case = case.planned("create", command=planned)
+        return case.output("create", 0, command=command).output("create", 1, command=command)
+
+    return altered
+
+
 # --- healthy --------------------------------------------------------------------------------------
 
 HEALTHY: dict[str, tuple[Whole, Alter]] = {
@@ -216,6 +230,7 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
         metadata(),
         lambda case: _written(_written(case, "create", 2182), "remove", 2105),
     ),
+    "more words than mdtest prints": (metadata(), cut("x" * 1000)),
     "other cases of files before": (
         metadata(),
         lambda case: case.alter(
@@ -609,6 +624,12 @@ UNTRUE: dict[str, tuple[str, Verdict, Whole, Alter]] = {
         INVALID,
         data(),
         lambda c: c.output("read", command=f"ior -a MPIIO -r -o {HOME}/data"),
+    ),
+    "another word, beyond which mdtest prints none": (
+        "G22 tool",
+        INVALID,
+        metadata(),
+        cut("y" * 1000),
     ),
     "fewer tasks": ("G22 tool", INVALID, data(), lambda c: c.output("write", tasks=1)),
     "a second version": ("G22 tool", INVALID, data(), lambda c: c.output("write", version="3.3.0")),

@@ -11,7 +11,7 @@ import pytest
 
 from iogauge.core.measurement import ToolOutputError
 from iogauge_extras.suites import elbencho
-from iogauge_extras.suites.elbencho import ElbenchoOptions, FilesOptions
+from iogauge_extras.suites.elbencho import ElbenchoOptions
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 MIB = 1 << 20
@@ -24,7 +24,7 @@ def sample(name: str, version: str = "") -> str:
 def words(**more: Any) -> ElbenchoOptions:
     given: dict[str, Any] = {
         "directory": "/tmp/scratch/data",
-        "write": True,
+        "action": "write",
         "threads": 2,
         "file_bytes": 64 * MIB,
         "block_bytes": MIB,
@@ -58,7 +58,7 @@ def test_a_recorded_phase(name: str) -> None:
 def test_the_words_are_those_of_the_recorded_command(
     version: str, more: dict[str, str], name: str
 ) -> None:
-    given = words(write=name == "write", json_file=f"elbencho_{name}.json", **more).arguments()
+    given = words(action=name, json_file=f"elbencho_{name}.json", **more).arguments()
     if version == "_hosts" and name == "read":
         given[given.index("servers.hosts")] = "servers.next"
     assert elbencho.parse(sample(name, version)).command.split() == ["elbencho", *given]
@@ -107,7 +107,7 @@ def test_what_is_no_whole_phase_is_refused(pattern: str, text: str, said: str) -
 ACTIONS = ("create", "stat", "read", "remove")
 
 
-def many(action: Any, **more: Any) -> FilesOptions:
+def many(action: Any, **more: Any) -> ElbenchoOptions:
     given: dict[str, Any] = {
         "directory": "/tmp/scratch/data",
         "action": action,
@@ -117,7 +117,8 @@ def many(action: Any, **more: Any) -> FilesOptions:
         "own_directory": False,
         "json_file": f"files_{action}.json",
     }
-    return FilesOptions(**given | more)
+    given |= more
+    return ElbenchoOptions(**given, block_bytes=given["file_bytes"])
 
 
 @pytest.mark.parametrize("action", ACTIONS)

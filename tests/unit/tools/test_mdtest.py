@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
+from iogauge.tools.mpi import unlabelled
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -58,6 +59,30 @@ def test_a_launchers_words_before_the_first_of_mdtest_are_no_warning_of_mdtest()
     assert parse_table(launcher + text).warnings == parse_table(text).warnings == ()
     late = text.replace("SUMMARY rate", "WARNING: it is slow\n\nSUMMARY rate")
     assert parse_table(late).warnings == ("WARNING: it is slow",)
+
+
+@pytest.mark.parametrize(
+    "label",
+    ["[1,0]<stdout>:", "Fri Nov 27 02:54:19 2026<stdout>:", " 0: "],
+    ids=["mpirun with tags", "mpirun with times", "srun --label"],
+)
+def test_labels_of_a_launcher(label: str) -> None:
+    plain = sample("mdtest_easy_create.stdout")
+    labelled = "".join(f"{label}{line}\n" for line in plain.splitlines())
+    output = parse_table(unlabelled(labelled))
+    assert output.phases == parse_table(plain).phases
+    # The agent counts what was printed, labels included.
+    begins: Any = output.parameters["begins_at"]
+    assert labelled[:begins].endswith("2 tasks, 200000 files")
+    assert unlabelled(plain) == plain
+
+
+def test_a_creation_that_made_fewer_files_than_it_began_with() -> None:
+    """The phase that makes files writes the stonewall's status file and reads none."""
+    text = sample("mdtest_easy_create.stdout")
+    whole = re.sub("(?m)^Continue stonewall hit .*$", "", text)
+    with pytest.raises(ToolOutputError, match=r"'File creation' .* is not 200000 operations"):
+        parse_table(whole)
 
 
 def test_one_iteration() -> None:

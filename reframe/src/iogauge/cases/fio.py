@@ -82,10 +82,12 @@ class FioCheck(StorageCheck):
     """fio on the nodes of the job; a subclass sets the jobs."""
 
     needs = words.FIO
+    on_all_nodes: bool = False
 
     def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, but on one node."""
-        return {**super().declared(), "nodes": 1}
+        """Return the defaults of every check; on one node, unless it runs on all."""
+        declared = super().declared()
+        return declared if self.on_all_nodes else {**declared, "nodes": 1}
 
     @builtins.run_after("setup")
     def _one_process_a_node(self) -> None:
@@ -131,14 +133,8 @@ class FioCheck(StorageCheck):
 
     def fio_case(self, jobs: Sequence[FioJob], **case: Any) -> CasePlan:
         """Return a case of fio phases; ``case`` gives the other fields of :class:`CasePlan`."""
-        return CasePlan(
-            tool="fio",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            inputs={f"{job.name}.fio": job.job_file() for job in jobs},
-            **case,
-        )
+        inputs = {f"{job.name}.fio": job.job_file() for job in jobs}
+        return self.case("fio", inputs=inputs, **case)
 
 
 class OneNodeFioCheck(FioCheck):

@@ -45,7 +45,7 @@ from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
 from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, lower_ceiling
-from iogauge.plan.case import CasePlan, access_of, nodes_of
+from iogauge.plan.case import CasePlan, PhasePlan, access_of, nodes_of
 from iogauge.plan.script import (
     shell_command,
 )
@@ -110,6 +110,17 @@ class StorageCheck(JudgedCheck):
         least = -self.site.limits.max_deviation
         alike = Reference(1.0, least, None, "1", "limits.max_deviation")
         return dict.fromkeys(shares, alike)
+
+    def case(self, tool: str, repeat: Sequence[PhasePlan], **more: Any) -> CasePlan:
+        """Return the plan of a case at this scale."""
+        return CasePlan(
+            tool=tool,
+            repetitions=self.repetitions,
+            tasks=self.total_tasks,
+            nodes=self.nodes,
+            repeat=repeat,
+            **more,
+        )
 
     @property
     def total_tasks(self) -> int:
@@ -369,6 +380,8 @@ class StorageCheck(JudgedCheck):
         """Record a case whose job ended without evidence, or that the run did not wait for."""
         limit = f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
         ended = f"the job ended as {self.job.state}{limit}"
+        if not self.job.state:
+            ended = "the job never started (ReFrame prints the reason)"
         if signal_name := current().ended_by:
             ended = f"{signal_name} told the session to end"
         reason = f"run: {ended}, before the case was decided"

@@ -94,10 +94,12 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
     return tell
 
 
-def _add(group: typer.Typer, name: str) -> None:
+def _add(group: typer.Typer, name: str, passes_on: bool = False) -> None:
     """Add the command of an extra, or one that says that the extra is not there."""
+    settings = _PASS_ON if passes_on else None
     try:
-        group.command(name)(_told(registry.load("iogauge_commands", name)))
+        command = _told(registry.load("iogauge_commands", name))
+        group.command(name, context_settings=settings)(command)
     except registry.Missing as error:
         missing = error
 
@@ -143,9 +145,11 @@ app.command("history")(results.show_history)
 
 for _name in ("status", "alarm", "calibrate", "compare"):
     _add(app, _name)
+_add(app, "window", passes_on=True)
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
 site_commands.command("new")(site.new)
+site_commands.command("add-target")(site.add_target)
 site_commands.command("allow")(site.allow)
 site_commands.command("paths")(site.show_paths)
 _add(site_commands, "ceilings")

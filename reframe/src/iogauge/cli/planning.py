@@ -342,16 +342,19 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
             console.print(plain(f"{target}: cannot be looked at from here: {said}"))
             fits = False
             continue
+        allowed = ""
         try:
-            by = processes.call_in_time(target, partial(permission.reason, target))
-            console.print(f"{plain(target)}: [green]ok[/] allowed: {plain(by)}")
+            allowed = processes.call_in_time(target, partial(permission.reason, target))
         except OSError as error:
             console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
-            fits = False
-        for finding, of in said:
+        objections = [one for one in said if one[0].outcome is not Outcome.OK]
+        for finding, of in objections:
             word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
-            fits = fits and finding.outcome in _WORDS
             console.print(f"{plain(target)}: {word} {plain(f'{finding}{of}')}")
+        if allowed and all(finding.outcome in _WORDS for finding, _ in objections):
+            console.print(f"{plain(target)}: [green]ok[/] the cases fit, allowed: {plain(allowed)}")
+        else:
+            fits = False
     return fits
 
 
@@ -387,4 +390,4 @@ def at_targets(
 
 
 #: Words for findings with which a case runs.
-_WORDS = {Outcome.OK: "[green]ok[/]", Outcome.WARN: "[yellow]remark[/]"}
+_WORDS = {Outcome.WARN: "[yellow]remark[/]"}

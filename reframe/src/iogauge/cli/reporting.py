@@ -139,6 +139,11 @@ def show_report(
     since: Since = "",
     until: Until = "",
     system: Annotated[str, typer.Option(help="Only this system, instead of sessions.")] = "",
+    bundle: Annotated[
+        Path | None,
+        typer.Option(help="Write a .tar.gz for a vendor: page, raw outputs, commands, hashes."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --bundle: write it unasked.")] = False,
     wide: Wide = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each metric with its reasons as JSON.")
@@ -152,6 +157,8 @@ def show_report(
     if html:
         ending, text = registry.load("iogauge_answers", "page")(asked, *(span or (None, None)))
         write_file(html, text)
+    if bundle:
+        registry.load("iogauge_answers", "page.bundle")(asked, span or (None, None), bundle, yes)
     if junit:
         from iogauge.report.export import junit as as_junit
 
@@ -171,9 +178,9 @@ def show_report(
     raise typer.Exit(ending.status)
 
 
-def write_file(file: Path, text: str) -> None:
+def write_file(file: Path, text: str | bytes) -> None:
     """Write a file at once, as readers may look at any time; ends with status 2 if that fails."""
-    data = text.encode("utf-8", "replace")
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
     try:
         if file.exists() and not file.is_file():  # such as /dev/stdout
             file.write_bytes(data)

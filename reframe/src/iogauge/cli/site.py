@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import getpass
 import math
 import os
@@ -10,7 +10,7 @@ import shlex
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -20,12 +20,15 @@ from typing import Annotated
 import typer
 
 from iogauge.cli.planning import planned_cases, show_plan
+from iogauge.cli.reporting import write_file
 from iogauge.cli.running import write_probe
 from iogauge.cli.screen import new_console, slip
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
 from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
+from iogauge.node import mounts
+from iogauge.node.kinds import KINDS
 from iogauge.report.outcome import plain
 from iogauge.session.current import Janitor
 from iogauge.site import folders, machine, programs, scheduler, settings, writing
@@ -152,6 +155,26 @@ def _place(name: str, into: Path | None) -> Path:
     if taken:
         raise slip(f"{taken[0]} exists: choose another name, or remove that folder")
     return parent / name
+
+
+def own_directories() -> list[str]:
+    """Return, on each storage mount, a directory in which cases of this user may write; none on the root."""
+    user = getpass.getuser()
+    found: dict[tuple[str, str], str] = {}
+    for mount in mounts.of_this_host():
+        known, place = KINDS.get(mount.type), (mount.source, mount.root)
+        if known is None or known.cache == "memory" or mount.point == "/" or place in found:
+            continue
+        for path in (f"{mount.point}/{user}", f"{mount.point}/users/{user}", mount.point):
+            with contextlib.suppress(OSError):  # a mount that hangs, or is not allowed
+                if os.path.isdir(path) and processes.call_in_time(path, partial(_allowed, path)):
+                    found[place] = path
+                    break
+    return list(found.values())
+
+
+def _allowed(path: str) -> bool:
+    return bool(permission.reason(path)) and os.access(path, os.W_OK | os.X_OK)
 
 
 def _queue(given: str | None, ask: bool) -> tuple[Slurm | None, Queue | None]:
@@ -284,7 +307,10 @@ def _plan(folder: Path, text: Callable[[str], str], queue: Queue | None, tier: s
 def new(
     name: Annotated[str, typer.Argument(help="Name of the site, of its folder and of its system.")],
     target: Annotated[
-        str | None, typer.Option(help="Directory to measure; cases write below it.")
+        list[str] | None,
+        typer.Option(
+            help="Directory to measure; may be repeated. Default: yours on each storage mount."
+        ),
     ] = None,
     queue: Annotated[
         str | None, typer.Option(help="Partition of Slurm; 'none' measures only this machine.")
@@ -313,59 +339,127 @@ def new(
     into = into.absolute() if into else None
     folder = _place(name, into)
     ask = sys.stdin.isatty() and not yes
-    path = os.path.abspath(_answer(target, ask, "Directory to measure", machine.target_path()))
+    own = os.environ.get("IOGAUGE_TARGET")
+    default = " ".join([own] if own else own_directories())
+    given = " ".join(map(os.path.abspath, target)) if target else None
+    paths = _answer(given, ask, "Directories to measure", default).split()
+    if not paths:
+        raise slip("no storage mount has a directory of yours: name one, --target DIR")
     slurm, chosen = _queue(queue, ask)
     account = _answer(account, ask and chosen is not None, "Account that jobs are charged to", "")
     count = _nodes(chosen, nodes, ask)
+    of_host = folders.sites_of_host(
+        folders.site_folders(*folders.site_dirs()), socket.gethostname()
+    )
+    common = Answers(
+        name=name,
+        target="",
+        queue=chosen,
+        nodes=count,
+        account=account,
+        ceiling="",
+        said=False,
+        stack=name if into else folders.LOCAL,
+        claimed=next((one.name for one in of_host if one.name != folders.LOCAL), ""),
+    )
+    targets: list[tuple[Answers, Found]] = []
+    for path in paths:
+        taken = [answers.partition for answers, _ in targets]
+        targets.append(_target(replace(common, target=path), slurm, ceiling, ask, taken))
+    raise typer.Exit(_write(folder, targets, into))
+
+
+def _target(
+    common: Answers, slurm: Slurm | None, ceiling: str | None, ask: bool, taken: Sequence[str]
+) -> tuple[Answers, Found]:
+    """Look at a target; return what is answered and found. ``taken`` are names of other partitions."""
+    path = common.target
     try:
-        seen = _look(path, chosen, account)
+        seen = _look(path, common.queue, common.account)
+        if not seen.view.space.bytes_total:
+            raise OSError(f"{seen.view.mount.type if seen.view.mount else path} keeps no data")
     except OSError as error:
         raise slip(f"{path}: {error}. Name a directory on the storage: --target DIR") from error
     rate, said = _ceiling(seen, ceiling, ask)
     here = programs.machine()
     found = Found(
         seen=seen,
-        slurm=slurm if chosen else None,
+        slurm=slurm if common.queue else None,
         features=here.features,
         mpirun="mpirun" in here.programs,
         modules=scheduler.modules(),
-        speed_bytes_s=_speed(path, rate, count),
+        speed_bytes_s=_speed(path, rate, common.nodes),
         login=socket.gethostname(),
         day=time.strftime("%Y-%m-%d"),
     )
-    answers = Answers(
-        name=name, target=path, queue=chosen, nodes=count, account=account, ceiling=rate, said=said
+    name = writing.partition_name(seen)
+    name = next(n for n in (name, *(f"{name}{k}" for k in range(2, 99))) if n not in taken)
+    return replace(common, ceiling=rate, said=said, partition=name), found
+
+
+def add_target(
+    name: Annotated[str, typer.Argument(help="Site that has been described already.")],
+    target: Annotated[str, typer.Argument(help="Directory to measure; cases write below it.")],
+    ceiling: Annotated[
+        str | None, typer.Option(help="Bandwidth of each client's network, or of a local device.")
+    ] = None,
+) -> None:
+    """Add a target to a site: a partition with the queue and the scale of its first one."""
+    folder = folders.site_dir(name)
+    site, mistakes = settings.read_site(folder)
+    if mistakes:
+        raise slip("; ".join(map(str, mistakes)))
+    partitions = site["systems"][0]["partitions"]
+    options = dict(word.lstrip("-").partition("=")[::2] for word in partitions[0].get("access", ()))
+    slurm, queue = _queue(options.get("partition", "none"), False)
+    common = Answers(
+        name=name,
+        target=os.path.abspath(target),
+        queue=queue,
+        nodes=partitions[0]["extras"].get("scale", {}).get("nodes", 1),
+        account=options.get("account", ""),
+        ceiling="",
+        said=False,
     )
-    raise typer.Exit(_write(folder, answers, found, into))
+    taken = [one["name"] for one in partitions]
+    answers, found = _target(common, slurm, ceiling, False, taken)
+    file = folder / folders.SETTINGS
+    before = file.read_text(encoding="utf-8")
+    lines = writing.partition_lines(answers, found, str(partitions[0].get("time_limit", "1h")))
+    write_file(file, writing.with_partition(before, lines))
+    if mistakes := settings.read_site(folder)[1]:
+        write_file(file, before)
+        raise slip("; ".join(map(str, mistakes)))
+    _say(f"{file}: partition {answers.partition} added. Next: iogauge check {name}")
 
 
-def _write(folder: Path, answers: Answers, found: Found, into: Path | None) -> int:
+def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | None) -> int:
     """Write the folder, and the repository; say what comes next. Return the exit status."""
     folder.mkdir(parents=True)
-    answers = dataclasses.replace(answers, stack=answers.name) if into else answers
+    answers, found = targets[0]
     pinned = _write_repository(into, answers.name, found) if into else ""
     if folder.parent not in folders.site_dirs():
         before = os.environ.get(folders.VARIABLE)
         paths = [str(folder.parent), *([before] if before else [])]
         os.environ[folders.VARIABLE] = os.pathsep.join(paths)
     tier = writing.sizes_of(found, answers.nodes)[0].tier
-    fits = _plan(
-        folder, lambda limit: writing.settings_text(answers, found, limit), answers.queue, tier
-    )
+    fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier)
     _say(f"{folder / folders.SETTINGS}: written")
     if pinned:
         _say(pinned)
-    free = format_bytes(found.seen.view.space.bytes_free)
-    _say(f"looked at: {found.seen.host}, {found.seen.cores} cores; {answers.target}, {free} free")
-    for text in writing.unknown(answers, found):
+    for one, known in targets:
+        free = format_bytes(known.seen.view.space.bytes_free)
+        _say(f"looked at: {known.seen.host}, {known.seen.cores} cores; {one.target}, {free} free")
+    for text in dict.fromkeys(text for pair in targets for text in writing.unknown(*pair)):
         _say(f"not found out: {text}")
     if found.slurm is None and (other := scheduler.other_scheduler()):
         _say(f"not found out: the scheduler of {other}. Write scheduler and access (docs/sites.md)")
-    try:
-        permission.reason(answers.target)
-    except OSError as error:
-        _say(f"{answers.target} is not allowed as a target yet: {error}")
-        fits = False
+    for one, _ in targets:
+        try:
+            permission.reason(one.target)
+        except OSError as error:
+            _say(f"{one.target} is not allowed as a target yet: {error}")
+            fits = False
     _say("next:")
     for command in next_commands(answers.name, tier, into, folder.parent):
         _say(f"    {command}")

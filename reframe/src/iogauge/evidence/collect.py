@@ -71,7 +71,7 @@ from iogauge.plan.stage import (
     parse_runs,
     printed_file,
 )
-from iogauge.tools.mpi import Binding, parse_bindings
+from iogauge.tools.mpi import Binding, parse_bindings, unlabelled
 
 _Item = TypeVar("_Item")
 
@@ -405,6 +405,7 @@ def _outputs(
 ) -> _Outputs:
     """Return the outputs of all executions, and what the kernels say of them; raises :class:`ToolOutputError`."""
     told, activity = witness.witnesses(noted), noted.instants(MOVED)
+    asked = noted.instants(ASKED)
     outputs = _Outputs(
         judged={phase.name: [] for phase in plan.phases},
         cold={phase.name: [] for phase in plan.repeat},
@@ -414,7 +415,7 @@ def _outputs(
     for repetition, phase in executions(plan):
         warm_up = repetition == 0 and phase.name in outputs.cold
         run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
-        heard = witness.hear(plan, phase, repetition, run, told)
+        heard = witness.hear(plan, phase, repetition, run, told, asked)
         output = _output(stage, phase, repetition, run, heard, activity)
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
             if output is not None:

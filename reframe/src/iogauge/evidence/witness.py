@@ -99,13 +99,15 @@ class Testimony:
     """All witnesses of one execution, and how many there should be.
 
     ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak. ``asked_for`` is when the job
-    script on the first node waited for these servers, in seconds since its boot.
+    script on the first node waited for these servers, in seconds since its boot. ``watched`` are the bytes that the agent
+    there saw the first task ask for.
     """
 
     witnesses: tuple[Witness, ...] = ()
     expected: int
     of_tasks: bool = True
     asked_for: tuple[float, float] | None = None
+    watched: int = 0
 
     @property
     def complete(self) -> bool:
@@ -114,8 +116,12 @@ class Testimony:
 
     @property
     def speaks_of_tasks(self) -> bool:
-        """Return whether the sums of the tasks count: every process has read its own libraries."""
-        return self.of_tasks and self.asked.read > 0
+        """Return whether the sums of the tasks count: every process has read its own libraries.
+
+        The kernel adds up children that were waited for. Some containers wait for none of theirs.
+        """
+        asked = self.asked
+        return self.of_tasks and asked.read > 0 and asked.read + asked.written >= self.watched
 
     @property
     def hosts(self) -> list[str]:
@@ -489,11 +495,13 @@ def hear(
     repetition: int,
     run: PhaseRun | None,
     told: Mapping[str, Sequence[Witness]],
+    asked: Sequence[Instant],
 ) -> Testimony:
     """Return the kernel's word of an execution, for which the job script saw ``run``; witnesses may be missing.
 
-    ``told`` are the witnesses of all executions.
+    ``told`` are the witnesses of all executions, ``asked`` what the agent saw the first task ask for.
     """
+    within = [i.bytes_moved for i in asked if run and run.started <= i.time <= run.ended]
     if phase.on_servers:
         return Testimony(
             witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
@@ -504,6 +512,7 @@ def hear(
     return Testimony(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
         expected=plan.tasks if phase.launch == "tasks" else 1,
+        watched=max(within, default=0),
     )
 
 

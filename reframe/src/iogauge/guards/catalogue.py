@@ -1,6 +1,7 @@
 """Which guards the judge asks, and when: of a case, of its layouts, of a phase, of a metric.
 
-Findings come in the order of these lines. What a rule demands stands in rules.ini.
+Findings come in the order of these lines. What a rule demands stands in rules.ini. The job itself applies the other rules,
+before it writes a byte: see :mod:`iogauge.job.opening` and :mod:`iogauge.job.target`.
 """
 
 from __future__ import annotations
@@ -103,19 +104,3 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
 )
 
 OF_METRIC: Final[tuple[Guard[MetricSeen], ...]] = (Guard("G17 spread", figures.spread),)
-
-#: Rules that the job applies before it writes a byte, with G9, G12 and the quotas: see :mod:`iogauge.job.opening`, and
-#: :mod:`iogauge.job.target` for the directories on metadata targets.
-OF_TARGET: Final = {
-    "G9 devices": preflight.devices,
-    "G13 room": preflight.room,
-    "G13 share": preflight.share_of_free,
-    "G13 storage targets": preflight.target_room,
-    "G14 inodes": preflight.inodes,
-    "G12 pool": preflight.pool,
-    "G12 metadata targets": preflight.metadata_health,
-    "G10 metadata placement": preflight.metadata_placement,
-    "G10 metadata default": preflight.metadata_default,
-    "G14 metadata targets": preflight.metadata_room,
-    "G15 cores": preflight.cores,
-}

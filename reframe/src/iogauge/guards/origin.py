@@ -32,6 +32,8 @@ _FARTHEST_S: Final = 14 * 3600
 
 #: Characters of an option's value that fio's servers report (``struct cmd_job_option``, server.h).
 _FIO_CUTS_AT: Final = 127
+#: Characters of its command that mdtest prints (``VerboseMessage``, mdtest.c).
+_MDTEST_CUTS_AT: Final = 1023 - len("Command line used: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,9 @@ class Execution:
         words = [filled(word) for word in asked]
         # mdtest quotes its words
         reported = [word.strip("'") for word in self.output.command.split()[1:]]
+        if len(self.output.command) >= _MDTEST_CUTS_AT and self.output.tool == "mdtest":
+            words = words[: len(reported)]
+            words[-1] = words[-1][: len(reported[-1])]
         for want, got in zip_longest(words, reported, fillvalue="nothing"):
             if want != re.sub("//+", "/", got):
                 return f"{got!r} instead of {want!r}"

@@ -57,6 +57,9 @@ unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
 unset OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID MV2_COMM_WORLD_LOCAL_RANK PALS_LOCAL_RANKID SLURM_LOCALID FLUX_TASK_LOCAL_ID
 # fio would take options after its job file for names of job files, and the shell would split words elsewhere.
 unset POSIXLY_CORRECT IFS
+# A caller may export its shell's options: what fails or is unset here is looked at here.
+set +euC +o pipefail
+export -n SHELLOPTS
 # If a rank dies, srun must not wait for the others until the time limit.
 export SLURM_KILL_BAD_EXIT=1
 IOG_STAGE=$PWD

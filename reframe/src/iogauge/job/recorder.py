@@ -167,12 +167,13 @@ def libraries_of(processes: Sequence[int]) -> list[str]:
 class Mounts:
     """What hides a directory, or a part of it, from a process: mounts over it or in it, that are not the target's.
 
-    ``own`` is the target's mount; without it, it is what the directory lies on now.
+    ``own`` is the target's mount; without it, it is what the directory lies on now. While a container is made, its mounts do
+    not show the directory. Nothing is hidden then, and they are read again.
     """
 
     def __init__(self, process: int | str, directory: str, own: Mount | None = None) -> None:
         """Read the mounts of a process; raises OSError."""
-        self._directory = directory
+        self._directory, self._root = directory, f"/proc/{process}/root"
         # Open for as long as it is asked for changes.
         file = os.open(f"/proc/{process}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         self._file = os.fdopen(file, "rb", buffering=0)
@@ -187,7 +188,7 @@ class Mounts:
         A target's own mount that lost its barriers counts too: fsync would empty no write cache any more. The kernel
         says whether the mounts have changed.
         """
-        if self._changed.poll(0):
+        if self._absent or self._changed.poll(0):
             self._read()
         return self._hides
 
@@ -201,7 +202,8 @@ class Mounts:
             if inside.startswith(f"{m.point.rstrip('/')}/") or m.point.startswith(inside)
         ]
         self._hides: list[str] = []
-        if not at:
+        self._absent = os.path.isdir(self._root) and not os.path.lexists(self._root + inside)
+        if self._absent or not at:
             return
         mount = at[-1]  # hides those before it
         self.own = own = self.own or mount

@@ -112,7 +112,7 @@ def find_mount(path: str) -> Mount | None:
 
 def mount_by_name(path: str) -> Mount | None:
     """Return the mount that a path leads to by its name, if the path itself may not be looked at."""
-    at = [m for m in _mounts() if f"{path}/".startswith(f"{m.point.rstrip('/')}/")]
+    at = [m for m in of_this_host() if f"{path}/".startswith(f"{m.point.rstrip('/')}/")]
     return max(reversed(at), key=lambda mount: len(mount.point), default=None)
 
 
@@ -126,10 +126,11 @@ def mount_id(fd: int) -> int | None:
 def mount_of(fd: int) -> Mount | None:
     """Return the mount of an open file."""
     number = mount_id(fd)
-    return next((m for m in _mounts() if m.id == number), None)
+    return next((m for m in of_this_host() if m.id == number), None)
 
 
-def _mounts() -> list[Mount]:
+def of_this_host() -> list[Mount]:
+    """Return the mounts that this process sees."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return parse_mountinfo(file.read())
 

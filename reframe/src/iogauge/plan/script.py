@@ -212,10 +212,8 @@ def per_node_launcher(launcher: str, nodes: int, hosts: Sequence[str] = ()) -> l
     """Return words that start one process on every node, in the dialect of a ReFrame launcher.
 
     The process is not bound: the children of a fio server share the node's cores. On one node the
-    job script runs there already, except under ALPS, whose job scripts run elsewhere.
+    job script runs there already.
     """
-    if launcher == "alps":
-        return ["aprun", "-n", str(nodes), "-N", "1"]
     if nodes == 1:
         return []
     if launcher == "srun":
@@ -229,7 +227,7 @@ def per_node_launcher(launcher: str, nodes: int, hosts: Sequence[str] = ()) -> l
         return [launcher.removesuffix("-intelmpi"), "-n", str(nodes), "-ppn", "1"]
     raise ValueError(
         f"launcher {launcher!r} cannot start one process a node on {nodes} nodes: expected srun, "
-        "mpirun, mpirun-openmpi, mpiexec, mpirun-intelmpi or alps"
+        "mpirun, mpirun-openmpi, mpiexec or mpirun-intelmpi"
     )
 
 

@@ -320,6 +320,17 @@ class Budget(SiteModel):
         return self
 
 
+class Receivers(SiteModel):
+    """Who is told of an alarm, beside those that the environment names."""
+
+    #: Addresses that the host's sendmail takes.
+    mail: tuple[Annotated[str, Field(pattern=r"^[^\s@]+@[^\s@]+$")], ...] = ()
+    #: Program and arguments, started without a shell, with the text on standard input.
+    command: str = ""
+    #: Files that hold an address each, which is a secret: Slack, Mattermost, Teams, or a program of yours.
+    webhook_files: tuple[Annotated[str, Field(pattern=r"^/")], ...] = ()
+
+
 class ComparedPartition(SiteModel):
     """A partition of the same system to compare this one with, and the checks that are compared."""
 
@@ -391,6 +402,8 @@ class PartitionExtras(SiteModel):
     #: By name of the check: differences from ``scale`` and ``limits``, and from ``tiers``.
     cases: dict[str, CaseSize] = {}
     budget: Budget | None = None
+    #: Who is told of what failed and what has become worse.
+    alarm: Receivers = Receivers()
     #: Layers that the scenarios of ceilings may measure.
     ceilings: Ceilings | None = None
     #: The partition that this one is compared with.

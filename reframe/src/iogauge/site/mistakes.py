@@ -164,8 +164,9 @@ def _unknown(key: str, kind: str, name: object, known: Sequence[str]) -> Mistake
     return Mistake(key, found, ", ".join(known) or f"nothing: there is no {kind}")
 
 
-#: Launchers of ReFrame that start one program elsewhere, or no program of MPI.
-_NO_LAUNCHERS: Final = ("clush", "pdsh", "ssh", "upcrun", "upcxx-run")
+#: Launchers of ReFrame that start one program elsewhere, or no program of MPI. aprun (alps) allows no second step on a
+#: node, where an agent runs beside the tool.
+_NO_LAUNCHERS: Final = ("alps", "clush", "pdsh", "ssh", "upcrun", "upcxx-run")
 
 
 @lru_cache(maxsize=1)

@@ -78,6 +78,8 @@ class Slurm:
     accounting: bool
     #: Whether srun starts MPI programs by itself (MpiDefault).
     starts_mpi: bool
+    #: Whether srun starts MPI programs through a PMIx plugin that loses some of them.
+    breaks_mpi: bool = False
 
 
 def parse_limit(text: str) -> int | None:
@@ -129,6 +131,7 @@ def slurm() -> Slurm | None:
         queues,
         accounting=bool(storage) and "none" not in storage[1] if storage else False,
         starts_mpi=bool(mpi) and mpi[1] != "none" if mpi else False,
+        breaks_mpi=bool(mpi and "pmix" in mpi[1] and re.search(r"VERSION\s*=\s*22\.05", settings)),
     )
 
 

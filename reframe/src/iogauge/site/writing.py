@@ -12,7 +12,9 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import yaml
 
 from iogauge.core.paths import project_root
 from iogauge.core.units import format_bytes
@@ -21,6 +23,9 @@ from iogauge.node.kinds import traits
 from iogauge.site.folders import LOCAL
 from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL, NodeSeen
 from iogauge.site.scheduler import Modules, Queue, Slurm
+
+#: What stands before the dash of a partition in a new file.
+_INDENT: Final = "      "
 
 #: Share of the free space that a case of the new site may take (max_of_free), and that it takes.
 SHARE: Final = 0.1
@@ -57,6 +62,7 @@ class Answers:
     ``ceiling`` is a bandwidth with its unit, of each client's network or of a local device. An empty
     text means that nobody knows it. ``said`` is true if it is the user's own. ``stack`` is the folder in
     environments/ whose programs the site can use: its own in a repository of its own, else ``local``.
+    ``partition`` is the name of the target's. ``claimed`` is another site that has this host.
     """
 
     name: str
@@ -67,6 +73,8 @@ class Answers:
     ceiling: str
     said: bool
     stack: str = LOCAL
+    partition: str = ""
+    claimed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,19 +146,36 @@ def shown_bytes(size: int) -> str:
     return f"{mebibytes} MiB" if not mebibytes or mebibytes % 1024 else f"{mebibytes >> 10} GiB"
 
 
-def settings_text(answers: Answers, found: Found, time_limit: str) -> str:
-    """Return the text of settings.yaml."""
+def settings_text(targets: Sequence[tuple[Answers, Found]], time_limit: str) -> str:
+    """Return the text of settings.yaml, with a partition for each target."""
+    answers, found = targets[0]
+    descriptions = [f"{_type_of(f.seen)} at {a.target}" for a, f in targets]
+    hosts = "    # Regular expressions, of the hosts where you start iogauge or reframe."
+    if answers.claimed:
+        hosts = f"    # The site {answers.claimed} has this host, so this one is named: --system={answers.name}"
     lines = [
         f"# {answers.name}, as `iogauge site new` found it on {found.login}, {found.day}. Each key: docs/keys.md.",
         f"# Check it with: iogauge check {answers.name}",
         "systems:",
         f"  - name: {answers.name}",
-        f"    descr: {json.dumps(f'{_type_of(found.seen)} at {answers.target}')}",
+        f"    descr: {json.dumps(', '.join(descriptions))}",
         *([f"    modules_system: {found.modules.system}"] if found.modules else []),
-        "    # Regular expressions, of the hosts where you start iogauge or reframe.",
-        f"    hostnames: [{json.dumps(host_pattern(found.login))}]",
+        hosts,
+        f"    hostnames: [{json.dumps('^$' if answers.claimed else host_pattern(found.login))}]",
         "    partitions:",
-        f"      - name: {partition_name(found.seen)}",
+        *(line for a, f in targets for line in partition_lines(a, f, time_limit)),
+        "environments:",
+        "  - name: tools",
+        f"    target_systems: [{answers.name}]",
+        *_programs(answers, found),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def partition_lines(answers: Answers, found: Found, time_limit: str) -> list[str]:
+    """Return the lines of a target's partition."""
+    return [
+        f"      - name: {answers.partition or partition_name(found.seen)}",
         *_scheduling(answers, found),
         "        environs: [tools]",
         "        max_jobs: 1",
@@ -158,12 +183,22 @@ def settings_text(answers: Answers, found: Found, time_limit: str) -> str:
         f"        time_limit: {time_limit}",
         "        extras:",
         *(f"          {line}" for line in _extras(answers, found)),
-        "environments:",
-        "  - name: tools",
-        f"    target_systems: [{answers.name}]",
-        *_programs(answers, found),
     ]
-    return "\n".join(lines) + "\n"
+
+
+def with_partition(text: str, lines: Sequence[str]) -> str:
+    """Return the text of settings.yaml with one more partition of its system."""
+    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    systems = next(value for key, value in root.value if key.value == "systems")
+    (system,) = systems.value
+    partitions = next(value for key, value in system.value if key.value == "partitions")
+    shift = partitions.value[0].start_mark.column - 2 - len(_INDENT)
+    moved = [" " * shift + line if shift > 0 else line[-shift:] for line in lines]
+    before = text.splitlines()
+    last = partitions.end_mark.line
+    while before[last - 1].lstrip().startswith("#") or not before[last - 1].strip():
+        last -= 1  # what stands above the next key belongs to it
+    return "\n".join([*before[:last], *moved, *before[last:]]) + "\n"
 
 
 def _scheduling(answers: Answers, found: Found) -> Iterator[str]:
@@ -179,10 +214,16 @@ def _scheduling(answers: Answers, found: Found) -> Iterator[str]:
         yield f"        scheduler: {'slurm' if slurm.accounting else 'squeue'}"
         yield f"        launcher: {'srun' if slurm.starts_mpi or not found.mpirun else 'mpirun'}"
         yield f"        access: {json.dumps(options)}"
+    variables: list[tuple[str, str]] = []
+    if queue and slurm and slurm.breaks_mpi:
+        yield "        # Without ring, one start in twenty dies in MPI_Init with Slurm 22.05 and Open MPI 4.1 (docs/cluster.md)."
+        variables.append(("SLURM_PMIX_FENCE", "ring"))
     if os.getuid() == 0:
-        yield "        # Found as root; Open MPI refuses root without these."
+        yield "        # Found as root; Open MPI refuses root without OMPI_ALLOW_RUN_AS_ROOT."
         names = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-        yield f"        env_vars: {json.dumps([[name, '1'] for name in names])}"
+        variables += [(name, "1") for name in names]
+    if variables:
+        yield f"        env_vars: {json.dumps(variables)}"
 
 
 def _programs(answers: Answers, found: Found) -> Iterator[str]:

@@ -198,6 +198,7 @@ def parse_table(text: str) -> ToolOutput:
         parameters["shift"] = int(shift[1])
     hits = _CONTINUE.findall(text)
     command = _COMMAND.search(text)
+    # The phase that makes files writes the status file, and the others read it.
     of_file = command is not None and re.search(r"'?-x\b", command[1]) is not None
     counts = [int(work[2]), *(int(most) * tasks for most in hits)]
     if min(counts) < 1:
@@ -206,7 +207,7 @@ def parse_table(text: str) -> ToolOutput:
         )
     times = tables.get("time", {})
     phases = tuple(
-        _phase(name, rate, times.get(name), counts, not of_file)
+        _phase(name, rate, times.get(name), counts, not of_file or "creation" in name)
         for name, rate in tables["rate"].items()
         if rate > 0
     )

@@ -1,4 +1,4 @@
-"""MPI-IO hints in the words of the MPI library at hand, and its reports on bindings.
+"""MPI-IO hints in the words of the MPI library at hand, its reports on bindings, and labels of lines.
 
 Every MPI has its own names for the same three hints. No MPI reports whether a hint took effect:
 Open MPI echoes hints that had no effect. So layouts are read back from the files and writers are
@@ -99,6 +99,18 @@ def dialect_of(version: str) -> str | None:
     Open MPI before 4 is unknown: its default was ROMIO on some file systems and OMPIO on others.
     """
     return next((dialect for form, dialect in _DIALECT_OF if form.search(version)), None)
+
+
+#: Labels of lines: mpirun of Open MPI 4.1 with tags, with times or with both; srun --label, which labels all lines.
+_TAG: Final = re.compile(r"(?m)^[^<\n]{0,80}<std(?:out|err)>:(.*)$")
+_NUMBER: Final = re.compile(r"(?m)^ *\d+: (.*)$")
+
+
+def unlabelled(text: str) -> str:
+    """Return what tasks printed, without a launcher's labels. Blanks at the ends of lines take their place: as much was printed."""
+    numbered = len(_NUMBER.findall(text)) == len(text.splitlines())
+    label = _NUMBER if numbered else _TAG
+    return label.sub(lambda line: f"{line[1]:{len(line[0])}}", text)
 
 
 @dataclass(frozen=True, slots=True)

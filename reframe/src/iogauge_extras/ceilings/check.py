@@ -103,12 +103,9 @@ class NetworkCeilingCheck(StorageCheck):
             access=_ELSEWHERE,
             output=output,
         )
-        return CasePlan(
-            tool="iperf3",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=nodes,
-            repeat=[phase],
+        return self.case(
+            "iperf3",
+            [phase],
             inputs={_STREAMS: json.dumps(planned.to_json())},
             warm_up=False,
             held_bytes=0,

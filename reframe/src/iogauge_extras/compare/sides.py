@@ -235,7 +235,7 @@ def _of_history(folder: Path, choice: Choice) -> list[Record]:
     frame = query.load(folder, columns=(*columns, "time", *query.PLACE))
     for column in columns:
         if value := getattr(choice, column):
-            frame = frame.filter(pl.col(column).cast(pl.String) == value)
+            frame = frame.filter(pl.col(column).cast(pl.String).is_in(value.split("+")))
     if since:
         frame = frame.filter(pl.col("time") >= since)
     if until:

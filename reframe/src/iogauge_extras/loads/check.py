@@ -141,6 +141,7 @@ class EnduranceCheck(FioCheck):
     """
 
     transfer: int
+    on_all_nodes = True
 
     def quantities(self) -> Mapping[Metric, str]:
         """Return fio's mean, and what the counters of the first node make of it."""
@@ -154,10 +155,6 @@ class EnduranceCheck(FioCheck):
     def promise(self) -> tuple[Metric, ...]:
         """Return the metrics that have a quantity."""
         return tuple(self.quantities())
-
-    def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, on all nodes of the scale."""
-        return {**super().declared(), "nodes": self.site.scale.nodes}
 
     def rounds(self, metric: Metric) -> Sequence[Mapping[str, float]]:
         """Return the mean of each minute of each repetition, by the seconds at which it begins."""
@@ -222,14 +219,11 @@ class SampleReadCheck(FioCheck):
     """
 
     sample: str
+    on_all_nodes = True
 
     def promise(self) -> tuple[Metric, ...]:
         """Return samples per second, and the bandwidth of the reads."""
         return (READ_IOPS, READ_BW)
-
-    def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, on all nodes of the scale."""
-        return {**super().declared(), "nodes": self.site.scale.nodes}
 
     def plan(self) -> CasePlan:
         """Lay the files out once, then read for the time of the limits."""

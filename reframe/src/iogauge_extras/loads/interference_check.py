@@ -182,9 +182,7 @@ class InterferenceApartCheck(_Loads, FioCheck):
     first node, because fio merges no percentiles of several nodes, and the stream runs on the others.
     """
 
-    def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, on all nodes of the scale."""
-        return {**super().declared(), "nodes": self.site.scale.nodes}
+    on_all_nodes = True
 
     def _on(self, load: str) -> tuple[int, int]:
         """Return the first and the last node of a load, counted from 1."""

@@ -263,9 +263,7 @@ class NodeNeedleCheck(NeedleCheck):
     The nodes run fio's servers; the first node is their client.
     """
 
-    def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, on all nodes of the scale."""
-        return {**super().declared(), "nodes": self.site.scale.nodes}
+    on_all_nodes = True
 
     def plan(self) -> CasePlan:
         """Lay the files of all nodes out at once, then let each node write in turn, then read."""

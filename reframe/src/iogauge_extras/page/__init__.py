@@ -1,6 +1,7 @@
 """What somebody must be told after a run, as a page, in a terminal, and how it reaches them.
 
 - bars: ranked bars, gauges, layers and ratios as SVG
+- bundle: sessions as one file for a vendor
 - charts: curves over a parameter and the runs of a metric as SVG
 - collect: what failed and what has become worse, in words, and the history of those lines
 - commands: status and alarm, and what the core asks for ``report --html``

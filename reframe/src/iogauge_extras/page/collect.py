@@ -277,6 +277,7 @@ class Trouble:
     measured: str = ""
     expected: str = ""
     reason: str = ""
+    guilty: str = ""
     since: str = ""
     trend: str = ""
     cause: str = ""
@@ -312,7 +313,10 @@ class Trouble:
                 return f"{DRIFT} {self.metric}: {self.reason}"
             return f"{DRIFT} {self.metric} {self.trend.partition(' (')[0]} since {self.since[:10]}"
         if self.kind == Verdict.FAIL.value and self.metric:
-            return f"{self.metric} {self.measured.rpartition(', ')[2]}"
+            return (
+                self.guilty.partition(";")[0]
+                or f"{self.metric} {self.measured.rpartition(', ')[2]}"
+            )
         return ""
 
     @property
@@ -322,6 +326,7 @@ class Trouble:
         facts = {
             "expected": self.expected,
             "reason": self.reason if self.measured else "",
+            "guilty": self.guilty,
             "since": self.since,
             "trend": self.trend,
             "cause": self.cause,
@@ -337,8 +342,10 @@ class Trouble:
 
     def to_json(self) -> dict[str, Any]:
         """Return the same facts as JSON values."""
-        names = ("kind", "where", "case", "metric", "measured", "expected", "reason", "since")
-        facts = {name: getattr(self, name) for name in (*names, "trend", "cause", "remedy")}
+        names = ("kind", "where", "case", "metric", "measured", "expected", "reason", "guilty")
+        facts = {
+            name: getattr(self, name) for name in (*names, "since", "trend", "cause", "remedy")
+        }
         runs = self.curve.points[-BARS:] if self.curve else ()
         return facts | {
             "unit": self.curve.unit if self.curve else "",
@@ -547,6 +554,7 @@ def _of_record(
                 measured=_measured(metric),
                 expected=_expectation(metric),
                 reason="" if metric.verdict is Verdict.FAIL else visible(metric.reason),
+                guilty=_guilty(metric),
                 since=since,
                 trend=_trend_words(series) if series and alarmed else "",
                 cause="" if remedy and cause == UNCHANGED else cause,
@@ -556,6 +564,12 @@ def _of_record(
             )
         )
     return troubles
+
+
+def _guilty(metric: MetricRecord) -> str:
+    """Return which node, link or target makes a metric fail, as its case found it; empty if none is named."""
+    failed = metric.verdict is Verdict.FAIL and metric.name.endswith("_slowest")
+    return visible(metric.reason.partition("): ")[2]) if failed else ""
 
 
 def _measured(metric: MetricRecord) -> str:

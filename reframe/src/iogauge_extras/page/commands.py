@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from iogauge.cli.reporting import Asked, sessions_of
+from iogauge.cli.reporting import Asked, sessions_of, write_file
 from iogauge.cli.screen import Wide, new_console, say
 from iogauge.core import paths, registry
 from iogauge.core.text import visible, visible_lines
+from iogauge.core.units import format_bytes
 from iogauge.report.outcome import Ending, SessionRecords, plain
+from iogauge.site import folders, settings
+from iogauge.site.extras import PartitionExtras, Receivers
 
 if TYPE_CHECKING:
     from iogauge_extras.page.collect import Alarm
@@ -34,7 +38,9 @@ def raise_alarm(
     ] = False,
     send: Annotated[
         bool,
-        typer.Option("--send", help="Send to IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL …"),
+        typer.Option(
+            "--send", help="Send to the site's receivers, and to those of the environment."
+        ),
     ] = False,
     link: Annotated[str, typer.Option(help="Address of the whole report.")] = "",
     test: Annotated[
@@ -54,15 +60,17 @@ def raise_alarm(
 
     console = new_console()
     try:
-        wanted = receivers.receivers(os.environ) if send or test else {}
+        asked = Asked() if test or (expect and not names) else sessions_of(console, names or [])
+        systems = [one.partition(":")[0] for one in expect or ()]
+        systems += [record.system for record in asked.records]
+        wanted = receivers.receivers(os.environ, _declared(systems, test)) if send or test else {}
         if (send or test) and not wanted:
             raise ValueError(
-                "nobody would be told: set IOGAUGE_ALARM_COMMAND, IOGAUGE_WEBHOOK_URL or "
-                "IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
+                "nobody would be told: declare alarm in the site's settings.yaml, or set IOGAUGE_ALARM_COMMAND, "
+                "IOGAUGE_WEBHOOK_URL or IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
             )
         if test:
             raise typer.Exit(0 if _send(receivers.Message(TEST, link), wanted) else 3)
-        asked = Asked() if expect and not names else sessions_of(console, names or [])
         alarm = collect(
             paths.history_dir(),
             asked.records,
@@ -71,7 +79,7 @@ def raise_alarm(
             damaged=asked.damaged,
             unmeasured=asked.unmeasured,
         )
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         typer.echo(visible_lines(f"iogauge: {error}"), err=True)
         raise typer.Exit(2) from error
     typer.echo(visible_lines(alarm.text))
@@ -80,6 +88,18 @@ def raise_alarm(
     if alarm.failed:
         everybody_has_it = _send(receivers.Message(alarm, link), wanted)
         raise typer.Exit(1 if everybody_has_it else 3)
+
+
+def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:
+    """Return the receivers that sites declare: those of some systems, or those of this host's site."""
+    every = folders.site_folders(*folders.site_dirs())
+    of_host = folders.sites_of_host(every, socket.gethostname())[:1] if here and not systems else []
+    found: dict[Receivers, None] = {}
+    for folder in [*of_host, *(one for one in every if one.name in systems)]:
+        site, mistakes = settings.read_site(folder)
+        for partition in site["systems"][0]["partitions"] if not mistakes else ():
+            found[PartitionExtras.of_partition(partition["extras"]).alarm] = None
+    return list(found)
 
 
 def _write_figures(folder: Path, alarm: Alarm) -> None:
@@ -167,6 +187,24 @@ def show_status(
         console.print(plain(marks.marks_legend(cases)))
         say(console, f"iogauge: {alarm.ending}")
     raise typer.Exit(alarm.ending.status)
+
+
+def write_bundle(
+    asked: Asked, span: tuple[datetime | None, datetime | None], file: Path, unasked: bool
+) -> None:
+    """Write what a vendor needs as one file, if the user agrees to what is in it."""
+    from iogauge_extras.page import bundle
+
+    files = bundle.contents(paths.state_dir(), asked.records, report(asked, *span)[1])
+    data = bundle.packed(files, file.name.partition(".")[0])
+    raw = sum(name.startswith("raw/") for name in files)
+    typer.echo(
+        f"{file}: {len(files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, and {raw} raw "
+        "outputs. Users, homes, hosts and addresses have stand-ins; names of cases, sites and paths are as they are"
+    )
+    if not unasked and not typer.confirm("write it?"):
+        raise typer.Exit(2)
+    write_file(file, data)
 
 
 def report(asked: Asked, since: datetime | None, until: datetime | None) -> tuple[Ending, str]:

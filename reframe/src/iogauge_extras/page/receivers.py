@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+import shutil
 import ssl
 import subprocess
 import time
@@ -16,12 +17,14 @@ import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
 import requests
 import urllib3
 
 from iogauge.core.text import visible
+from iogauge.site.extras import Receivers
 from iogauge_extras.page.charts import svg
 from iogauge_extras.page.collect import Alarm
 
@@ -88,19 +91,41 @@ class Message:
             "link": self.link,
         }
 
+    def to_card(self) -> dict[str, object]:
+        """Body for a workflow of Teams, which takes a card and no text."""
+        block = {"type": "TextBlock", "text": self.text, "wrap": True, "fontType": "Monospace"}
+        card = {"type": "AdaptiveCard", "version": "1.4", "body": [block]}
+        content = {"contentType": "application/vnd.microsoft.card.adaptive", "content": card}
+        return {"type": "message", "attachments": [content]}
+
 
 Receiver = Callable[[Message], None]
 
+#: Parts of the addresses of Teams' workflows.
+_TEAMS: Final = (".logic.azure.com", ".powerplatform.com", ".webhook.office.com")
 
-def receivers(environment: Mapping[str, str]) -> dict[str, Receiver]:
-    """Receivers that an environment asks for, by name; raises ValueError for one that is asked for by halves."""
+
+def receivers(
+    environment: Mapping[str, str], declared: Sequence[Receivers] = ()
+) -> dict[str, Receiver]:
+    """Receivers that an environment and sites ask for, by name.
+
+    Raises ValueError for one that is asked for by halves, and OSError for a file that cannot be read.
+    """
     found: dict[str, Receiver] = {}
+    bare = {name: value for name, value in environment.items() if name not in SECRETS}
+    for one in declared:
+        if one.mail:
+            found[f"mail to {', '.join(one.mail)}"] = partial(send_mail, one.mail, bare)
+        if one.command:
+            found[one.command] = partial(run_command, shlex.split(one.command), bare)
+        for file in one.webhook_files:
+            found[file] = partial(post_webhook, Path(file).read_text(encoding="utf-8").strip(), "")
     if command := environment.get("IOGAUGE_ALARM_COMMAND", ""):
         try:
             words = shlex.split(command)
         except ValueError as error:
             raise ValueError(f"IOGAUGE_ALARM_COMMAND: {error}") from None
-        bare = {name: value for name, value in environment.items() if name not in SECRETS}
         found["command"] = partial(run_command, words, bare)
     if url := environment.get("IOGAUGE_WEBHOOK_URL", ""):
         found["webhook"] = partial(post_webhook, url, environment.get("IOGAUGE_WEBHOOK_TOKEN", ""))
@@ -118,14 +143,26 @@ def receivers(environment: Mapping[str, str]) -> dict[str, Receiver]:
     return found
 
 
-def run_command(words: Sequence[str], environment: Mapping[str, str], message: Message) -> None:
+def send_mail(to: Sequence[str], environment: Mapping[str, str], message: Message) -> None:
+    """Give the alarm to the host's sendmail; raises :class:`SendError`."""
+    path = f"{environment.get('PATH', '')}:/usr/sbin:/usr/lib"  # where users do not look
+    program = shutil.which("sendmail", path=path) or "sendmail"
+    head = {"To": ", ".join(to), "Subject": message.alarm.title[:200]}
+    text = "".join(f"{name}: {value}\n" for name, value in head.items())
+    words = [program, "-i", "-t"]
+    run_command(words, environment, message, f"{text}Content-Type: text/plain; charset=utf-8\n\n")
+
+
+def run_command(
+    words: Sequence[str], environment: Mapping[str, str], message: Message, head: str = ""
+) -> None:
     """Give the text to a command on its standard input, without a shell; raises :class:`SendError`."""
     if not words:
         raise SendError("IOGAUGE_ALARM_COMMAND is empty: expected a program and its arguments")
     try:
         done = subprocess.run(
             words,
-            input=message.text + "\n",
+            input=f"{head}{message.text}\n",
             env=dict(environment),
             capture_output=True,
             text=True,
@@ -147,7 +184,8 @@ def run_command(words: Sequence[str], environment: Mapping[str, str], message: M
 def post_webhook(url: str, token: str, message: Message) -> None:
     """Post the alarm as JSON; a token goes into the Authorization header. Raises :class:`SendError`."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    _post(url, headers, json=message.to_json())
+    teams = any(part in url for part in _TEAMS)
+    _post(url, headers, json=message.to_card() if teams else message.to_json())
 
 
 def post_note(base: str, number: str, token: str, message: Message) -> None:

@@ -31,44 +31,10 @@ _NUMBER: Final = re.compile(r"\d{1,18}")
 _VERSION: Final = re.compile(r"\d{1,6}(?:[.-]\d{1,6}){1,4}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElbenchoOptions:
-    """One execution of elbencho: each of its processes writes or reads a file of its own.
-
-    Sizes are bytes. elbencho names the files ``r0-f0``, ``r1-f0`` and so on. ``hosts`` is a file with a
-    server on each line. Then ``threads`` are those of each server, and the servers take the files in the order of the
-    lines. ``secret`` is the file with the word that the servers want to hear.
-    """
-
-    directory: str
-    write: bool
-    threads: int
-    file_bytes: int
-    block_bytes: int
-    direct: bool
-    json_file: str
-    hosts: str = ""
-    secret: str = ""
-
-    def arguments(self) -> list[str]:
-        """Return the arguments after ``elbencho``."""
-        size = units.tool_size
-        return [
-            "-w" if self.write else "-r",
-            *_served(self.hosts, self.secret),
-            *("-t", str(self.threads)),
-            *("-n", "0", "-N", "1"),
-            *("-s", size(self.file_bytes)),
-            *("-b", size(self.block_bytes)),
-            *(["--direct"] if self.direct else []),
-            *_results(self.json_file),
-            self.directory,
-        ]
-
-
-#: What is done with many files, and how elbencho calls that phase.
-Action = Literal["create", "stat", "read", "remove"]
+#: What is done with files, and how elbencho calls that phase.
+Action = Literal["write", "create", "stat", "read", "remove"]
 _ACTIONS: Final[Mapping[Action, tuple[str, str]]] = {
+    "write": ("-w", "WRITE"),
     "create": ("-w", "WRITE"),
     "stat": ("--stat", "STAT"),
     "read": ("-r", "READ"),
@@ -78,21 +44,25 @@ _SYNC: Final = "SYNC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesOptions:
-    """One execution of elbencho over many files of ``file_bytes`` bytes, which are created, looked up, read or removed.
+class ElbenchoOptions:
+    """One execution of elbencho over files of ``file_bytes`` bytes, which it writes, creates, looks up, reads or removes.
 
-    Each process has ``files`` of them: in one directory for all processes, or in one of its own if ``own_directory`` is
-    set, which it makes before it creates files. Creating and removing end with syncfs(2) on each node. ``hosts``,
-    ``threads`` and ``secret`` are those of :class:`ElbenchoOptions`.
+    Sizes are bytes. Each process has ``files`` of them: in one directory for all processes, where the first are
+    named ``r0-f0``, ``r1-f0`` and so on, or in one of its own if ``own_directory`` is set, which it makes before it
+    creates files. Creating and removing end with syncfs(2) on each node. ``hosts`` is a file with a
+    server on each line. Then ``threads`` are those of each server, and the servers take the files in the order of the
+    lines. ``secret`` is the file with the word that the servers want to hear.
     """
 
     directory: str
     action: Action
     threads: int
-    files: int
     file_bytes: int
-    own_directory: bool
+    block_bytes: int
     json_file: str
+    files: int = 1
+    own_directory: bool = False
+    direct: bool = False
     hosts: str = ""
     secret: str = ""
 
@@ -103,34 +73,23 @@ class FilesOptions:
 
     def arguments(self) -> list[str]:
         """Return the arguments after ``elbencho``."""
-        size = units.tool_size(self.file_bytes) if self.file_bytes else "0"
+        # Without the last two files it writes them below /var/tmp, where nobody removes them.
+        stem = os.path.splitext(self.json_file)[0]
         return [
             *(["-d"] if self.own_directory and self.action == "create" else []),
             _ACTIONS[self.action][0],
-            *_served(self.hosts, self.secret),
+            *(["--hostsfile", self.hosts, "--svcpwfile", self.secret] if self.hosts else []),
             *("-t", str(self.threads)),
             *("-n", str(int(self.own_directory)), "-N", str(self.files)),
-            *("-s", size),
-            # A file is one request.
-            *(["-b", size] if self.file_bytes else []),
+            *("-s", units.tool_size(self.file_bytes) if self.file_bytes else "0"),
+            *(["-b", units.tool_size(self.block_bytes)] if self.block_bytes else []),
+            *(["--direct"] if self.direct else []),
             *(["--sync"] if self.syncs else []),
-            *_results(self.json_file),
+            "--nolive",
+            *("--jsonfile", self.json_file),
+            *("--csvfile", f"{stem}.csv", "--resfile", f"{stem}.txt"),
             self.directory,
         ]
-
-
-def _served(hosts: str, secret: str) -> list[str]:
-    return ["--hostsfile", hosts, "--svcpwfile", secret] if hosts else []
-
-
-def _results(json_file: str) -> list[str]:
-    # Without the last two it writes them below /var/tmp, where nobody removes them.
-    stem = os.path.splitext(json_file)[0]
-    return [
-        "--nolive",
-        *("--jsonfile", json_file),
-        *("--csvfile", f"{stem}.csv", "--resfile", f"{stem}.txt"),
-    ]
 
 
 def verification() -> tuple[str, ...]:

@@ -27,10 +27,6 @@ class _OnAllNodes(StorageCheck):
 
     needs = words.ELBENCHO
 
-    def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, on all nodes of the scale."""
-        return {**super().declared(), "nodes": self.site.scale.nodes}
-
     @builtins.run_after("setup")
     def _one_process_a_node(self) -> None:
         # elbencho starts its threads itself.
@@ -38,7 +34,7 @@ class _OnAllNodes(StorageCheck):
         self.num_tasks_per_node = 1
         self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
 
-    def _served_by(self, hosts: str) -> dict[str, str]:
+    def _served_by(self, hosts: str) -> dict[str, Any]:
         """Return the options of servers, in the order of a file; empty on one node, without servers."""
         return {"hosts": hosts, "secret": SERVERS_SECRET} if self.nodes > 1 else {}
 
@@ -65,7 +61,7 @@ class ElbenchoCheck(_OnAllNodes):
         hosts = SERVERS_HOSTS if name == "write" else SERVERS_NEXT
         options = elbencho.ElbenchoOptions(
             directory=DIR,
-            write=name == "write",
+            action=name,
             threads=self.tasks_per_node,
             file_bytes=file_bytes,
             block_bytes=parse_bytes(self.block),
@@ -89,12 +85,9 @@ class ElbenchoCheck(_OnAllNodes):
     def plan(self) -> CasePlan:
         """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
         each = share_of_bytes(self, self.block)
-        return CasePlan(
-            tool="elbencho",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=[self._phase("write", each), self._phase("read", each)],
+        return self.case(
+            "elbencho",
+            [self._phase("write", each), self._phase("read", each)],
             held_bytes=each * self.total_tasks,
             files=self.total_tasks,
         )
@@ -103,7 +96,7 @@ class ElbenchoCheck(_OnAllNodes):
 class ElbenchoFilesCheck(_OnAllNodes):
     """Create, look up, read and remove many files, in the pattern of mdtest.
 
-    A subclass sets ``file_bytes`` and ``own_directory``, see :class:`iogauge_extras.suites.elbencho.FilesOptions`. All files are
+    A subclass sets ``file_bytes`` and ``own_directory``, see :class:`iogauge_extras.suites.elbencho.ElbenchoOptions`. All files are
     made: elbencho counts none that a time limit leaves out.
     """
 
@@ -131,12 +124,13 @@ class ElbenchoFilesCheck(_OnAllNodes):
             action: elbencho.Action, metric: Metric, access: Access, **more: Any
         ) -> PhasePlan:
             output = f"elbencho-{action}.{REP}.json"
-            options = elbencho.FilesOptions(
+            options = elbencho.ElbenchoOptions(
                 directory=DIR,
                 action=action,
                 threads=self.tasks_per_node,
                 files=each,
                 file_bytes=self.file_bytes,
+                block_bytes=self.file_bytes,  # a file is one request
                 own_directory=self.own_directory,
                 json_file=output,
                 # After the creation each node works on the files of another one.
@@ -167,12 +161,9 @@ class ElbenchoFilesCheck(_OnAllNodes):
             read = Access(direction="read", task_offset=moved.task_offset, evict=not shifted)
             phases.append(phase("read", READ, read, data_bytes=data, **verifies))
         phases.append(phase("remove", REMOVE, metadata))
-        return CasePlan(
-            tool="elbencho",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=phases,
+        return self.case(
+            "elbencho",
+            phases,
             held_bytes=max(data, 4096 * all_files if self.file_bytes else 0),
             files=all_files + (2 * self.total_tasks if self.own_directory else 0),
         )

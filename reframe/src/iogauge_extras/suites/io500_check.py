@@ -215,12 +215,9 @@ class Io500Check(StorageCheck):
         ]
         files = (options.easy_files + options.hard_files + 1) * self.total_tasks
         block = io500.IOR_HARD_BYTES * options.hard_segments + 4096 * options.hard_files
-        return CasePlan(
-            tool="io500",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=[
+        return self.case(
+            "io500",
+            [
                 _untimed("ini", ["sh", "-c", _FILL, "sh", DIR, REP, ini]),
                 *self._layouts(),
                 *phases,

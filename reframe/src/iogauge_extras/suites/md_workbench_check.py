@@ -87,12 +87,9 @@ class MdWorkbenchCheck(StorageCheck):
             stored_bytes=made * self.object_bytes,
             untimed_files=made,
         )
-        return CasePlan(
-            tool="md-workbench",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=[phase],
+        return self.case(
+            "md-workbench",
+            [phase],
             held_bytes=block * made,
             files=made + (_SETS + 2) * self.total_tasks + 1,
         )

@@ -93,12 +93,9 @@ class WrfOutputCheck(StorageCheck):
             log, file = f"darshan.{REP}.log", "watched.nc"
             watched = self._write(file, darshan.run_words(self._watched, log))
             phases += [replace(watched, name="watched"), count_writers(log, file)]
-        return CasePlan(
-            tool="wrf_io",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=phases,
+        return self.case(
+            "wrf_io",
+            phases,
             held_bytes=len(phases) * self._bytes,
             files=len(phases),
             passing_files=self.total_tasks,

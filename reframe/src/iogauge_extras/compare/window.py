@@ -1,0 +1,90 @@
+"""A maintenance window: the same cases before and after it, and what the work did. A layer over run and compare."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import typer
+
+from iogauge.cli.reporting import write_file
+from iogauge.cli.screen import new_console, say
+from iogauge.core import paths, registry, untrusted
+from iogauge.core.text import visible_lines
+from iogauge_extras.compare.logs import CompareError
+
+#: What follows the start, until the end.
+_FILE: Final = "window.json"
+
+
+def maintain(
+    context: typer.Context,
+    step: Annotated[Literal["start", "end"], typer.Argument(help="Before or after the work.")],
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each side; 3 give intervals.")] = 3,
+    html: Annotated[Path | None, typer.Option(help="With end: write the page.")] = None,
+) -> None:
+    """Measure before maintenance and after it, and say what the work did.
+
+    All other options of start are those of ``iogauge run``; end measures the same cases once more.
+    """
+    note = paths.state_dir() / _FILE
+    try:
+        if step == "start":
+            if note.exists():
+                raise CompareError(f"a window is open already: iogauge window end, or rm {note}")
+            before = _measured(context.args, runs)
+            write_file(note, json.dumps({"options": context.args, "runs": runs, "before": before}))
+            typer.echo(f"before: {', '.join(before)}. Do the work, then: iogauge window end")
+            return
+        if context.args:
+            raise CompareError(f"{context.args[0]}: end runs what start ran, without options")
+        begun = untrusted.read_json(note)
+        after = _measured(list(begun["options"]), int(begun["runs"]))
+        _show(begun["before"], after, html)
+    except FileNotFoundError:
+        typer.echo("iogauge: no window is open: iogauge window start -t quick", err=True)
+        raise typer.Exit(2) from None
+    except (CompareError, OSError, ValueError, LookupError) as error:
+        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+        raise typer.Exit(2) from error
+    note.unlink()
+
+
+def _measured(options: Sequence[str], runs: int) -> list[str]:
+    """Run cases so many times; return the sessions. Raises :class:`CompareError` if there is none."""
+    with tempfile.TemporaryDirectory(prefix="iogauge-window-") as scratch:
+        file = Path(scratch, "sessions")
+        environment = os.environ | {"IOGAUGE_SESSIONS": str(file)}
+        for _ in range(runs):
+            command = [sys.executable, "-c", "from iogauge.cli.app import app; app()", "run"]
+            status = subprocess.run([*command, *options], env=environment, check=False).returncode
+            if status not in (0, 1):  # what fails is measured all the same
+                raise CompareError(f"iogauge run {' '.join(options)}: exit status {status}")
+        sessions = file.read_text(encoding="utf-8").split() if file.exists() else []
+    if not sessions:
+        raise CompareError("no session was made: see above")
+    return sessions
+
+
+def _show(before: Sequence[str], after: Sequence[str], html: Path | None) -> None:
+    """Print what the work did, and write its page."""
+    from iogauge_extras.compare import sides  # with numpy
+
+    a, b = (sides.read(paths.history_dir(), "+".join(names)) for names in (before, after))
+    found = sides.contrast(replace(a, name="before the work"), replace(b, name="after the work"))
+    console = new_console()
+    console.print(found.render(), soft_wrap=True)
+    worse = sum(one.mark == "worse" for one in found.ratios)
+    better = sum(one.mark == "better" for one in found.ratios)
+    say(
+        console, f"iogauge: the work made {worse} worse and {better} better, of {len(found.ratios)}"
+    )
+    if html:
+        write_file(html, registry.load("iogauge_answers", "page.comparison")(found))
