@@ -173,15 +173,3 @@ REPORTED = {
 @pytest.mark.parametrize("text", list(REPORTED))
 def test_what_others_saw_is_told_with_its_cause(tmp_path: Path, text: str) -> None:
     assert reason(tmp_path, text).startswith(REPORTED[text])
-
-
-@pytest.mark.parametrize(
-    "label", ["[1,0]<stdout>:", "[prterun-vm-7@1,0]<stdout>: ", "0: ", " 0: ", "[0] ", "1: "]
-)
-def test_what_a_launcher_puts_before_each_line_is_taken_away(label: str) -> None:
-    said = "-- started --\nmdtest-4.0.0 was launched\n\n2: no label\n"
-    banner = "Loading ior/4.0.0\n"
-    text = banner + "".join(label + line for line in said.splitlines(keepends=True))
-    assert complaints.unlabelled(text) == banner + said
-    plain = "SUMMARY rate:\n  File creation : 1\n[0] is a rank\nthe end\nof it\n"
-    assert complaints.unlabelled(plain) == plain

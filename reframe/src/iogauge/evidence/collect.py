@@ -30,7 +30,6 @@ from iogauge.evidence.complaints import (
     refused_by_node,
     stage_folder,
     stage_text,
-    unlabelled,
 )
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence

@@ -31,7 +31,7 @@ from iogauge.plan.stage import (
     complaints_file,
     printed_file,
 )
-from iogauge.tools.mpi import is_binding
+from iogauge.tools.mpi import is_binding, unlabelled
 
 #: How paragraphs of Open MPI begin that say why nothing ran.
 _CAUSES: Final = re.compile(
@@ -69,9 +69,6 @@ _NOT_BEGUN: Final = re.compile(
 _OF_LIBRARY: Final = re.compile(
     r"\[[^\] ]+:\d+\] |\[unset\]: |PMII_|system msg for |\w+\(\d+\)\.*: |.* UCX +(?:ERROR|WARN) |(?i:warning)\b"
 )
-
-#: What launchers put before each line, if they are told to.
-_LABEL: Final = re.compile(r"\[[\w@-]*(?:,?\d+)\](?:<std\w+>)?: ?|\[\d+\] | *\d+: ?")
 
 #: A trace of hydra: ``[mpiexec@n1] function (file:line): words``.
 _HYDRA: Final = re.compile(r"\[(?:mpiexec|proxy)[^\]]*\] \w+ \([^)]*\): (.+)")
@@ -293,15 +290,6 @@ def _errors(texts: Sequence[Sequence[str]]) -> Iterator[str]:
     lines = [line for text in texts for line in text if line.strip(" -")]
     yield from (line[:300] for line in lines if any(error in line for error in _SYSTEM_ERRORS))
     yield from (line[:300] for line in lines if _TOOL_ERROR.search(line))
-
-
-def unlabelled(text: str) -> str:
-    """Return a text without what a launcher puts before each line, if it does so before half of them at least."""
-    lines = text.splitlines(keepends=True)
-    labelled = [line for line in lines if _LABEL.match(line)]
-    if not labelled or 2 * len(labelled) < len(lines):
-        return text
-    return "".join(_LABEL.sub("", line, count=1) for line in lines)
 
 
 #: Bytes below which a directory counts as full: a job's own files need this room.
