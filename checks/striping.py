@@ -1,6 +1,5 @@
 """A file that all tasks write together: stripe count, stripe size, and number of writers."""
 
-import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
 from iogauge.cases import (
@@ -82,19 +81,6 @@ class OutputFile(SizedFileCheck):
         sized = sweep.partitions("file_sizes", self.size)
         striped = sweep.partitions_of(lambda extras: self.stripe_count in _output_stripes(extras))
         self.valid_systems = [name for name in sized if name in striped]
-
-
-@rfm.simple_test
-class SharedFile(SharedFileCheck):
-    descr = "Collective write and read of a shared file on the target's own layout"
-    reads = True
-
-    api = parameter(_APIS, loggable=True)
-    valid_systems = [f"+{words.TARGET}"]
-
-    @run_after("init")
-    def choose(self):
-        self.choose_back_end(self.api)
 
 
 @sweep.simple_test_if(sweep.points("aggregators"))
