@@ -30,7 +30,6 @@ from iogauge.cases.job_files import (
     bound_tasks,
     launch_of,
     order_of,
-    planned_case,
     resources,
     script_lines,
     write_inputs,
@@ -46,9 +45,8 @@ from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
 from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, lower_ceiling
 from iogauge.plan.case import CasePlan, PhasePlan, access_of, nodes_of
-from iogauge.plan.script import (
-    shell_command,
-)
+from iogauge.plan.script import shell_command
+from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import current, say
@@ -239,17 +237,23 @@ class StorageCheck(JudgedCheck):
         footprint = plan.footprint(
             lambda phase: speeds[phase.name].bytes_s, extras.limits.phase_seconds
         )
-        planned = planned_case(
-            order,
-            plan,
-            footprint,
-            extras.budget,
-            check=type(self).__name__,
+        doubts = self._doubts(references, unreferenced)
+        planned = PlannedCase(
+            order=order,
             name=self.display_name,
+            check=type(self).__name__,
             partition=self.current_partition.fullname,
-            rests_on={speed.source for speed in speeds.values()},
+            written_bytes=footprint.written_bytes,
+            read_bytes=footprint.read_bytes,
+            passing_files=plan.passing_files,
+            nodes=footprint.nodes,
+            node_minutes=footprint.node_minutes,
+            seconds=footprint.seconds,
+            rests_on=tuple(sorted({speed.source for speed in speeds.values()})),
             timed=bounds.timed(plan, extras),
-            doubts=self._doubts(references, unreferenced),
+            budget=extras.budget.model_dump() if extras.budget else None,
+            doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
+            refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
         )
         write_inputs(stage, planned, plan)
         if planned.refused:

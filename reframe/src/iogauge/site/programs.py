@@ -73,6 +73,9 @@ _PROGRAM_OF: Final = {
     MD_WORKBENCH: "md-workbench",
 }
 
+#: Features of IOR by its back ends.
+_BACK_ENDS: Final = {IOR_MPIIO: "MPIIO", IOR_HDF5: "HDF5", IOR_NCMPI: "NCMPI"}
+
 #: Programs that an MPI launcher starts.
 _BY_MPI: Final = ("io500", "ior", "md-workbench", "mdtest")
 
@@ -168,59 +171,47 @@ def mpi_environment() -> dict[str, str]:
     return variables
 
 
+#: How a program says its version.
+_SAID: Final = {
+    ELBENCHO: r"^elbencho\n \* Version: (\S+)",
+    FIO: r"fio-(\S+)",
+    IPERF: r"^iperf (\S+)",
+}
+#: A word by which others are known: IO500's help speaks of no version, and its list of options of no MPI.
+_KNOWN_BY: Final = {
+    IO500: ("--list", r"\[mdtest-hard\]"),
+    MD_WORKBENCH: ("--help", "Synopsis md-workbench"),
+    MDTEST: ("--help", "(?i:mdtest)|-n"),
+}
+
+
 def _ask(name: str, path: str) -> Program:
-    """Ask a program for its version and its features."""
+    """Ask a program for its version and its features; all but IOR give the one of their name."""
     try:
-        if name == "fio":
-            text = _output([path, "--version"])
-            match = re.search(r"fio-(\S+)", text)
-            if match is None:
-                return _odd(name, path, text)
-            if old := too_old(FIO, match[1]):
-                return Program(name, path, match[1], (), old)
-            engines = _output([path, "--enghelp"]).split()
-            whole = METADATA_PHASES.keys() <= {*engines} and not too_old(FIO_METADATA, match[1])
-            return Program(name, path, match[1], (FIO, FIO_METADATA) if whole else (FIO,))
-        if name == "elbencho":
-            text = _output([path, "--version"])
-            match = re.search(r"^elbencho\n \* Version: (\S+)", text)
-            if match is None:
-                return _odd(name, path, text)
-            old = too_old(ELBENCHO, match[1])
-            return Program(name, path, match[1], () if old else (ELBENCHO,), old)
-        if name == "iperf3":
-            text = _output([path, "--version"])
-            match = re.match(r"iperf (\S+)", text)
-            if match is None:
-                return _odd(name, path, text)
-            known = _output([path, "--help"])
-            whole = "--connect-timeout" in known and "--forceflush" in known
-            return Program(name, path, match[1], (IPERF,) if whole else ())
         if name == "mpirun":
+            said = _output([path, "--version"]).strip().splitlines()
+            return Program(name, path, said[0] if said else "unknown")
+        if name in _SAID:
             text = _output([path, "--version"])
-            return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
-        if name == "io500":
-            # Its help speaks of no version, its list of options of no MPI.
-            own = "[mdtest-hard]" in (text := _output([path, "--list"]))
-            return Program(name, path, "", (IO500,)) if own else _odd(name, path, text)
-        found = version(path)
+            match = re.search(_SAID[name], text)
+            found = match[1] if match else ""
+        else:
+            found = version(path) if name != IO500 else ""
+            option, word = _KNOWN_BY.get(name, ("--help", ""))
+            text = "" if too_old(name, found) else _output([path, option])
+            match = re.search(word, text)
         if old := too_old(name, found):
             return Program(name, path, found, (), old)
-        text = _output([path, "--help"])
-        if name == "md-workbench":
-            own = "Synopsis md-workbench" in text
-            return Program(name, path, found, (MD_WORKBENCH,)) if own else _odd(name, path, text)
-        if name == "mdtest":
-            features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
-            return Program(name, path, found, features) if features else _odd(name, path, text)
-        back_ends = options.parse_help(text)
-        wanted = {
-            IOR: True,
-            IOR_MPIIO: "MPIIO" in back_ends,
-            IOR_HDF5: "HDF5" in back_ends,
-            IOR_NCMPI: "NCMPI" in back_ends,
-        }
-        return Program(name, path, found, tuple(f for f, has in wanted.items() if has))
+        if match is None:
+            return _odd(name, path, text)
+        features = [name]
+        if name == IOR:
+            back_ends = options.parse_help(text)
+            features += [f for f, back_end in _BACK_ENDS.items() if back_end in back_ends]
+        engines = _output([path, "--enghelp"]).split() if name == FIO else []
+        if METADATA_PHASES.keys() <= {*engines} and not too_old(FIO_METADATA, found):
+            features.append(FIO_METADATA)
+        return Program(name, path, found, tuple(features))
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return _odd(name, path, str(error))
 

@@ -234,10 +234,7 @@ def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> Tool
             f"fio JSON: phases {sorted(phases)}, expected {sorted((name, disturber))}"
         )
     jobs: Any = output.parameters["jobs"]
-    half_seconds: Any = output.parameters["half_seconds"]
     starts: Any = output.parameters["starts"]
-    beside = phases[disturber]
-    windows = 2 * beside.seconds * int(jobs[disturber].get("numjobs", "1"))
     lead = starts[measured] - starts[disturber] if len(starts) == 2 else float(LEAD_S)
     own = {**jobs[measured], "engine": jobs[measured].get("ioengine", "psync")}
     return replace(
@@ -245,8 +242,16 @@ def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> Tool
         parameters={**output.parameters, **own},
         phases=(phases[name],),
         totals={"write": sum(phase.bytes_moved or 0 for phase in phases.values())},
-        disturber=Disturber(beside, lead, half_seconds[disturber] / windows),
+        disturber=_disturber(output, phases[disturber], lead),
     )
+
+
+def _disturber(output: ToolOutput, phase: Phase, lead_s: float) -> Disturber:
+    """Return what a job of the phase's name did in an output, and the share of half-seconds in which it worked."""
+    told: Any = output.parameters
+    processes = int(told["jobs"][phase.name].get("numjobs", "1")) * (output.nodes or 1)
+    windows = 2 * phase.seconds * processes
+    return Disturber(phase, lead_s, told["half_seconds"][phase.name] / windows)
 
 
 def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str) -> ToolOutput:
@@ -262,15 +267,12 @@ def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str
             f"fio JSON: phases {[phase.name for phase in (*output.phases, *other.phases)]}, expected one of each job"
         )
     (phase,) = other.phases
-    jobs: Any = other.parameters["jobs"]
-    half_seconds: Any = other.parameters["half_seconds"]
-    windows = 2 * phase.seconds * int(jobs[disturber].get("numjobs", "1")) * (other.nodes or 1)
     began, beside_began = (
         next(one.seconds for one in out.moments if one.name == "timestamp")
         for out in (output, other)
     )
     lead = APART_LEAD_S + began - beside_began - 1
-    own: Any = output.parameters["jobs"]
+    jobs: Any = [out.parameters["jobs"] for out in (output, other)]
     both = (*output.phases, phase)
     return replace(
         output,
@@ -278,11 +280,11 @@ def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str
         if None in (output.tasks, other.tasks)
         else (output.tasks or 0) + (other.tasks or 0),
         nodes=(output.nodes or 0) + (other.nodes or 0),
-        parameters={**output.parameters, "jobs": {**own, **jobs}},
+        parameters={**output.parameters, "jobs": jobs[0] | jobs[1]},
         warnings=(*output.warnings, *other.warnings),
         moments=(*output.moments, *other.moments),
         totals={"write": sum(one.bytes_moved or 0 for one in both)},
-        disturber=Disturber(phase, lead, half_seconds[disturber] / windows),
+        disturber=_disturber(other, phase, lead),
     )
 
 
