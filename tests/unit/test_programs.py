@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -67,7 +68,9 @@ def test_the_environment_of_a_process_is_read() -> None:
 )
 def test_libraries_that_lie_are_known(library: str, lies: bool) -> None:
     assert bool(between.lie_of(library)) is lies
-    finding = origin.environment(libraries=[(library, "LD_PRELOAD")])
+    nodes = [{f"{between.PRELOAD}LD_PRELOAD": library}]
+    case = SimpleNamespace(evidence=SimpleNamespace(nodes=nodes, loaded=()))
+    finding = origin.environment(case)
     harmless = Outcome.OK if library.startswith("libdarshan") else Outcome.WARN
     assert finding.outcome is (Outcome.INVALID if lies else harmless)
     assert lies is (f"{library} (LD_PRELOAD), which {between.lie_of(library)}" in finding.saw)
