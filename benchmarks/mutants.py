@@ -1675,8 +1675,8 @@ MUTANTS = (
     ),
     Mutant(
         "disturber-of-one-process", "tools", "fio/output.py",
-        '    windows = 2 * beside.seconds * int(jobs[disturber].get("numjobs", "1"))',
-        "    windows = 2 * beside.seconds",
+        "    windows = 2 * phase.seconds * processes",
+        "    windows = 2 * phase.seconds",
         "tests/unit/tools/test_fio.py::test_a_stream_beside_a_storm",
         "a disturber of several processes seems busier than it was",
         passes=True,

@@ -140,7 +140,7 @@ def test_healthy_is_green_and_slowed_is_red(
     }
     # Case, metric, value, reference, since when, and what was before.
     for words in (
-        r"FAIL mine:mnt FioRandomRead 128KiB read_bw: [345]\.\d+ MiB/s ±\S+, -\d\d\.\d% against the reference",
+        r"FAIL mine:mnt FioRandomRead 128KiB read_bw: [345]\.\d+ MiB/s ±\S+, \d\d\.\d% below its reference",
         rf"expected: +reference {HEALTHY}\.00 MiB/s, at least 6\.0+ \(made up by a test\)",
         r"since: +\S+ \S+ UTC, session \S+, 2 runs in a row; the last PASS: \S+ \S+ UTC with \d+\.\d+ MiB/s",
         r"cause: +nothing that the fingerprint knows .* changed with it: look at the storage",

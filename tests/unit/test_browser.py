@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from iogauge.records import journal
-from iogauge.records.record import Record
+from iogauge.records.record import Record, decode
 from iogauge.report import history_table
 from iogauge.report.outcome import SessionRecords
 from iogauge_extras.ceilings import table as ceilings
@@ -33,7 +33,7 @@ NASTY = "<script>document.title='obeyed'</script><img src=x onerror=document.tit
 
 def of(name: str) -> list[Record]:
     lines = gzip.decompress((DATA / f"{name}.jsonl.gz").read_bytes()).splitlines()
-    return [Record.from_line(line) for line in lines]
+    return [Record.from_json(decode(line)) for line in lines]
 
 
 @pytest.fixture(scope="module")

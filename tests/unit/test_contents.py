@@ -258,18 +258,9 @@ def test_an_answer_of_the_tool(complaint: str, outcome: Outcome, words: str) -> 
     assert guards.verification(data().seen()) is None
 
 
-@pytest.mark.parametrize("damage", ["cut", "negative"])
-def test_a_damaged_answer_is_an_error(tmp_path: Path, damage: str) -> None:
+def test_a_damaged_answer_is_an_error(tmp_path: Path) -> None:
     stage = healthy.build(tmp_path / "stage")
     file = stage / "seen.n1.jsonl"
-    text = file.read_text()
-    file.write_text(
-        {
-            "cut": text[:-40],
-            "twice": text + text.splitlines()[0] + "\n",
-            "no-json": text + "x\n",
-            "negative": text.replace('"offset": 4096', '"offset": -1', 1),
-        }[damage]
-    )
+    file.write_text(file.read_text()[:-40])
     with pytest.raises(ToolOutputError, match=r"contents|seen\.n1\.jsonl"):
         collect.collect(stage, healthy.plan(), 0)

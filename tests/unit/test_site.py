@@ -450,24 +450,6 @@ def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(
     assert capsys.readouterr().err == ""
 
 
-def test_a_host_that_two_sites_claim_is_named_with_both(sites: Path) -> None:
-    for name, hosts in (
-        ("a", ["login[0-9]+", "x"]),
-        ("b", [r"^login\d\.site$", "y"]),
-        ("c", ["z"]),
-    ):
-        data = changed("systems.0.hostnames", hosts)
-        data["systems"][0]["name"], data["environments"][0]["target_systems"] = name, [name]
-        (sites / name).mkdir()
-        (sites / name / "settings.yaml").write_text(yaml.safe_dump(data))
-    every = folders.site_folders(sites)
-    said = {f.name: [str(m) for m in settings.claimed_twice(f, every)] for f in every}
-    assert (said["a"], said["c"]) == ([], [])
-    (clash,) = said["b"]
-    assert "login1.site; site a claims it too and is selected there" in clash
-    assert re.search(r"settings\.yaml:\d+: systems\.b\.hostnames", clash)
-
-
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [

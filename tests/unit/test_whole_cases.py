@@ -151,6 +151,15 @@ ZERO = Block("data", 4096, f"{zlib.crc32(bytes(4096)):08x}")
 MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
 
 
+def contained(case: Whole) -> Whole:
+    """The tasks' processes were waited for by nobody: the agent saw what the kernel added to no sum."""
+    lost = {"asked": Moved(33_000, 0), "moved": Moved(), "calls": Calls(60, 0)}
+    case = case.witness("read", 0, **lost).witness("read", 1, **lost)
+    told = case.evidence.testimony
+    watched = tuple(replace(one, watched=GIB // 2) for one in told["read"])
+    return case.alter(testimony={**told, "read": watched})
+
+
 def cut(text: str) -> Alter:
     """mdtest was told more words than it prints, and says so many characters of this text as it can."""
 
@@ -231,6 +240,7 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
         lambda case: _written(_written(case, "create", 2182), "remove", 2105),
     ),
     "more words than mdtest prints": (metadata(), cut("x" * 1000)),
+    "a container that waits for no child": (data(), contained),
     "other cases of files before": (
         metadata(),
         lambda case: case.alter(
@@ -277,6 +287,12 @@ UNTRUE: dict[str, tuple[str, Verdict, Whole, Alter]] = {
         INVALID,
         data(),
         lambda c: c.witness("write", counters=moved(0.0)),
+    ),
+    "a container that waits for no child, and the disk moved half": (
+        "G8 witness",
+        INVALID,
+        data(),
+        lambda case: contained(case.witness("read", counters=moved(0.5))),
     ),
     "a device is in no list": (
         "G8 witness",

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from e2e.rig import wait_for
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.fio import options
-from iogauge.tools.fio.options import FioJob, FioOptions
+from iogauge.tools.fio.options import FioJob, arguments
 from iogauge.tools.fio.output import (
     in_flight,
     parse_apart,
@@ -460,9 +460,8 @@ needs_fio = pytest.mark.skipif(shutil.which("fio") is None, reason="no fio on PA
 
 def run(made: FioJob, directory: Path) -> ToolOutput:
     (directory / "job.fio").write_text(made.job_file())
-    called = FioOptions(job_file="job.fio", output="out.json")
     done = subprocess.run(
-        ["fio", *called.arguments()],
+        ["fio", *arguments("job.fio", "out.json")],
         cwd=directory,
         env=os.environ | {"IOG_TOKEN": "job.1.x"},
         capture_output=True,

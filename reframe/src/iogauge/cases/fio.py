@@ -35,7 +35,7 @@ from iogauge.tools.fio.options import (
     READ_BACK,
     READ_BACK_BY_TURNS,
     FioJob,
-    FioOptions,
+    arguments,
     layout_job,
     metadata_job,
     random_read_job,
@@ -96,6 +96,16 @@ class FioCheck(StorageCheck):
         self.num_tasks_per_node = 1
         self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
 
+    def share_of_file(self, block: int, shares: int) -> int:
+        """Return a share of the case's bytes, whole blocks and MiB; raises ValueError if it is less than one."""
+        step, most = max(block, 1 << 20), self.site.limits.case_bytes
+        file_bytes = most // shares // step * step
+        if file_bytes < step:
+            raise ValueError(
+                f"limits.case_bytes is {most}: less than {step} bytes for each of {shares} shares"
+            )
+        return file_bytes
+
     def fio_phase(
         self,
         job: FioJob,
@@ -110,12 +120,12 @@ class FioCheck(StorageCheck):
         A layout has no rates. Without ``on_all`` the first node alone runs the job.
         """
         output = f"fio-{job.name}.{REP if repeated else '0'}.json"
-        options = FioOptions(job_file=f"{job.name}.fio", output=output)
+        file = f"{job.name}.fio"
         # Of both ways these are the rates of the reads.
         phase = "write" if job.pattern.endswith("write") else "read"
         nodes = self.nodes if on_all else 1
         served = nodes > 1
-        command = [options.job_file, output] if served else ["fio", *options.arguments()]
+        command = [file, output] if served else ["fio", *arguments(file, output)]
         return PhasePlan(
             name=job.name,
             command=command,
@@ -177,15 +187,9 @@ class FioRandomReadCheck(OneNodeFioCheck):
 
     def plan(self) -> CasePlan:
         """Lay the files out once, then run the timed job."""
-        block, limits = parse_bytes(self.block), self.site.limits
-        step = max(block, 1 << 20)
+        block = parse_bytes(self.block)
         # A quarter of the case's bytes: random requests need room for the heads, not volume.
-        file_bytes = limits.case_bytes // 4 // self.tasks_per_node // step * step
-        if file_bytes < step:
-            raise ValueError(
-                f"limits.case_bytes is {limits.case_bytes}: a quarter of it leaves less than {step} "
-                f"bytes for each of {self.tasks_per_node} task(s)"
-            )
+        file_bytes = self.share_of_file(block, 4 * self.tasks_per_node)
         job = self.timed_job(file_bytes)
         reads = job.pattern.endswith("read")
         layout = layout_job(
@@ -316,17 +320,10 @@ class RandomReadCheck(FioCheck):
     def _jobs(self, directory: str) -> tuple[FioJob, FioJob]:
         """Return the job that lays out the files, and the job that reads them."""
         block, limits = parse_bytes(self.block), self.site.limits
-        step = max(block, 1 << 20)
         # Each process reads as many bytes whatever the span.
         most = max(self.nodes, self.site.scale.nodes) * self.tasks_per_node
-        file_bytes = limits.case_bytes // most // step * step
-        if file_bytes < step:
-            raise ValueError(
-                f"limits.case_bytes is {limits.case_bytes}: less than {step} bytes for each of "
-                f"{most} task(s)"
-            )
+        file_bytes = self.share_of_file(block, most)
         names = "$jobnum/$clientuid.$filenum" if self._pins() else "$clientuid.$jobnum.$filenum"
-        seconds = limits.phase_seconds
         published = self.variant == "published"
         layout = layout_job(
             directory=directory,
@@ -339,7 +336,7 @@ class RandomReadCheck(FioCheck):
             block_bytes=block,
             file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
-            runtime_s=_PUBLISHED_SECONDS if published else seconds,
+            runtime_s=_PUBLISHED_SECONDS if published else limits.phase_seconds,
         )
         return (replace(layout, filename_format=names), replace(read, filename_format=names))
 

@@ -10,7 +10,7 @@ from iogauge.cases.fio import (
     CHECKED_BYTES,
     READ_BW,
     WRITE_BW,
-    FioCheck,
+    OneNodeFioCheck,
 )
 from iogauge.cases.storage import share_of_bytes
 from iogauge.core.measurement import Metric
@@ -25,7 +25,7 @@ from iogauge.tools.fio.options import (
 )
 
 
-class FioSequentialCheck(FioCheck):
+class FioSequentialCheck(OneNodeFioCheck):
     """Write with fsync, empty the page cache if it would answer, and read.
 
     A subclass sets ``block``, the size of a request as text with a unit, ``file_per_process`` and
@@ -62,10 +62,6 @@ class FioSequentialCheck(FioCheck):
 
     def plan(self) -> CasePlan:
         """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
-        if self.nodes != 1:
-            raise ValueError(
-                f"nodes is {self.nodes}: this scenario runs fio on one node; set nodes=1"
-            )
         block, each = parse_bytes(self.block), share_of_bytes(self, self.block)
         write = sequential_job(
             "write",

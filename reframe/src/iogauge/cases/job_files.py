@@ -10,7 +10,7 @@ import math
 import os
 import socket
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from iogauge.core import paths, processes
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.plan.case import (
     CasePlan,
-    Footprint,
 )
 from iogauge.plan.script import (
     Launch,
@@ -34,9 +33,9 @@ from iogauge.plan.script import (
     shell_command,
     shell_word,
 )
-from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase, TimedPhases
-from iogauge.site.doubts import DOUBTFUL_LIMIT, Doubt
-from iogauge.site.extras import Budget, PartitionExtras
+from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
+from iogauge.site.doubts import DOUBTFUL_LIMIT
+from iogauge.site.extras import PartitionExtras
 from iogauge.workspace.directory import session_dir
 
 #: Room requested of a resource manager, over the bytes of a case: file systems keep some for
@@ -108,42 +107,6 @@ def order_of(
         mdts=plan.mdts,
         directory_layout=plan.directory_layout,
         fill_bytes=plan.fill_bytes,
-    )
-
-
-def planned_case(
-    order: JobOrder,
-    plan: CasePlan,
-    footprint: Footprint,
-    budget: Budget | None,
-    *,
-    check: str,
-    name: str,
-    partition: str,
-    rests_on: Collection[str],
-    timed: tuple[TimedPhases, ...],
-    doubts: Collection[tuple[str, Doubt]] = (),
-) -> PlannedCase:
-    """Return the cost of the case; ``rests_on`` names the sources of the expected bandwidths.
-
-    ``timed`` are the phases that end by time. ``doubts`` are those about its references, with the names of the metrics.
-    """
-    return PlannedCase(
-        order=order,
-        name=name,
-        check=check,
-        partition=partition,
-        written_bytes=footprint.written_bytes,
-        read_bytes=footprint.read_bytes,
-        passing_files=plan.passing_files,
-        nodes=footprint.nodes,
-        node_minutes=footprint.node_minutes,
-        seconds=footprint.seconds,
-        rests_on=tuple(sorted(rests_on)),
-        timed=timed,
-        budget=budget.model_dump() if budget else None,
-        doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
-        refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
     )
 
 

@@ -30,7 +30,6 @@ from iogauge.cases.job_files import (
     bound_tasks,
     launch_of,
     order_of,
-    planned_case,
     resources,
     script_lines,
     write_inputs,
@@ -46,9 +45,8 @@ from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
 from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, lower_ceiling
 from iogauge.plan.case import CasePlan, PhasePlan, access_of, nodes_of
-from iogauge.plan.script import (
-    shell_command,
-)
+from iogauge.plan.script import shell_command
+from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.session import life
 from iogauge.session.current import current, say
@@ -215,8 +213,7 @@ class StorageCheck(JudgedCheck):
     def _fill_stage(self) -> None:
         """Write the job's lines and all files that it reads; raises OSError."""
         plan, extras, stage = self._plan, self._extras, Path(self.stagedir)
-        # ReFrame sets these only after the hooks of this stage, and launchers read them from the
-        # job.
+        # ReFrame sets these only after the hooks of this stage, and launchers read them from the job.
         self.job.time_limit = self.time_limit or self.current_partition.time_limit
         self.job.num_tasks = self.num_tasks
         self.job.num_tasks_per_node = self.num_tasks_per_node
@@ -239,17 +236,23 @@ class StorageCheck(JudgedCheck):
         footprint = plan.footprint(
             lambda phase: speeds[phase.name].bytes_s, extras.limits.phase_seconds
         )
-        planned = planned_case(
-            order,
-            plan,
-            footprint,
-            extras.budget,
-            check=type(self).__name__,
+        doubts = self._doubts(references, unreferenced)
+        planned = PlannedCase(
+            order=order,
             name=self.display_name,
+            check=type(self).__name__,
             partition=self.current_partition.fullname,
-            rests_on={speed.source for speed in speeds.values()},
+            written_bytes=footprint.written_bytes,
+            read_bytes=footprint.read_bytes,
+            passing_files=plan.passing_files,
+            nodes=footprint.nodes,
+            node_minutes=footprint.node_minutes,
+            seconds=footprint.seconds,
+            rests_on=tuple(sorted({speed.source for speed in speeds.values()})),
             timed=bounds.timed(plan, extras),
-            doubts=self._doubts(references, unreferenced),
+            budget=extras.budget.model_dump() if extras.budget else None,
+            doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
+            refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
         )
         write_inputs(stage, planned, plan)
         if planned.refused:
@@ -264,12 +267,15 @@ class StorageCheck(JudgedCheck):
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():
-            cost = Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1)
-            self._spend(cost)
-            name, steps = short_name(self.display_name), life.steps(plan)
+            self._spend(Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1))
             assumed = any(speed.assumed for speed in speeds.values())
-            case = life.Watched(name, stage, self.job, steps, footprint.seconds, assumed)
-            life.screen().add(case)
+            self._watch(footprint.seconds, assumed)
+
+    def _watch(self, seconds: float, assumed: bool) -> None:
+        """Show the case on the screen while it runs."""
+        name, steps = short_name(self.display_name), life.steps(self._plan)
+        case = life.Watched(name, Path(self.stagedir), self.job, steps, seconds, assumed)
+        life.screen().add(case)
 
     def _spend(self, cost: Cost) -> None:
         """Take the case's cost from the budget, and track the places to clean up after it."""
@@ -380,6 +386,8 @@ class StorageCheck(JudgedCheck):
         """Record a case whose job ended without evidence, or that the run did not wait for."""
         limit = f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
         ended = f"the job ended as {self.job.state}{limit}"
+        if not self.job.state:
+            ended = "the job never started (ReFrame prints the reason)"
         if signal_name := current().ended_by:
             ended = f"{signal_name} told the session to end"
         reason = f"run: {ended}, before the case was decided"

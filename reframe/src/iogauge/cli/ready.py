@@ -43,11 +43,15 @@ def check(
     for name in names or ():
         if name not in known:
             raise slip(f"no site {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}")
-    of_host = () if files else folders.sites_of_host(every, socket.gethostname())
+    of_host = [] if files else folders.sites_of_host(every, socket.gethostname())
     chosen = [folder for folder in every if folder.name in names] if names else [*of_host[:1]]
     lines, summaries = [] if files else doctor.of_this_host(), []
+    for other in of_host[1:]:
+        text = f"its hostnames claim this host too, and {of_host[0].name} is selected here"
+        remedy = f"narrow the hostnames of one, or name a site: --system={other.name}"
+        lines.append(Check("problem", f"site {other.name}", text, remedy))
     for folder in every if files and not names else chosen:
-        found, cases = _of_site(folder, every, folder in of_host)
+        found, cases = _of_site(folder, folder in of_host)
         lines += found
         if not (files or folder in of_host):
             text = f"no pattern of its hostnames matches this host, {socket.gethostname()}"
@@ -55,7 +59,7 @@ def check(
             lines.append(Check("note", f"site {folder.name}", text, remedy))
         summaries.append(_summary(folder, cases, folder in of_host))
     for folder in () if files or names else (one for one in every if one not in chosen):
-        lines += _of_files(folder, every)
+        lines += _of_files(folder)
     raise typer.Exit(_show(lines, everything, summaries))
 
 
@@ -107,10 +111,10 @@ def _summary(folder: Path, cases: Sequence[PlannedCase], here: bool) -> str:
     )
 
 
-def _of_files(folder: Path, every: Sequence[Path]) -> list[Check]:
+def _of_files(folder: Path) -> list[Check]:
     """Return the lines about a site's files."""
     subject = f"site {folder.name}"
-    mistakes = [*settings.read_site(folder)[1], *settings.claimed_twice(folder, every)]
+    mistakes = settings.read_site(folder)[1]
     lines = [Check("problem", subject, str(one), "correct the file") for one in mistakes]
     return [
         *lines,
@@ -118,12 +122,10 @@ def _of_files(folder: Path, every: Sequence[Path]) -> list[Check]:
     ]
 
 
-def _of_site(
-    folder: Path, every: Sequence[Path], here: bool
-) -> tuple[list[Check], list[PlannedCase]]:
+def _of_site(folder: Path, here: bool) -> tuple[list[Check], list[PlannedCase]]:
     """Return the lines about a site, and the cases that can run on it; ``here`` if this host belongs to it."""
     site, found = settings.read_site(folder)
-    lines = _of_files(folder, every)
+    lines = _of_files(folder)
     if found:
         return lines, []
     if here and folder.name == folders.LOCAL:

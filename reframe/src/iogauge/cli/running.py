@@ -147,6 +147,8 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
 
 #: Pattern for the tag of checks that are computed from the records of others.
 _DERIVED = "^derived$"
+#: Options of two runs: of all cases but the derived ones, and of these.
+_APART = [["-T", _DERIVED], ["-t", _DERIVED]]
 
 
 def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
@@ -234,10 +236,9 @@ def run(
     failed case is measured once more, and the run fails only if the case fails again.
     """
     gate = gate or current.is_gate()
-    arguments = given = settled(context)
+    given = settled(context)
     if any(word in LISTING for word in given):
-        list_cases(given)
-        return
+        return list_cases(given)
     if dry_run:
         raise typer.Exit(0 if plan(given, wide, as_json) else 1)
     if try_out:
@@ -245,8 +246,20 @@ def run(
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
-    if budget:
-        arguments = within(given, budget)
+    arguments = _affordable(given, budget, over_budget)
+    chosen = selected_by(arguments)
+    if not accept_missing:
+        demand_cases(given, chosen)
+    both = chosen and len(chosen.derived) == 2 and not any("derived" in w for w in arguments)
+    ran = [_run([*arguments, *only], gate) for only in (_APART if both else [[]])]
+    if confirm and any(record.needs_confirmation for one in ran for record in one.records):
+        ran = _confirm(arguments, ran, gate)
+    raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
+
+
+def _affordable(given: list[str], budget: str, over_budget: bool) -> list[str]:
+    """Return the options for what fits into a time, if one is given; end with status 1 if the budget does not allow it."""
+    arguments = within(given, budget) if budget else given
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif settings.any_budget(*folders.site_dirs()):
@@ -255,16 +268,7 @@ def run(
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
     say_unclaimed(arguments)
-    chosen = selected_by(arguments)
-    if not accept_missing:
-        demand_cases(given, chosen)
-    if any("derived" in word for word in arguments) or not (chosen and len(chosen.derived) == 2):
-        ran = [_run(arguments, gate)]
-    else:
-        ran = [_run([*arguments, *only, _DERIVED], gate) for only in (["-T"], ["-t"])]
-    if confirm and any(record.needs_confirmation for one in ran for record in one.records):
-        ran = _confirm(arguments, ran, gate)
-    raise typer.Exit(_end(given, chosen, ran, gate, accept_missing, wide))
+    return arguments
 
 
 def _keep_budget(arguments: list[str]) -> None:

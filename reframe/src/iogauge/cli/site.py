@@ -348,9 +348,6 @@ def new(
     slurm, chosen = _queue(queue, ask)
     account = _answer(account, ask and chosen is not None, "Account that jobs are charged to", "")
     count = _nodes(chosen, nodes, ask)
-    of_host = folders.sites_of_host(
-        folders.site_folders(*folders.site_dirs()), socket.gethostname()
-    )
     common = Answers(
         name=name,
         target="",
@@ -360,13 +357,20 @@ def new(
         ceiling="",
         said=False,
         stack=name if into else folders.LOCAL,
-        claimed=next((one.name for one in of_host if one.name != folders.LOCAL), ""),
+        claimed=_claimed(),
     )
     targets: list[tuple[Answers, Found]] = []
     for path in paths:
         taken = [answers.partition for answers, _ in targets]
         targets.append(_target(replace(common, target=path), slurm, ceiling, ask, taken))
     raise typer.Exit(_write(folder, targets, into))
+
+
+def _claimed() -> str:
+    """Return the site that this host belongs to already; empty if to none."""
+    every = folders.site_folders(*folders.site_dirs())
+    of_host = folders.sites_of_host(every, socket.gethostname())
+    return next((one.name for one in of_host if one.name != folders.LOCAL), "")
 
 
 def _target(

@@ -279,12 +279,6 @@ def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
 
 
-def demand_sizes(*numbers: float) -> None:
-    """Raise TypeError for a number below 0, where JSON may hold one."""
-    if min(numbers) < 0:
-        raise TypeError(f"{min(numbers)} must not be negative")
-
-
 def numbers(values: object) -> list[float]:
     """Return the finite numbers of a list; what is no list has none."""
     found = values if isinstance(values, (list, tuple)) else ()

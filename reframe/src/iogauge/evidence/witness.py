@@ -121,7 +121,8 @@ class Testimony:
         The kernel adds up children that were waited for. Some containers wait for none of theirs.
         """
         asked = self.asked
-        return self.of_tasks and asked.read > 0 and asked.read + asked.written >= self.watched
+        known = asked.read + asked.written + _STARTING_BYTES
+        return self.of_tasks and asked.read > 0 and known >= self.watched
 
     @property
     def hosts(self) -> list[str]:

@@ -15,7 +15,6 @@ from typing import Any, Final
 from iogauge.core import processes
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
-from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.preflight import (
     expected_settings,
@@ -34,8 +33,7 @@ from iogauge.node.view import View, look
 from iogauge.plan.seen import LAYOUTS, note
 from iogauge.plan.stage import OPENED, ORDER, REFUSAL, REFUSED, JobOrder, Opened
 
-#: Looks at a node, and seconds for the probes of each: on a busy node a program may be late.
-_LOOKS: Final = 3
+#: Seconds for the probes of a node. What a busy node does not tell by then, the judge asks of the later looks.
 _SECONDS: Final = 2.0
 
 
@@ -47,27 +45,18 @@ def refuse(objection: str) -> int:
     return REFUSED
 
 
-def _facts(path: str, view: View, order: JobOrder) -> Fingerprint:
-    """Return this node's facts; look again if an expected one is missing."""
-    from iogauge.node import probes  # most sites expect nothing
-
-    facts = passed_on(path, view.mount).stripes if view.on_lustre else {}
-    for _ in range(_LOOKS):
-        facts |= probes.collect(path, deadline=_SECONDS)
-        if order.expect.keys() <= facts.keys():
-            break
-    return facts
-
-
 def as_expected(view: View, order: JobOrder) -> list[Finding]:
     """Return what this node has of the expected settings; nothing if the site expects none."""
     if not order.expect:
         return []
+    from iogauge.node import probes  # most sites expect nothing
+
     path = expand(order.target)
+    stripes = passed_on(path, view.mount).stripes if view.on_lustre else {}
     return [
         expected_settings(
             expect=order.expect,
-            facts=_facts(path, view, order),
+            facts={**stripes, **probes.collect(path, deadline=_SECONDS)},
             host=os.uname().nodename,
             path=path,
             fsname=fsname_of(view.mount.source) if view.mount else "*",

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from iogauge.core.untrusted import Plain, demand_sizes
+from iogauge.core.untrusted import Plain
 
 _PAGE = mmap.PAGESIZE
 _WINDOW = 1 << 30
@@ -51,10 +51,6 @@ class Eviction(Plain):
             f"{self.host}: {self.resident_after} of {self.bytes} bytes resident in {self.files} file(s)"
             + (f", {self.problem}" if self.problem else "")
         )
-
-    def __post_init__(self) -> None:
-        """Refuse negative counts."""
-        demand_sizes(self.files, self.bytes, self.resident_before, self.resident_after)
 
 
 @functools.lru_cache(maxsize=1)
@@ -202,11 +198,6 @@ class Sample(Plain):
     files: tuple[Held, ...] = ()
     direct: bool = True
     problem: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse negative numbers."""
-        sizes = [number for held in self.files for number in (held.size, held.stored)]
-        demand_sizes(self.repetition, *(block.offset for block in self.blocks), *sizes)
 
 
 def _any(count: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 
-from iogauge.core.untrusted import Plain, demand_sizes
+from iogauge.core.untrusted import Plain
 from iogauge.node import below
 from iogauge.node.identity import uuid_of
 from iogauge.node.kinds import Below
@@ -67,11 +67,6 @@ class View(Plain):
         if self.mount is not None and self.on_lustre:
             return (fsname_of(self.mount.source),)
         return self.below.devices
-
-    def __post_init__(self) -> None:
-        """Refuse negative room."""
-        room = self.space
-        demand_sizes(room.bytes_total, room.bytes_free, room.inodes_total, room.inodes_free)
 
 
 def look(path: str) -> View:

@@ -262,14 +262,6 @@ class Record(untrusted.Form):
     own_series: str | None = field(default=None, metadata=named("series"))
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def from_line(cls, line: bytes) -> Record:
-        """Return the record in a line of a session's file.
-
-        Raises TypeError or ValueError, which say what is wrong.
-        """
-        return cls.from_json(decode(line))
-
     def to_line(self) -> bytes:
         """Return the line in a session's file, without its end.
 

@@ -295,16 +295,6 @@ class Ceilings(SiteModel):
     #: Days after which a measurement is too old.
     max_age_days: Count = 90
 
-    @model_validator(mode="after")
-    def _something_declared(self) -> Ceilings:
-        if not (self.network or self.memory or self.devices):
-            raise ValueError(
-                "declare network, memory or devices, or leave ceilings out: nothing may be measured"
-            )
-        if len(set(self.devices)) != len(self.devices):
-            raise ValueError(f"devices names a device twice: {list(self.devices)}")
-        return self
-
 
 class Budget(SiteModel):
     """Cost that all cases of a session may have together on a partition."""
@@ -312,12 +302,6 @@ class Budget(SiteModel):
     node_hours: Annotated[float, Field(gt=0, strict=True)] | None = None
     #: ByteSize that are written to the target.
     written: Annotated[ByteSize, Field(gt=0)] | None = None
-
-    @model_validator(mode="after")
-    def _something_declared(self) -> Budget:
-        if self.node_hours is None and self.written is None:
-            raise ValueError("declare node_hours, written, or both, or leave budget out")
-        return self
 
 
 class Receivers(SiteModel):

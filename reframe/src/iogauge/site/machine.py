@@ -52,8 +52,9 @@ QUICK_FILES_LOCAL, QUICK_FILES = 20_000, 4_000
 LACKS: Final = "lacks"
 
 
-_LOCAL_TYPES = frozenset(
-    {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs"}
+#: File systems of one machine; others are reached over a network.
+LOCAL_TYPES: Final = frozenset(
+    {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "bcachefs"}
 )
 
 
@@ -121,7 +122,7 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     limits.setdefault(
         "case_bytes", os.environ.get("IOGAUGE_CASE_BYTES") or f"{min(QUICK_BYTES, share)} B"
     )
-    files = QUICK_FILES_LOCAL if target["type"] in _LOCAL_TYPES else QUICK_FILES
+    files = QUICK_FILES_LOCAL if target["type"] in LOCAL_TYPES else QUICK_FILES
     limits.setdefault(
         "case_files", min(files, room.inodes_free // 20) if room.inodes_total else files
     )

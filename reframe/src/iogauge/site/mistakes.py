@@ -341,13 +341,3 @@ def find_unknown_names(data: Any, checks: Sequence[str]) -> Iterator[Mistake]:
         for where, check in named:
             if check not in checks:
                 yield _unknown(where, "check", check, sorted(checks))
-
-
-def host_examples(pattern: str) -> Iterator[str]:
-    """Yield host names that a pattern matches: each alternative, with the least that may stand."""
-    for part in pattern.replace("(?:", "(").strip("^$()").split("|"):
-        name = re.sub(r"\[\^?([^\]\\]|\\.)[^\]]*\]", r"\1", part)
-        name = re.sub(r"[*+?]|\{[\d,]*\}|[()^$]|(?<!\\)\.[*+?]?", "", re.sub(r"\\d", "1", name))
-        name = name.replace("\\.", ".").replace("\\", "")
-        if name and re.match(pattern, name):
-            yield name

@@ -13,6 +13,7 @@ from typing import Final
 
 from iogauge.core import untrusted
 from iogauge.core.paths import project_root, state_dir
+from iogauge.core.versions import too_old
 from iogauge.core.words import (
     DARSHAN,
     ELBENCHO,
@@ -28,7 +29,7 @@ from iogauge.core.words import (
     MDTEST,
     WRF_IO,
 )
-from iogauge.node.between import too_old, version
+from iogauge.node.between import version
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.ior import options
@@ -47,7 +48,7 @@ BRINGS: Final = {
     "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
-    "wrf_io": "spack install pnetcdf-wrf-io (docs/checks.md, 'An application's output')",
+    "wrf_io": "docs/checks.md, 'An application's output'",
 }
 
 
@@ -71,6 +72,9 @@ _PROGRAM_OF: Final = {
     IO500: "io500",
     MD_WORKBENCH: "md-workbench",
 }
+
+#: Features of IOR by its back ends.
+_BACK_ENDS: Final = {IOR_MPIIO: "MPIIO", IOR_HDF5: "HDF5", IOR_NCMPI: "NCMPI"}
 
 #: Programs that an MPI launcher starts.
 _BY_MPI: Final = ("io500", "ior", "md-workbench", "mdtest")
@@ -167,52 +171,47 @@ def mpi_environment() -> dict[str, str]:
     return variables
 
 
+#: How a program says its version.
+_SAID: Final = {
+    ELBENCHO: r"^elbencho\n \* Version: (\S+)",
+    FIO: r"fio-(\S+)",
+    IPERF: r"^iperf (\S+)",
+}
+#: A word by which others are known: IO500's help speaks of no version, and its list of options of no MPI.
+_KNOWN_BY: Final = {
+    IO500: ("--list", r"\[mdtest-hard\]"),
+    MD_WORKBENCH: ("--help", "Synopsis md-workbench"),
+    MDTEST: ("--help", "(?i:mdtest)|-n"),
+}
+
+
 def _ask(name: str, path: str) -> Program:
-    """Ask a program for its version and its features."""
+    """Ask a program for its version and its features; all but IOR give the one of their name."""
     try:
-        if name == "fio":
-            text = _output([path, "--version"])
-            match = re.search(r"fio-(\S+)", text)
-            if match is None:
-                return _odd(name, path, text)
-            if old := too_old(FIO, match[1]):
-                return Program(name, path, match[1], (), old)
-            engines = _output([path, "--enghelp"]).split()
-            whole = METADATA_PHASES.keys() <= {*engines} and not too_old(FIO_METADATA, match[1])
-            return Program(name, path, match[1], (FIO, FIO_METADATA) if whole else (FIO,))
-        if name == "elbencho":
-            text = _output([path, "--version"])
-            match = re.search(r"^elbencho\n \* Version: (\S+)", text)
-            return Program(name, path, match[1], (ELBENCHO,)) if match else _odd(name, path, text)
-        if name == "iperf3":
-            text = _output([path, "--version"])
-            match = re.match(r"iperf (\S+)", text)
-            return Program(name, path, match[1], (IPERF,)) if match else _odd(name, path, text)
         if name == "mpirun":
+            said = _output([path, "--version"]).strip().splitlines()
+            return Program(name, path, said[0] if said else "unknown")
+        if name in _SAID:
             text = _output([path, "--version"])
-            return Program(name, path, text.strip().splitlines()[0] if text.strip() else "unknown")
-        if name == "io500":
-            # Its help speaks of no version, its list of options of no MPI.
-            own = "[mdtest-hard]" in (text := _output([path, "--list"]))
-            return Program(name, path, "", (IO500,)) if own else _odd(name, path, text)
-        found = version(path)
+            match = re.search(_SAID[name], text)
+            found = match[1] if match else ""
+        else:
+            found = version(path) if name != IO500 else ""
+            option, word = _KNOWN_BY.get(name, ("--help", ""))
+            text = "" if too_old(name, found) else _output([path, option])
+            match = re.search(word, text)
         if old := too_old(name, found):
             return Program(name, path, found, (), old)
-        text = _output([path, "--help"])
-        if name == "md-workbench":
-            own = "Synopsis md-workbench" in text
-            return Program(name, path, found, (MD_WORKBENCH,)) if own else _odd(name, path, text)
-        if name == "mdtest":
-            features = (MDTEST,) if "mdtest" in text.lower() or "-n" in text else ()
-            return Program(name, path, found, features) if features else _odd(name, path, text)
-        back_ends = options.parse_help(text)
-        wanted = {
-            IOR: True,
-            IOR_MPIIO: "MPIIO" in back_ends,
-            IOR_HDF5: "HDF5" in back_ends,
-            IOR_NCMPI: "NCMPI" in back_ends,
-        }
-        return Program(name, path, found, tuple(f for f, has in wanted.items() if has))
+        if match is None:
+            return _odd(name, path, text)
+        features = [name]
+        if name == IOR:
+            back_ends = options.parse_help(text)
+            features += [f for f, back_end in _BACK_ENDS.items() if back_end in back_ends]
+        engines = _output([path, "--enghelp"]).split() if name == FIO else []
+        if METADATA_PHASES.keys() <= {*engines} and not too_old(FIO_METADATA, found):
+            features.append(FIO_METADATA)
+        return Program(name, path, found, tuple(features))
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
         return _odd(name, path, str(error))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,18 +18,16 @@ from pydantic import ValidationError
 
 from iogauge.core import untrusted, words
 from iogauge.core.paths import project_root, stages_dir, state_dir
-from iogauge.core.yamlfile import Mistake, YamlError, located, show
+from iogauge.core.yamlfile import Mistake, YamlError, located
 from iogauge.core.yamlfile import load as load_yaml
 from iogauge.node.kinds import traits
 from iogauge.site import machine, stack
 from iogauge.site.doubts import doubts_of_extras
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import (
-    LOCAL,
     SETTINGS,
     namesakes,
     site_folders,
-    sites_of_host,
     spack_environments,
 )
 from iogauge.site.mistakes import (
@@ -39,7 +36,6 @@ from iogauge.site.mistakes import (
     STACK,
     find_mistakes,
     find_unknown_names,
-    host_examples,
     of_pydantic,
 )
 from iogauge.site.references import References, known_checks
@@ -211,31 +207,6 @@ def doubts(folder: Path) -> list[Mistake]:
         key = f"systems.{folder.name}.partitions.{name}.extras"
         found += doubts_of_extras(key, extras)
     return found
-
-
-def claimed_twice(folder: Path, others: Sequence[Path]) -> list[Mistake]:
-    """Return mistakes: hosts of a site that ReFrame gives to a site before it in the order.
-
-    A clash is named by a host that both claim: this host, or an example of the pattern.
-    """
-    before = [other for other in others[: others.index(folder)] if other.name != LOCAL]
-    found: dict[tuple[str, str], str] = {}
-    systems = read_site(folder)[0]["systems"] if folder.name != LOCAL else []
-    for pattern in (p for system in systems for p in system.get("hostnames", [])):
-        for host in (socket.gethostname(), *host_examples(pattern)):
-            claims = sites_of_host(before, host) if re.match(pattern, host) else []
-            if claims:
-                found.setdefault((pattern, claims[0].name), host)
-    file, key = folder / SETTINGS, f"systems.{folder.name}.hostnames"
-    mistakes = [
-        Mistake(
-            key,
-            f"{show(pattern)}, which claims host {host}; site {first} claims it too and is selected there",
-            "hosts of this site alone",
-        )
-        for (pattern, first), host in found.items()
-    ]
-    return located(file, mistakes)
 
 
 def unfitting(

@@ -116,14 +116,6 @@ class Topology(SiteModel):
     metadata_targets: Count | None = None
     efficiency: Efficiency | None = None
 
-    @model_validator(mode="after")
-    def _something_declared(self) -> Topology:
-        if not (self.clients or self.servers or self.devices):
-            raise ValueError(
-                "declare at least one of clients, servers, devices, or leave topology out"
-            )
-        return self
-
     @property
     def size(self) -> int | None:
         """Return the number of servers, or of devices if no servers are declared, or None."""

@@ -21,7 +21,7 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.node.kinds import traits
 from iogauge.site.folders import LOCAL
-from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL, NodeSeen
+from iogauge.site.machine import LOCAL_TYPES, QUICK_FILES, QUICK_FILES_LOCAL, NodeSeen
 from iogauge.site.scheduler import Modules, Queue, Slurm
 
 #: What stands before the dash of a partition in a new file.
@@ -33,11 +33,6 @@ USED: Final = 0.05
 
 #: Seconds that a phase of tier daily shall last: G4 demands 30 s.
 DAILY_SECONDS: Final = 45
-
-#: File systems of one machine; others are reached over a network.
-_LOCAL_TYPES: Final = frozenset(
-    {"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs", "overlay", "zfs", "bcachefs"}
-)
 
 #: Facts that stay as they are until somebody changes the storage, and those that are a client's.
 _STAYS: Final[tuple[str, ...]] = ("lustre.osts", "lustre.mdts", "lustre.servers")
@@ -103,7 +98,7 @@ class TierSizes:
 
 def is_remote(fstype: str) -> bool:
     """Return whether a file system is reached over a network."""
-    return fstype not in _LOCAL_TYPES
+    return fstype not in LOCAL_TYPES
 
 
 def sizes_of(found: Found, nodes: int) -> tuple[TierSizes, TierSizes]:

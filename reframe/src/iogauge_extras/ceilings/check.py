@@ -20,7 +20,7 @@ from iogauge.core import words
 from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes
 from iogauge.plan.case import REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools.fio.options import FioOptions, device_jobs, memory_job
+from iogauge.tools.fio.options import arguments, device_jobs, memory_job
 from iogauge.tools.fio.output import parse_json
 from iogauge_extras.ceilings import iperf3
 
@@ -229,10 +229,10 @@ def _of_fio(
 ) -> CasePlan:
     """Return the case of one fio with a job file of its own."""
     output = f"fio-{name}.{REP}.json"
-    options = FioOptions(job_file=f"{name}.fio", output=output)
+    file = f"{name}.fio"
     phase = PhasePlan(
         name=name,
-        command=["fio", "--readonly", *options.arguments()],
+        command=["fio", "--readonly", *arguments(file, output)],
         launch="once",
         parse=lambda printed: parse(printed.result + printed.stdout + printed.stderr),
         rates=rates,
@@ -240,4 +240,4 @@ def _of_fio(
         output=output,
     )
     case = check.fio_case(jobs=[], repeat=[phase], warm_up=False, held_bytes=0, files=0)
-    return replace(case, inputs={options.job_file: job})
+    return replace(case, inputs={file: job})

@@ -2,6 +2,6 @@
 
 - commands: compare
 - logs: two Darshan logs
-- window: the same cases before and after maintenance
 - sides: two sets of records, with the uncertainty of their ratio
+- window: the same cases before and after maintenance
 """

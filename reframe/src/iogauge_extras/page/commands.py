@@ -63,12 +63,7 @@ def raise_alarm(
         asked = Asked() if test or (expect and not names) else sessions_of(console, names or [])
         systems = [one.partition(":")[0] for one in expect or ()]
         systems += [record.system for record in asked.records]
-        wanted = receivers.receivers(os.environ, _declared(systems, test)) if send or test else {}
-        if (send or test) and not wanted:
-            raise ValueError(
-                "nobody would be told: declare alarm in the site's settings.yaml, or set IOGAUGE_ALARM_COMMAND, "
-                "IOGAUGE_WEBHOOK_URL or IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
-            )
+        wanted = _wanted(systems, test) if send or test else {}
         if test:
             raise typer.Exit(0 if _send(receivers.Message(TEST, link), wanted) else 3)
         alarm = collect(
@@ -88,6 +83,19 @@ def raise_alarm(
     if alarm.failed:
         everybody_has_it = _send(receivers.Message(alarm, link), wanted)
         raise typer.Exit(1 if everybody_has_it else 3)
+
+
+def _wanted(systems: Sequence[str], here: bool) -> dict[str, Receiver]:
+    """Return the receivers of the environment and of sites; raises ValueError if there is none."""
+    from iogauge_extras.page import receivers  # with numpy and polars
+
+    wanted = receivers.receivers(os.environ, _declared(systems, here))
+    if not wanted:
+        raise ValueError(
+            "nobody would be told: declare alarm in the site's settings.yaml, or set IOGAUGE_ALARM_COMMAND, "
+            "IOGAUGE_WEBHOOK_URL or IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
+        )
+    return wanted
 
 
 def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:

@@ -47,8 +47,8 @@ _SYNC: Final = "SYNC"
 class ElbenchoOptions:
     """One execution of elbencho over files of ``file_bytes`` bytes, which it writes, creates, looks up, reads or removes.
 
-    Sizes are bytes. Each process has ``files`` of them: in one directory for all processes, where the first are
-    named ``r0-f0``, ``r1-f0`` and so on, or in one of its own if ``own_directory`` is set, which it makes before it
+    Sizes are bytes. Each process has ``files`` of them, in one directory for all processes. There the first are
+    named ``r0-f0``, ``r1-f0`` and so on. With ``own_directory`` each has a directory of its own, which it makes before it
     creates files. Creating and removing end with syncfs(2) on each node. ``hosts`` is a file with a
     server on each line. Then ``threads`` are those of each server, and the servers take the files in the order of the
     lines. ``secret`` is the file with the word that the servers want to hear.

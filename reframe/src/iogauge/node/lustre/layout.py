@@ -69,11 +69,6 @@ class FileLayout:
     composite: bool = False
     size: int | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse a layout of nothing."""
-        if not self.parts:
-            raise TypeError(f"{self.path}: a layout without parts")
-
     @property
     def osts(self) -> tuple[int, ...]:
         """Return the targets that hold a part of the file, each once, in order."""
@@ -124,8 +119,3 @@ class Layouts(Plain):
     total: int = 0
     seed: int = 0
     problem: str = ""
-
-    def __post_init__(self) -> None:
-        """Refuse more layouts than files."""
-        if not len(self.files) <= self.total:
-            raise TypeError(f"{len(self.files)} layouts of {self.total} files")

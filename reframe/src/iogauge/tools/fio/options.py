@@ -304,23 +304,13 @@ def disturbed_jobs(measured: FioJob, disturber: FioJob) -> str:
     return f"{first.job_file()}{second.job_file()}new_group=1\n"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FioOptions:
-    """How fio is called on one node: one job file. On servers iog_client of servers.sh does it.
+def arguments(job_file: str, output: str) -> list[str]:
+    """Return the arguments after ``fio`` on one node: one job file. On servers iog_client of servers.sh gives them.
 
     Each fio gets one job, but for :func:`disturbed_jobs`: with several in one file ``$jobnum`` keeps counting, and a
     read job would not find the files of its layout job.
     """
-
-    job_file: str
-    output: str | None = None
-
-    def arguments(self) -> list[str]:
-        """Return the arguments after ``fio``."""
-        args = ["--output-format=json"]
-        if self.output is not None:
-            args.append(f"--output={self.output}")
-        return [*args, self.job_file]
+    return ["--output-format=json", f"--output={output}", job_file]
 
 
 def memory_job(*, file_bytes: int, numjobs: int, runtime_s: float) -> str:

@@ -48,6 +48,8 @@ from iogauge.core.measurement import (
     ToolOutput,
     ToolOutputError,
 )
+from iogauge.core.versions import too_old
+from iogauge.core.words import FIO, FIO_METADATA
 from iogauge.tools.fio.options import APART_LEAD_S, LEAD_S, METADATA_PHASES, ROUND
 from iogauge.tools.parsing import (
     excerpt,
@@ -121,6 +123,9 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     version = member(document, "fio version", "fio JSON")
     if not isinstance(version, str):
         raise ToolOutputError("fio JSON: 'fio version' should be text")
+    version = version.removeprefix("fio-")
+    if old := too_old(FIO, version):
+        raise ToolOutputError(f"fio: {old}")
     shared = document.get("global options", {})
     shared = shared if isinstance(shared, dict) else {}
     remote = "client_stats" in document
@@ -146,12 +151,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         # fio does not time what it reads back between its writes.
         timed = [way for way in _DIRECTIONS if way != "read" or "verify_backlog" not in own]
         own_phases = _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}", timed)
-        files = _files_asked(own, len(parts) if remote else 1)
-        if engine in METADATA_PHASES and files not in (None, own_phases[0].operations):
-            raise ToolOutputError(
-                f"fio JSON, job {name!r}: {own_phases[0].operations} operations; its options ask for {files} "
-                "(nrfiles x numjobs x loops): the output is damaged"
-            )
+        _check_files(own, own_phases[0], name, len(parts) if remote else 1, version)
         phases += own_phases
         half_seconds[name] = _half_seconds(entry, f"fio JSON, job {name!r}")
         short += sum(
@@ -182,7 +182,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         parameters["client_bytes"] = tuple(int(_busiest(entry, "io_bytes")) for entry in parts)
     return ToolOutput(
         tool="fio",
-        version=version.removeprefix("fio-"),
+        version=version,
         phases=tuple(phases),
         tasks=_tasks(parts, shared, remote),
         nodes=len(set(hosts)) if remote else 1,
@@ -234,10 +234,7 @@ def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> Tool
             f"fio JSON: phases {sorted(phases)}, expected {sorted((name, disturber))}"
         )
     jobs: Any = output.parameters["jobs"]
-    half_seconds: Any = output.parameters["half_seconds"]
     starts: Any = output.parameters["starts"]
-    beside = phases[disturber]
-    windows = 2 * beside.seconds * int(jobs[disturber].get("numjobs", "1"))
     lead = starts[measured] - starts[disturber] if len(starts) == 2 else float(LEAD_S)
     own = {**jobs[measured], "engine": jobs[measured].get("ioengine", "psync")}
     return replace(
@@ -245,8 +242,16 @@ def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> Tool
         parameters={**output.parameters, **own},
         phases=(phases[name],),
         totals={"write": sum(phase.bytes_moved or 0 for phase in phases.values())},
-        disturber=Disturber(beside, lead, half_seconds[disturber] / windows),
+        disturber=_disturber(output, phases[disturber], lead),
     )
+
+
+def _disturber(output: ToolOutput, phase: Phase, lead_s: float) -> Disturber:
+    """Return what a job of the phase's name did in an output, and the share of half-seconds in which it worked."""
+    told: Any = output.parameters
+    processes = int(told["jobs"][phase.name].get("numjobs", "1")) * (output.nodes or 1)
+    windows = 2 * phase.seconds * processes
+    return Disturber(phase, lead_s, told["half_seconds"][phase.name] / windows)
 
 
 def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str) -> ToolOutput:
@@ -262,15 +267,12 @@ def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str
             f"fio JSON: phases {[phase.name for phase in (*output.phases, *other.phases)]}, expected one of each job"
         )
     (phase,) = other.phases
-    jobs: Any = other.parameters["jobs"]
-    half_seconds: Any = other.parameters["half_seconds"]
-    windows = 2 * phase.seconds * int(jobs[disturber].get("numjobs", "1")) * (other.nodes or 1)
     began, beside_began = (
         next(one.seconds for one in out.moments if one.name == "timestamp")
         for out in (output, other)
     )
     lead = APART_LEAD_S + began - beside_began - 1
-    own: Any = output.parameters["jobs"]
+    jobs: Any = [out.parameters["jobs"] for out in (output, other)]
     both = (*output.phases, phase)
     return replace(
         output,
@@ -278,11 +280,11 @@ def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str
         if None in (output.tasks, other.tasks)
         else (output.tasks or 0) + (other.tasks or 0),
         nodes=(output.nodes or 0) + (other.nodes or 0),
-        parameters={**output.parameters, "jobs": {**own, **jobs}},
+        parameters={**output.parameters, "jobs": jobs[0] | jobs[1]},
         warnings=(*output.warnings, *other.warnings),
         moments=(*output.moments, *other.moments),
         totals={"write": sum(one.bytes_moved or 0 for one in both)},
-        disturber=Disturber(phase, lead, half_seconds[disturber] / windows),
+        disturber=_disturber(other, phase, lead),
     )
 
 
@@ -344,12 +346,23 @@ def _check_error(entry: object, where: str) -> None:
         )
 
 
-def _files_asked(options: Mapping[str, Any], servers: int) -> int | None:
-    """Return how many operations a job of a metadata engine was asked for; None if it ends by its time."""
-    told = [str(options.get(name, "1")) for name in ("nrfiles", "numjobs", "loops")]
+def _check_files(
+    options: Mapping[str, Any], phase: Phase, name: str, servers: int, version: str
+) -> None:
+    """Refuse operations of a metadata engine that differ from those asked for, or that an old fio only counts."""
+    if options.get("ioengine") not in METADATA_PHASES:
+        return
+    if "runtime" in options and (old := too_old(FIO_METADATA, version)):
+        raise ToolOutputError(f"fio: {old}")
+    told = [str(options.get(option, "1")) for option in ("nrfiles", "numjobs", "loops")]
     if "runtime" in options or not all(re.fullmatch(r"[1-9]\d{0,8}", number) for number in told):
-        return None
-    return math.prod(map(int, told)) * servers
+        return
+    files = math.prod(map(int, told)) * servers
+    if phase.operations != files:
+        raise ToolOutputError(
+            f"fio JSON, job {name!r}: {phase.operations} operations; its options ask for {files} "
+            "(nrfiles x numjobs x loops): the output is damaged"
+        )
 
 
 def _options(entry: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,10 +10,6 @@ IOR's numbers (``ReduceIterResults`` in ior.c):
 ``iops``
     ops/s: transfers of all tasks / ``wrRdTime``. That time differs from ``bw``'s, so
     ``iops * transfer`` is a little above ``bw``.
-``latency``
-    s: read/write time of a task / transfers *in one segment as planned*, least over the tasks. It
-    is wrong by the number of segments, and meaningless if the tasks did not move the planned data.
-    It is passed on only if neither applies, and if it is at least the 0.1 ms that IOR prints.
 """
 
 from __future__ import annotations
@@ -67,8 +63,7 @@ def parse_json(text: str, log: str = "") -> ToolOutput:
     IOR's other output (stdout and stderr, if there is a ``summaryFile``). Lines in either that
     begin with WARNING or ERROR become ``warnings``, each once.
 
-    Rates are ``bw`` (MiB/s), ``iops`` (ops/s) and, if meaningful, ``latency`` (s): see the module's
-    text. ``seconds`` is ``totalTime``. ``bytes_moved`` is exact or None. It is the planned amount
+    Rates are ``bw`` (MiB/s) and ``iops`` (ops/s): see the module's text. ``seconds`` is ``totalTime``. ``bytes_moved`` is exact or None. It is the planned amount
     (tasks * block * segments) if the printed figures agree with it. Else, for the first repetition
     of an operation, it is ``xsizeMiB`` of the summary, which IOR takes from the first repetition
     only. ``stonewall`` exists with wear-out. The summary gives it per operation, so several
@@ -249,7 +244,6 @@ class _Result:
     operation: str
     bw_mib_s: float
     iops: float
-    latency_s: float
     total_s: float
     transfers_s: float
 
@@ -294,7 +288,6 @@ def _results(value: object, plan: _Plan) -> list[_Result]:
                 operation=str(operation),
                 bw_mib_s=positive(entry, "bwMiB", where),
                 iops=positive(entry, "iops", where),
-                latency_s=non_negative(entry, "latency", where),
                 total_s=total_s,
                 transfers_s=non_negative(entry, "wrRdTime", where),
             )
@@ -365,8 +358,6 @@ def _phases(
             "bw": Quantity(result.bw_mib_s, "MiB/s"),
             "iops": Quantity(result.iops, "ops/s"),
         }
-        if result.latency_s > 0 and plan.segments == 1 and moved == plan.planned_bytes:
-            rates["latency"] = Quantity(result.latency_s, "s")
         phases.append(
             Phase(
                 name=result.operation,
