@@ -48,7 +48,7 @@ BRINGS: Final = {
     "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
-    "wrf_io": "spack install pnetcdf-wrf-io (docs/checks.md, 'An application's output')",
+    "wrf_io": "docs/checks.md, 'An application's output'",
 }
 
 
