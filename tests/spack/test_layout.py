@@ -35,7 +35,7 @@ def test_repository_is_found_by_its_address():
 
 def test_the_recipes_are_there():
     assert [name(path) for path in RECIPES] == sorted(
-        ["ior", "io500", "darshan_runtime", "lustre", "fio", "iogauge_stack", "pnetcdf_wrf_io"]
+        ["ior", "io500", "darshan_runtime", "lustre", "fio", "iogauge_stack"]
     )
 
 

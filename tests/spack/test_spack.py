@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / "environments"
-PACKAGES = ["ior", "io500", "darshan-runtime", "lustre", "fio", "iogauge-stack", "pnetcdf-wrf-io"]
+PACKAGES = ["ior", "io500", "darshan-runtime", "lustre", "fio", "iogauge-stack"]
 
 
 def test_audit(spack, builtin):

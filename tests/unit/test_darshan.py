@@ -26,7 +26,7 @@ ROMIO = (DATA / "romio-3-aggregators.txt").read_text()
 REDUCED = (DATA / "reduced-1m.txt").read_text()
 LUSTRE = (DATA / "lustre.txt").read_text()
 FILE = "/scratch/iogauge/data"
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
 
 
 def test_the_job_is_read() -> None:
@@ -144,7 +144,6 @@ def test_what_stands_out_in_a_profile_is_said() -> None:
     log = darshan.parse(LUSTRE)
     one = profile.Profile.of("lustre", log)
     assert [row.stripes for row in profile.files(log)] == [1, 1]
-    assert set(profile.targets(log)) == {7, 4}
     (slowest, seconds), *_ = profile.ranks(log).items()
     assert sum(seconds.values()) == pytest.approx(one.value("slowest rank"))
     posix = [r for r in log.records if r.module == "POSIX"]
@@ -161,28 +160,124 @@ def test_what_stands_out_in_a_profile_is_said() -> None:
     made = replace(log, records=(*slow, third, *log.of("LUSTRE"), third_layout))
     said = " ".join(profile.told(profile.Profile.of("made", made)))
     assert f"Rank {slowest} spends" in said
-    slow = f"OST {next(iter(profile.targets(made)))}"
+    slow = f"OST {profile.targets(made)[0].number}"
     assert f"A byte on {slow} takes" in said
+    # Seconds that do not matter to the run are no finding, and a note says how few they are.
+    long = profile.Profile.of("long", replace(made, run_seconds=1e6))
+    assert profile.told(long) == []
+    assert any(note.startswith("no rank spent more than") for note in long.figures.notes)
 
 
-def test_files_that_moved_nothing_are_no_yardstick() -> None:
+def made_of(files: dict[str, tuple[int, dict[str, float]]], run_s: float = 100) -> profile.Profile:
+    """Return the profile of a log of 16 ranks: by file, its target and its counters."""
     log = darshan.parse(LUSTRE)
-    idle = [
-        replace(r, counters=dict.fromkeys(r.counters, 0))
-        if r.module == "POSIX" and r.file != slow
-        else r
-        for r in log.records
-        for slow in [profile.files(log)[0].file]
+    posix, layout = log.of("POSIX")[0], log.of("LUSTRE")[0]
+    records = [
+        replace(one, file=file, rank=rank, counters=counters)
+        for rank, (file, (target, own)) in enumerate(files.items())
+        for one, counters in (
+            (posix, {"OPENS": 1, **own}),
+            (layout, {**layout.counters, "COMP1_OST_ID_0": target}),
+        )
     ]
-    assert len(profile.targets(replace(log, records=tuple(idle)))) <= 1
-
-
-def test_a_parser_that_forgets_layouts_is_refused_by_name() -> None:
-    old = re.sub(
-        r"LUSTRE_(NUM_\w+|COMP1_\w+)\t", lambda m: f"LUSTRE_{m[1].removeprefix('COMP1_')}\t", LUSTRE
+    return profile.Profile.of(
+        "made", replace(log, tasks=16, run_seconds=run_s, records=tuple(records))
     )
-    with pytest.raises(ToolOutputError, match=r"darshan-parser is older than 3\.4\.6"):
-        darshan.parse(re.sub("(?m)^LUSTRE\t.*NUM_COMPONENTS.*\n", "", old))
+
+
+def wrote(bytes_: float, seconds: float, calls: int = 1024, meta: float = 0) -> dict[str, float]:
+    return {
+        "BYTES_WRITTEN": bytes_,
+        "WRITES": calls,
+        "F_WRITE_TIME": seconds,
+        "F_META_TIME": meta,
+    }
+
+
+@pytest.mark.parametrize(
+    ("files", "slow"),
+    [
+        # One of six takes 77 s for what the others do in 2 s.
+        ({f"p{n}": (n, wrote(GIB, 77 if n == 4 else 2)) for n in range(6)}, [4]),
+        # Idle tables are no yardstick for output, nor is their time in open the target's.
+        (
+            {"a": (0, wrote(24 * GIB, 60)), "b": (1, wrote(24 * GIB, 61))}
+            | {f"t{n}": (n, wrote(2048, 1e-6, 1)) for n in range(2, 8)},
+            [],
+        ),
+        ({f"t{n}": (n, wrote(2048, 1e-6, 1, 77 if n == 4 else 0)) for n in range(6)}, []),
+        # Small transfers take longer a byte than large ones, on any target.
+        (
+            {f"p{n}": (n, wrote(GIB, 2)) for n in range(5)}
+            | {"q": (5, wrote(GIB, 77, calls=262144))},
+            [],
+        ),
+        # Slow, but by less than a second, or than a twentieth of the run.
+        ({f"p{n}": (n, wrote(GIB, 0.8 if n == 4 else 0.2)) for n in range(6)}, []),
+        ({f"p{n}": (n, wrote(GIB, 5 if n == 4 else 1)) for n in range(6)}, []),
+    ],
+)
+def test_a_target_is_accused_by_what_its_own_bytes_cost(
+    files: dict[str, tuple[int, dict[str, float]]], slow: list[int]
+) -> None:
+    said = [text for text in profile.told(made_of(files)) if text.startswith("A byte on")]
+    assert len(said) == len(slow)
+    assert all(f"OST {n} takes" in text for n, text in zip(slow, said, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("counters", "finding"),
+    [
+        ({"SIZE_WRITE_0_100": 900_000}, "100 KiB each"),
+        ({"FILE_NOT_ALIGNED": 900_000}, "at no boundary"),
+        ({"F_META_TIME": 40.0}, "open, stat, seek and close"),
+    ],
+)
+def test_a_share_is_told_if_its_time_matters(counters: dict[str, float], finding: str) -> None:
+    many = {**wrote(GIB, 30, calls=1_000_000), **counters}
+    few = {**many, "WRITES": 20, **{n: min(v, 18) for n, v in counters.items() if "_F" not in n}}
+    few |= {"F_META_TIME": 0.9, "F_WRITE_TIME": 0.9}
+    assert finding in " ".join(profile.told(made_of({"a": (1, many)})))
+    assert profile.told(made_of({"a": (1, few)})) == []
+    assert profile.told(made_of({"a": (1, many)}, run_s=1e5)) == []
+
+
+def test_one_stripe_of_a_large_shared_file_and_waiting_in_mpi_io_are_told() -> None:
+    shared = made_of({"/scratch/a": (1, wrote(8 * GIB, 300))})
+    posix, layout = shared.log.records
+    counters = {**posix.counters, "F_SLOWEST_RANK_TIME": 20.0}
+    all_ranks = replace(posix, rank=darshan.ALL_RANKS, counters=counters)
+    mpi = replace(all_ranks, module="MPI-IO", counters={"F_SLOWEST_RANK_TIME": 90.0})
+    log = replace(shared.log, records=(all_ranks, layout, mpi))
+    said = " ".join(profile.told(profile.Profile.of("made", log)))
+    assert "share /scratch/a, which lies on one storage target" in said
+    assert "90.00 s in MPI-IO, and 20.00 s of it in POSIX" in said
+
+
+def test_what_was_not_read_is_said() -> None:
+    log = replace(darshan.parse(LUSTRE), modules={"DFS": True, "H5F": True, "DXT_POSIX": True})
+    notes = profile.Profile.of("x", replace(log, records=())).figures.notes
+    assert "not read, though the log has it: DFS, H5F" in notes
+    assert profile.verdict(profile.Profile.of("x", replace(log, records=()))) == [
+        "nothing was read."
+    ]
+    lost = replace(log, modules={"POSIX": True, "LUSTRE": True}, records=tuple(log.of("POSIX")))
+    assert "module LUSTRE is in the log, but darshan-parser printed nothing" in " ".join(
+        profile.Profile.of("x", lost).figures.notes
+    )
+
+
+def test_the_layout_in_the_words_of_an_older_parser_is_read() -> None:
+    old = re.sub(
+        r"LUSTRE_COMP1_(\w+)\t",
+        lambda m: f"LUSTRE_{m[1].replace('STRIPE_COUNT', 'STRIPE_WIDTH')}\t",
+        LUSTRE,
+    )
+    old = re.sub("(?m)^LUSTRE\t.*(NUM_|EXT_|MIRROR).*\n", "", old)
+    new, read = darshan.parse(LUSTRE), darshan.parse(old)
+    assert of_log("x", read) == of_log("x", new)
+    assert profile.files(read) == profile.files(new)
+    assert profile.targets(read) == profile.targets(new)
 
 
 # --- two logs ---------------------------------------------------------------------------------------

@@ -53,6 +53,14 @@ def test_the_command_that_sets_it_is_named(key: str, expected: Value, command: s
     assert command in str(found)
 
 
+def test_one_command_sets_count_and_size_of_stripes() -> None:
+    """On Lustre 2.17 a second setstripe puts the usual value in place of what the first one set."""
+    expect: dict[str, Value] = {"layout.stripe_count": 2, "layout.stripe_bytes": 1048576}
+    facts: dict[str, Value] = {"layout.stripe_count": 1, "layout.stripe_bytes": 4194304}
+    found = expected_settings(expect=expect, facts=facts, host="n7", path="/work", fsname="work")
+    assert found.remedy.startswith("lfs setstripe -c 2 -S 1048576 /work. Or correct")
+
+
 def test_what_nobody_told_has_not_changed() -> None:
     """A client of Lustre whose CPU others had did not answer in time."""
     expect: dict[str, Value] = {"lustre.osts": 4, "tunable.osc.checksums": "1"}

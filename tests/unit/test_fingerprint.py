@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from pathlib import Path
@@ -406,3 +407,22 @@ def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(
     assert "mem.bytes" in found
     assert "late" not in found
     assert [key for key in found if key.startswith("unanswered.")] == ["unanswered.network"]
+
+
+def test_hints_in_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [*os.environ]:
+        if probes._HINTS.fullmatch(name):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    hints = tmp_path / "romio-hints"
+    hints.write_text("cb_nodes 4\n")
+    monkeypatch.setenv("ROMIO_HINTS", str(hints))
+    (tmp_path / ".openmpi").mkdir()
+    (tmp_path / ".openmpi" / "mca-params.conf").write_text(
+        "# mine\nio = romio321  # not ompio\nplm_rsh_agent = ssh\nbtl=^openib\n\nlonely\n"
+    )
+    first = probes.collect(str(tmp_path))["hints.environment"]
+    assert isinstance(first, str)
+    assert first.startswith(f"OMPI_MCA_btl=^openib; OMPI_MCA_io=romio321; ROMIO_HINTS={hints} (")
+    hints.write_text("cb_nodes 8\n")
+    assert probes.collect(str(tmp_path))["hints.environment"] != first

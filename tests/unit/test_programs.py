@@ -7,9 +7,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from iogauge.core import versions
 from iogauge.evidence.fingerprint import series_subset
 from iogauge.guards import origin
 from iogauge.guards.finding import Outcome
@@ -66,7 +68,9 @@ def test_the_environment_of_a_process_is_read() -> None:
 )
 def test_libraries_that_lie_are_known(library: str, lies: bool) -> None:
     assert bool(between.lie_of(library)) is lies
-    finding = origin.environment(libraries=[(library, "LD_PRELOAD")])
+    nodes = [{f"{between.PRELOAD}LD_PRELOAD": library}]
+    case = SimpleNamespace(evidence=SimpleNamespace(nodes=nodes, loaded=()))
+    finding = origin.environment(case)
     harmless = Outcome.OK if library.startswith("libdarshan") else Outcome.WARN
     assert finding.outcome is (Outcome.INVALID if lies else harmless)
     assert lies is (f"{library} (LD_PRELOAD), which {between.lie_of(library)}" in finding.saw)
@@ -142,13 +146,17 @@ def test_the_version_of_the_real_tool(tool: str) -> None:
         ("fio", "2.21", True),
         ("fio-metadata", "3.29-4-gabc", True),
         ("fio-metadata", "3.30", False),
-        ("elbencho", "1.0", False),
+        ("elbencho", "3.0-36", True),
+        ("elbencho", "3.0-37", False),
+        ("elbencho", "3.1", False),
+        ("md-workbench", "3.3.0", True),
+        ("iperf3", "1.0", False),
     ],
 )
 def test_versions_that_will_not_do(tool: str, version: str, old: bool) -> None:
-    said = between.too_old(tool, version)
+    said = versions.too_old(tool, version)
     assert bool(said) is old
-    oldest = {"fio": "3.7", "fio-metadata": "3.30"}.get(tool, "4.0.0")
+    oldest = versions.OLDEST.get(tool, "")
     assert not old or (version in said and f"{oldest} or newer" in said and "build-stack" in said)
 
 

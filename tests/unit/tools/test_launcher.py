@@ -120,3 +120,56 @@ def test_the_remedy_of_too_few_slots_is_named(tmp_path: Path) -> None:
 def test_a_warning_is_no_cause(warning: str) -> None:
     dashes = "-" * 74
     assert complaints.launcher_cause([dashes, warning, "", "  Local host: n1", dashes]) == ""
+
+
+DASHES = "-" * 74
+MEET = "Let srun offer what this MPI understands"
+#: What users of other clusters reported, by what is told of it. Words of libraries, banners and labels are no causes.
+REPORTED = {
+    "*** An error occurred in MPI_Init\n*** on a NULL communicator\nsrun: error: n1: task 0: Exited with exit code 1": (
+        "*** An error occurred in MPI_Init. " + MEET
+    ),
+    "srun: error: spank: x11.so: Plugin file not found\n"
+    f"{DASHES}\nPMI2_Init failed to intialize.  Return code: 1\n{DASHES}": f"PMI2_Init failed to intialize.  Return code: 1. {MEET}",
+    "PMII_singinit: execv failed: No such file or directory\n[unset]: write_line error; fd=-1\n:\n"
+    "system msg for write_line failure : Bad file descriptor": (
+        f"PMII_singinit: execv failed: No such file or directory. {MEET}"
+    ),
+    "[unset]: Unable to write to PMI_fd\nFatal error in MPI_Init: Other MPI error": (
+        f"[unset]: Unable to write to PMI_fd. {MEET}"
+    ),
+    "No PMIx server was reachable, but a PMI1/2 was detected.\nERROR: no tasks, (ior.c:9)": (
+        f"No PMIx server was reachable, but a PMI1/2 was detected. {MEET}"
+    ),
+    "srun: error: cannot find mpi plugin for mpi/pmix\nsrun: error: Invalid MPI type 'pmix'": (
+        f"srun: error: cannot find mpi plugin for mpi/pmix. {MEET}"
+    ),
+    "0: [n1:9] OPAL ERROR: Unreachable in file ext3x_client.c\n"
+    f'0: {DASHES}\n0: The application appears to have been direct launched using "srun",\n0: but': (
+        f'The application appears to have been direct launched using "srun", but. {MEET}'
+    ),
+    f"{DASHES}\nIt looks like orte_init failed for some reason; your parallel process is\nlikely to abort.  There are many": (
+        f"It looks like orte_init failed for some reason; your parallel process is likely to abort. {MEET}"
+    ),
+    f"{DASHES}\nAn ORTE daemon has unexpectedly failed after launch and before\ncommunicating back to mpirun. This could be "
+    "caused by a number": "An ORTE daemon has unexpectedly failed after launch and before communicating back to mpirun.",
+    f"bash: module: command not found\nbash: line 1: orted: command not found\n{DASHES}\n"
+    "ORTE was unable to reliably start one or more daemons.": "bash: line 1: orted: command not found",
+    "[1.2] [n1:7 :0] mm_posix.c:195 UCX  ERROR open(file_name=/proc/1/fd/3) failed: Permission denied\n"
+    "ERROR: test file too small, (ior.c:100)": "ERROR: test file too small, (ior.c:100)",
+    "[n1:7] PMIX ERROR: ERROR in file gds_ds12_lock_pthread.c at line 169\nior ERROR: cannot open file": (
+        "ior ERROR: cannot open file"
+    ),
+    f"{DASHES}\nWARNING: There was an error initializing an OpenFabrics device.\n{DASHES}\nior: relocation failed": (
+        "ior: relocation failed"
+    ),
+    "Abort(1) on node 0: Fatal error in PMPI_Init: Unknown error class, error stack:\n"
+    "find_provider(2904)..........: OFI fi_getinfo() failed (No data available)": (
+        "Abort(1) on node 0: Fatal error in PMPI_Init: Unknown error class, error stack: find_provider(2904)"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", list(REPORTED))
+def test_what_others_saw_is_told_with_its_cause(tmp_path: Path, text: str) -> None:
+    assert reason(tmp_path, text).startswith(REPORTED[text])

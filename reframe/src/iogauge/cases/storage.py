@@ -213,8 +213,7 @@ class StorageCheck(JudgedCheck):
     def _fill_stage(self) -> None:
         """Write the job's lines and all files that it reads; raises OSError."""
         plan, extras, stage = self._plan, self._extras, Path(self.stagedir)
-        # ReFrame sets these only after the hooks of this stage, and launchers read them from the
-        # job.
+        # ReFrame sets these only after the hooks of this stage, and launchers read them from the job.
         self.job.time_limit = self.time_limit or self.current_partition.time_limit
         self.job.num_tasks = self.num_tasks
         self.job.num_tasks_per_node = self.num_tasks_per_node
@@ -268,12 +267,15 @@ class StorageCheck(JudgedCheck):
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():
-            cost = Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1)
-            self._spend(cost)
-            name, steps = short_name(self.display_name), life.steps(plan)
+            self._spend(Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1))
             assumed = any(speed.assumed for speed in speeds.values())
-            case = life.Watched(name, stage, self.job, steps, footprint.seconds, assumed)
-            life.screen().add(case)
+            self._watch(footprint.seconds, assumed)
+
+    def _watch(self, seconds: float, assumed: bool) -> None:
+        """Show the case on the screen while it runs."""
+        name, steps = short_name(self.display_name), life.steps(self._plan)
+        case = life.Watched(name, Path(self.stagedir), self.job, steps, seconds, assumed)
+        life.screen().add(case)
 
     def _spend(self, cost: Cost) -> None:
         """Take the case's cost from the budget, and track the places to clean up after it."""

@@ -8,6 +8,7 @@
 - text: text that is safe to print, and digests
 - units: sizes, rates and durations, from text and back
 - untrusted: files of bounded size, strict JSON, values of the declared type
+- versions: the oldest versions of the tools that will do
 - words: names that sites, checks and records share
 - yamlfile: YAML, read safely and within bounds
 """

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
+from iogauge.core.versions import too_old
 from iogauge.core.words import FIO, FIO_METADATA, Value
 from iogauge.evidence import model, witness
 from iogauge.evidence.complaints import (
@@ -33,7 +34,7 @@ from iogauge.evidence.complaints import (
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
 from iogauge.evidence.witness import NodeActivity, Testimony, changes
-from iogauge.node.between import SCRIPT, too_old
+from iogauge.node.between import SCRIPT
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
 from iogauge.node.lustre.layout import Layouts
@@ -96,7 +97,7 @@ def collect(
     try:
         found = _collect(stage, plan, job_status, owner, job_state)
     except ToolOutputError as error:
-        if old:
+        if old and old not in str(error):
             raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
         if not is_full(stage):
             raise

@@ -31,7 +31,7 @@ from iogauge.plan.stage import (
     complaints_file,
     printed_file,
 )
-from iogauge.tools.mpi import is_binding
+from iogauge.tools.mpi import is_binding, unlabelled
 
 #: How paragraphs of Open MPI begin that say why nothing ran.
 _CAUSES: Final = re.compile(
@@ -44,6 +44,30 @@ _CAUSES: Final = re.compile(
     r"|An unrecognized option was included"
     r"|(?:mpirun|prterun) has detected an attempt to run as root"
     r"|The application appears to have been direct launched using"
+    r"|It looks like \S+ (?:runtime init )?failed for some reason"
+    r"|An? \S+ daemon has unexpectedly failed"
+    r"|\S+ has lost communication with a remote daemon"
+)
+
+#: What follows the cause in such a paragraph: a list of guesses.
+_GUESSES: Final = re.compile(
+    r" (?:This (?:usually is caused by|could be caused by)|There are (?:many|several))"
+)
+
+#: MPI found no process manager that it understands, or the launcher none that it was told to offer.
+_UNKNOWN_MANAGER: Final = re.compile(
+    r"\[unset\]: .+|PMII_singinit: .+|PMI2_Init failed .+|No PMIx server was reachable.*"
+    r"|srun: error: (?:.* mpi/\w+\b.*|Invalid MPI type .+)"
+)
+
+#: MPI did not begin, for a reason that it tells here or nowhere.
+_NOT_BEGUN: Final = re.compile(
+    r".*Fatal error in P?MPI_Init(?:_thread)?: .+|\*\*\* An error occurred in MPI_Init.*"
+)
+
+#: Lines of the libraries below a tool, and their warnings: the tool may go on after them.
+_OF_LIBRARY: Final = re.compile(
+    r"\[[^\] ]+:\d+\] |\[unset\]: |PMII_|system msg for |\w+\(\d+\)\.*: |.* UCX +(?:ERROR|WARN) |(?i:warning)\b"
 )
 
 #: A trace of hydra: ``[mpiexec@n1] function (file:line): words``.
@@ -53,7 +77,9 @@ _HYDRA: Final = re.compile(r"\[(?:mpiexec|proxy)[^\]]*\] \w+ \([^)]*\): (.+)")
 _SRUN: Final = re.compile(r"srun: (?:error: (?!\S+: tasks? [\d,-]+: )|unrecognized ).+")
 
 #: ssh's own words are more than those of the launcher that called it.
-_SSH: Final = re.compile(r"ssh: .+|Host key verification failed\.|.*Permission denied \(.+")
+_SSH: Final = re.compile(
+    r"ssh: .+|Host key verification failed\.|.*Permission denied \(.+|.*\b(?:orted|prted|\w*pmi_proxy): command not found"
+)
 
 #: How launchers begin to speak of a tool that failed: it says no more than the exit status.
 _RAN: Final = re.compile(
@@ -75,11 +101,15 @@ _REMEDIES: Final = (
         "attempt to run as root",
         "Run as an ordinary user, or set the two variables that mpirun names",
     ),
-    (
-        "have been direct launched",
-        "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the "
-        "launcher mpirun",
-    ),
+)
+
+#: If MPI does not begin, its launcher is another's, or offers another way to meet.
+_MEET: Final = (
+    "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the launcher "
+    "of the MPI library that the tool was built with"
+)
+_MEETING: Final = re.compile(
+    rf"{_UNKNOWN_MANAGER.pattern}|.*MPI_Init: .*PMI_Init returned|.*An error occurred in MPI_Init|.*direct launched using|It looks like"
 )
 
 
@@ -87,6 +117,7 @@ def launcher_cause(lines: Sequence[str]) -> str:
     """Return why a launcher did not run the tool, and what to do; empty if it does not say so."""
     found = next(_causes(lines), "")
     remedy = next((remedy for words, remedy in _REMEDIES if words in found), "")
+    remedy = remedy or (_MEET if _MEETING.match(found) else "")
     return f"{found.rstrip('.')}. {remedy}" if remedy else found
 
 
@@ -104,13 +135,14 @@ def launcher_ended(lines: Sequence[str]) -> str:
 
 
 def _causes(lines: Sequence[str]) -> Iterator[str]:
+    yield from (line for line in lines if _UNKNOWN_MANAGER.fullmatch(line))
     paragraphs = list(_paragraphs(lines))
     if any(_CAUSES.match(p) for p in paragraphs) or any(_HYDRA.match(line) for line in lines):
         yield from (line for line in lines if _SSH.fullmatch(line))
     for number, paragraph in enumerate(paragraphs):
         if _CAUSES.match(paragraph):
-            # What follows a colon is a name, or a list of guesses.
-            sentence = paragraph.partition(" This usually is caused by")[0]
+            # What follows a colon is a name.
+            sentence = _GUESSES.split(paragraph)[0]
             more = paragraphs[number + 1 : number + 2] if sentence.endswith(":") else []
             yield " ".join([sentence, *more])
     for line in lines:
@@ -118,6 +150,8 @@ def _causes(lines: Sequence[str]) -> Iterator[str]:
             yield match[1]
         elif _SRUN.fullmatch(line):
             yield line
+    stack = [line for line in lines if re.match(r"\w+\(\d+\)\.*: ", line)]
+    yield from (" ".join([line, *stack[-1:]]) for line in lines if _NOT_BEGUN.fullmatch(line))
 
 
 def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
@@ -202,7 +236,7 @@ def stage_folder(folder: Path, what: str) -> dict[str, str]:
 _SYSTEM_ERRORS: Final = tuple(os.strerror(number) for number in errno.errorcode)
 
 _FIO_ERROR: Final = re.compile(r'"error" : ([1-9][0-9]{0,3}),')
-_TOOL_ERROR: Final = re.compile(r"(?<!OPAL )(?<!ORTE )(?<!PMIX )(?<!PRTE )\bERROR\b")
+_TOOL_ERROR: Final = re.compile(r"\bERROR\b")
 
 
 #: What a tool is told by the kernel whose connection to a Lustre server broke (EIO, ESHUTDOWN).
@@ -229,7 +263,9 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
             errors = (int(number) for number in _FIO_ERROR.findall(text))
             more = "".join(f"error {n}: {os.strerror(n)}\n" for n in errors)
             text = text.partition("{")[0] + more
-        texts.append([line.strip() for line in text.splitlines() if not is_binding(line)])
+        texts.append(
+            [line.strip() for line in unlabelled(text).splitlines() if not is_binding(line)]
+        )
     told = visible(next(filter(None, _telling(texts)), "it printed nothing"))
     cut_off = on_lustre and any(words in told for words in _CUT_OFF)
     return told + (_EVICTION if cut_off else "")
@@ -237,16 +273,23 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
 
 def _telling(texts: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield the lines that may explain a failure, the best one first."""
-    lines = [line for text in texts for line in text if line.strip(" -")]
-    yield from (line[:300] for line in lines if any(error in line for error in _SYSTEM_ERRORS))
-    # IOR and mdtest mark their errors; the launcher may print more.
-    yield from (line[:300] for line in lines if _TOOL_ERROR.search(line))
+    managed = not any(_UNKNOWN_MANAGER.fullmatch(line) for text in texts for line in text)
+    of_tool = [[line for line in text if not _OF_LIBRARY.match(line)] for text in texts if managed]
+    yield from _errors(of_tool)
     yield from (launcher_cause(text)[:500] for text in texts)
+    yield from _errors(texts)
     # The tool speaks before the launcher adds to it.
-    for text in map(is_of_tool, texts):
+    for text in map(is_of_tool, [*of_tool, *texts]):
         failing = [line for line in text if "error" in line.lower() or "fail" in line.lower()]
         yield from (line[:300] for line in failing or text[-1:])
     yield from (launcher_ended(text)[:300] for text in texts)
+
+
+def _errors(texts: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines with an error of the system, then those that IOR and mdtest mark as errors."""
+    lines = [line for text in texts for line in text if line.strip(" -")]
+    yield from (line[:300] for line in lines if any(error in line for error in _SYSTEM_ERRORS))
+    yield from (line[:300] for line in lines if _TOOL_ERROR.search(line))
 
 
 #: Bytes below which a directory counts as full: a job's own files need this room.

@@ -419,8 +419,7 @@ _SETS: Final = (
     (r"cpu\.governor", "cpupower frequency-set -g {value} (as root)"),
     (r"mem\.thp", "echo {value} > /sys/kernel/mm/transparent_hugepage/enabled (as root)"),
     (r"nic\.(\w+)\.mtu", r"ip link set \1 mtu {value} (as root)"),
-    (r"layout\.stripe_count", "lfs setstripe -c {value} {path}"),
-    (r"layout\.stripe_bytes", "lfs setstripe -S {value} {path}"),
+    (r"layout\.stripe_(count|bytes)", "lfs setstripe {stripes} {path}"),
     (
         r"lustre\.(servers|osts|mdts)",
         "lfs check servers, lctl get_param osc.*.ost_conn_uuid show them",
@@ -446,13 +445,18 @@ def _differs(key: str, expected: Value, fact: Value) -> bool:
     return not all(int(v) >= limit if bound[1] == ">=" else int(v) <= limit for v in values)
 
 
-def _sets(key: str, expected: Value, path: str, fsname: str) -> str:
+#: Options of lfs setstripe, which puts the usual value in place of what it is not given.
+_STRIPES: Final = {"layout.stripe_count": "-c", "layout.stripe_bytes": "-S"}
+
+
+def _sets(key: str, expect: Mapping[str, Value], path: str, fsname: str) -> str:
     """Return how to set a fact, or the advice to correct the expectation."""
-    value = re.sub(r"^[<>]=\s*", "", str(expected))
+    value = re.sub(r"^[<>]=\s*", "", str(expect[key]))
+    stripes = " ".join(f"{_STRIPES[k]} {expect[k]}" for k in _STRIPES if k in expect)
     several = "," in value and key != "mount.options"
     for pattern, command in () if several else _SETS:
         if match := re.fullmatch(pattern, key):
-            return match.expand(command).format(fs=fsname, value=value, path=path)
+            return match.expand(command).format(fs=fsname, value=value, path=path, stripes=stripes)
     return f"set it, or correct expect.{key}"
 
 
@@ -464,7 +468,7 @@ def expected_settings(
     """
     wrong = [key for key in expect if key in facts and _differs(key, expect[key], facts[key])]
     unknown = [key for key in expect if key not in facts]
-    commands = dict.fromkeys(_sets(key, expect[key], path, fsname) for key in wrong)
+    commands = dict.fromkeys(_sets(key, expect, path, fsname) for key in wrong)
     demanded = rule(
         "G25 settings",
         "" if wrong else "silent",

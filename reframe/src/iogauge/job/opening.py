@@ -167,8 +167,8 @@ def _beating(held: lock.Lock, lease_s: float) -> Iterator[None]:
                 if kept and not held.beat():
                     kept = False
                     now = lock.standing(held.place) or "nobody"
-                    text = visible(f"iogauge: lock: lost; held now by {now}")
-                    print(text, file=sys.stderr, flush=True)
+                    text = f"iogauge: lock: lost; held now by {now}"
+                    print(visible(text), file=sys.stderr, flush=True)
 
     threading.Thread(target=beat, daemon=True).start()
     try:

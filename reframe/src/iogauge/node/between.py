@@ -9,18 +9,11 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_bytes
-from iogauge.core.words import (
-    FIO,
-    FIO_METADATA,
-    IOR,
-    MDTEST,
-    Fingerprint,
-)
+from iogauge.core.words import FIO, IOR, MDTEST, Fingerprint
 
 #: Variables whose libraries the loader puts in front of all others (ld.so(8)), and its file.
 _VARIABLES: Final = ("LD_PRELOAD", "LD_AUDIT")
@@ -48,11 +41,6 @@ _LYING: Final = (
 _HARMLESS: Final = r"darshan"
 
 
-#: The oldest version that offers a feature whole. fio 3.1 reports no bytes in a second; from 3.2 to 3.29 its endless creates
-#: (time_based) open no file after the first round, and filestat and filedelete came with 3.18 and 3.27.
-OLDEST: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
-    {IOR: (4, 0, 0), MDTEST: (4, 0, 0), FIO: (3, 7), FIO_METADATA: (3, 30)}
-)
 #: Tools whose file holds its version as a text of its own.
 _VERSIONED: Final = (IOR, MDTEST)
 
@@ -75,19 +63,6 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(OSError):
             found[tool] = version(shutil.which(tool) or "")
     return {tool: text for tool, text in found.items() if text}
-
-
-def too_old(feature: str, version: str) -> str:
-    """Return why a tool's version does not offer a feature, and what brings another; empty if it does."""
-    oldest = OLDEST.get(feature, ())
-    numbers = re.match(r"\.".join([r"(\d+)"] * len(oldest)), version)
-    if numbers is None or tuple(map(int, numbers.groups())) >= oldest:
-        return ""
-    return (
-        f"version {version}, and {'.'.join(map(str, oldest))} or newer is needed: the environment of this "
-        "suite's stack brings it (spack env activate environments/<site> && spack install, or "
-        "ci/build-stack)"
-    )
 
 
 def _is(name: str, library: str) -> bool:

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from iogauge.core.text import text_digest
+from iogauge.core.untrusted import read_text
 from iogauge.core.words import (
     ELBENCHO,
     FIO,
@@ -52,7 +53,7 @@ SECRET: Final = re.compile(
 
 #: Environment variables that change how MPI, and the libraries over and under it, do I/O and move data.
 _HINTS: Final = re.compile(
-    r"(?:OMPI_MCA_(?:io|fs|fcoll|fbtl|sharedfp|coll|pml|btl|mtl)(?:_\w+)?|(?:ROMIO|MPICH|UCX|FI|PNETCDF)_\w+"
+    r"(?:OMPI_MCA_(?:io|fs|fcoll|fbtl|sharedfp|coll|pml|btl|mtl|osc)(?:_\w+)?|(?:ROMIO|MPICH|UCX|FI|PSM2|PNETCDF|HDF5)_\w+"
     r"|IOR_HINT__\w+|I_MPI_(?:EXTRA_FILESYSTEM|FABRICS)\w*)"
 )
 
@@ -273,12 +274,29 @@ def _lustre(node: _Node) -> Fingerprint:
 
 
 def _hints(node: _Node) -> Fingerprint:
+    told = {**_of_open_mpi(node.root), **os.environ}
     hints = [
-        f"{name}={value}"
-        for name, value in sorted(os.environ.items())
+        f"{name}={value}{_content(name, value)}"
+        for name, value in sorted(told.items())
         if _HINTS.fullmatch(name) and not SECRET.search(name)
     ]
     return {"hints.environment": "; ".join(hints)} if hints else {}
+
+
+def _of_open_mpi(root: Path) -> dict[str, str]:
+    """Return what Open MPI's file of a user sets, as the variables that would do the same."""
+    file = root / os.environ.get("HOME", "/").lstrip("/") / ".openmpi" / "mca-params.conf"
+    with contextlib.suppress(OSError, ValueError):
+        lines = (line.partition("#")[0].partition("=") for line in read_text(file).splitlines())
+        return {f"OMPI_MCA_{name.strip()}": v.strip() for name, equals, v in lines if equals}
+    return {}
+
+
+def _content(name: str, value: str) -> str:
+    """Return a digest of the hints of ROMIO, which are in a file."""
+    with contextlib.suppress(OSError, ValueError):
+        return f" ({text_digest(read_text(Path(value)))})" if name == "ROMIO_HINTS" else ""
+    return ""
 
 
 def _between(node: _Node) -> Fingerprint:

@@ -13,6 +13,7 @@ from typing import Final
 
 from iogauge.core import untrusted
 from iogauge.core.paths import project_root, state_dir
+from iogauge.core.versions import too_old
 from iogauge.core.words import (
     DARSHAN,
     ELBENCHO,
@@ -28,7 +29,7 @@ from iogauge.core.words import (
     MDTEST,
     WRF_IO,
 )
-from iogauge.node.between import too_old, version
+from iogauge.node.between import version
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.ior import options
@@ -47,7 +48,7 @@ BRINGS: Final = {
     "io500": "spack install io500 (the recipe is in spack-repo/)",
     "mpirun": "apt install openmpi-bin, or the MPI that ior was built with",
     "darshan": "ci/build-stack",
-    "wrf_io": "spack install pnetcdf-wrf-io (docs/checks.md, 'An application's output')",
+    "wrf_io": "docs/checks.md, 'An application's output'",
 }
 
 

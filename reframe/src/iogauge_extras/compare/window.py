@@ -41,7 +41,8 @@ def maintain(
                 raise CompareError(f"a window is open already: iogauge window end, or rm {note}")
             before = _measured(context.args, runs)
             write_file(note, json.dumps({"options": context.args, "runs": runs, "before": before}))
-            typer.echo(f"before: {', '.join(before)}. Do the work, then: iogauge window end")
+            said = f"before: {', '.join(before)}. Do the work, then: iogauge window end"
+            typer.echo(visible_lines(said))
             return
         if context.args:
             raise CompareError(f"{context.args[0]}: end runs what start ran, without options")

@@ -1,7 +1,7 @@
 """Darshan's log as values.
 
-The module reads the text of ``darshan-parser`` (Darshan 3.5.0), which reads the logs of all earlier
-versions. One before 3.4.6 forgets the components of a Lustre layout, and is refused.
+The module reads the text of ``darshan-parser`` (Darshan 3.5.0 and 3.4.4), which reads the logs of all earlier
+versions.
 Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
 """
 
@@ -167,13 +167,8 @@ def _log(
                 file=file,
                 mount=mount,
                 fs_type=fs_type,
-                counters=counters,
+                counters=_components(counters) if module == "LUSTRE" else counters,
             )
-        )
-    if any(r.module == "LUSTRE" and "NUM_COMPONENTS" not in r.counters for r in records):
-        raise ToolOutputError(
-            "darshan-parser is older than 3.4.6, and forgets the layout of files on Lustre: install a newer "
-            "darshan-util (ci/build-stack, or spack install darshan-util), and put its darshan-parser on PATH first"
         )
     tasks, run_seconds = (_number(read.header[name], name) for name in ("nprocs", "run time"))
     if tasks < 1 or tasks != int(tasks) or run_seconds < 0:
@@ -193,6 +188,19 @@ def _log(
         records=tuple(records),
         slowest_seconds=read.slowest,
     )
+
+
+def _components(counters: Mapping[str, float]) -> Mapping[str, float]:
+    """Return a layout in the words of Darshan 3.4.6: before it, a file had one component, which was not numbered."""
+    if "STRIPE_WIDTH" not in counters:
+        return counters
+    stripes = {f"COMP1_{name}": v for name, v in counters.items() if name.startswith("OST_ID_")}
+    return {
+        "NUM_COMPONENTS": 1,
+        "COMP1_STRIPE_SIZE": counters.get("STRIPE_SIZE", 0),
+        "COMP1_STRIPE_COUNT": counters["STRIPE_WIDTH"],
+        **stripes,
+    }
 
 
 def _number(text: str, name: str) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Final
@@ -14,14 +14,23 @@ from iogauge.core.text import count
 from iogauge.core.units import format_value
 from iogauge_extras.compare.logs import Figures, amount
 from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord
-from iogauge_extras.darshan.subject import TIMES, of_log, total
+from iogauge_extras.darshan.subject import COUNTED, TIMES, busy_seconds, of_log, total
 
 #: From here on a share or a ratio is worth a sentence.
 _SMALL, _META, _UNALIGNED, _SIEVED, _UNEVEN = 50.0, 30.0, 50.0, 1.2, 1.5
-_SLOW_TARGET: Final = 3.0
+_SLOW_TARGET, _ABOVE_POSIX = 3.0, 2.0
+
+#: What is less than this share of the run time, or less than so many seconds, is a trifle. Old logs round the run time to seconds.
+_SHARE, _LEAST_S = 0.05, 1.0
+
+#: Seconds that an access may cost for being small or unaligned: a round trip to a busy server.
+_ACCESS_S: Final = 0.001
 
 #: Seconds in calls from which the files of a storage target tell its speed.
 _BUSY_S: Final = 0.1
+
+#: Bytes from which one stripe is little for a file that several ranks share.
+_LARGE: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class FileRow:
     writers: int | None
     stripes: int
     fs_type: str
+    shared: bool
 
 
 def files(log: DarshanLog) -> list[FileRow]:
@@ -77,6 +87,7 @@ def files(log: DarshanLog) -> list[FileRow]:
                 writers=None if ALL_RANKS in wrote else len(wrote),
                 stripes=stripes.get(file, 0),
                 fs_type=records[0].fs_type,
+                shared=len(records) > 1 or (records[0].rank == ALL_RANKS and log.tasks > 1),
             )
         )
     return sorted(rows, key=lambda row: (-(row.read + row.written), -row.seconds, row.file))
@@ -97,69 +108,149 @@ def ranks(log: DarshanLog) -> dict[int, dict[str, float]]:
     return dict(sorted(found.items(), key=lambda item: -sum(item[1].values())))
 
 
-def targets(log: DarshanLog) -> dict[int, float]:
-    """Return the seconds per byte of each storage target, slowest first, by the target's number.
+@dataclass(frozen=True, slots=True)
+class SlowTarget:
+    """A storage target: how many times the median's seconds a byte takes there, and what that costs each rank that used it."""
 
-    They are those of all its files that lie on no other target. A target that was busy for less than
-    :data:`_BUSY_S` seconds is left out.
+    number: int
+    times: float
+    lost_s: float
+    compared: int
+
+
+def targets(log: DarshanLog) -> list[SlowTarget]:
+    """Return the storage targets, slowest first, by the reads and writes of files that lie on no other target.
+
+    Like is compared with like: reads with reads, and transfers with those of the same power of ten. A target is left out if it
+    was busy with them for less than :data:`_BUSY_S` seconds. So are transfers that fewer than three targets saw.
     """
     places = {}
     for record in log.of("LUSTRE"):
         found = {int(v) for name, v in record.counters.items() if "_OST_ID_" in name}
         if len(found) == 1:
             places[record.file] = found.pop()
-    seconds: dict[int, float] = defaultdict(float)
-    moved: dict[int, float] = defaultdict(float)
-    for row in files(log):
-        if row.file in places:
-            seconds[places[row.file]] += row.seconds
-            moved[places[row.file]] += row.read + row.written
-    rates = {t: seconds[t] / moved[t] for t in moved if moved[t] and seconds[t] >= _BUSY_S}
-    return dict(sorted(rates.items(), key=lambda item: -item[1]))
+    alike: dict[tuple[str, int], dict[int, list[float]]] = {}
+    for record in log.of("POSIX"):
+        for word, calls in (("READ", "READS"), ("WRITE", "WRITES")):
+            moved = total([record], "BYTES_READ" if word == "READ" else "BYTES_WRITTEN")
+            done, seconds = total([record], calls), total([record], f"F_{word}_TIME")
+            if record.file in places and moved and done:
+                kind = alike.setdefault((word, round(math.log10(moved / done))), {})
+                sums = kind.setdefault(places[record.file], [0.0, 0.0, 0.0])
+                ranks_of = log.tasks if record.rank == ALL_RANKS else 1
+                for n, value in enumerate((seconds, moved, ranks_of)):
+                    sums[n] += value
+    slowest: dict[int, SlowTarget] = {}
+    for kind in alike.values():
+        rates = {t: sums[0] / sums[1] for t, sums in kind.items() if sums[0] >= _BUSY_S}
+        usual = median(rates.values()) if len(rates) > 2 else math.inf
+        for number, rate in rates.items():
+            seconds, moved, users = kind[number]
+            lost = max(seconds - usual * moved, 0.0) / users
+            target = SlowTarget(number, rate / usual, lost, len(rates))
+            if usual < math.inf and lost >= slowest.get(number, target).lost_s:
+                slowest[number] = target
+    return sorted(slowest.values(), key=lambda target: -target.times)
 
 
 def told(profile: Profile) -> list[str]:
-    """Return what stands out in a log, a sentence each; empty if nothing does."""
-    said = []
+    """Return what stands out in a log and took time that matters to the run, a sentence each; empty if nothing does."""
+    parts = (_of_ranks, _of_targets, _of_accesses, _of_mpiio, _of_files)
+    return [sentence for part in parts for sentence in part(profile)]
+
+
+def _matters(log: DarshanLog, seconds: float) -> bool:
+    return seconds >= max(_LEAST_S, _SHARE * log.run_seconds)
+
+
+def _of_ranks(profile: Profile) -> Iterator[str]:
     times = {rank: sum(parts.values()) for rank, parts in ranks(profile.log).items()}
-    slowest = next(iter(times), None)
-    middle = median(times.values()) if times else 0.0
-    if slowest is not None and middle > 0 and times[slowest] >= _UNEVEN * middle:
-        said.append(
+    slowest, middle = next(iter(times), 0), median(times.values()) if times else 0.0
+    uneven = bool(middle) and times[slowest] >= _UNEVEN * middle
+    if uneven and _matters(profile.log, times[slowest] - middle):
+        yield (
             f"Rank {slowest} spends {format_value(times[slowest])} s in POSIX calls, "
             f"{times[slowest] / middle:.1f} times the median of the ranks."
         )
-    by_target = targets(profile.log)
-    usual = median(by_target.values()) if len(by_target) > 2 else math.inf
-    if slow := [t for t, rate in by_target.items() if rate >= _SLOW_TARGET * usual]:
-        said.append(
-            f"A byte on {', '.join(f'OST {t}' for t in slow[:5])} takes "
-            f"{by_target[slow[0]] / usual:.1f} times as long as on the median of {len(by_target)} targets."
+
+
+def _of_targets(profile: Profile) -> Iterator[str]:
+    slow = [t for t in targets(profile.log) if t.times >= _SLOW_TARGET]
+    if slow := [t for t in slow if _matters(profile.log, t.lost_s)]:
+        yield (
+            f"A byte on {', '.join(f'OST {t.number}' for t in slow[:5])} takes "
+            f"{slow[0].times:.1f} times as long as on the median of {slow[0].compared} targets."
         )
-    small, meta = profile.value("small accesses") or 0, profile.value("metadata time") or 0
-    if small >= _SMALL:
-        said.append(f"{small:.0f} % of the reads and writes move at most 100 KiB each.")
-    if meta >= _META:
-        said.append(f"{meta:.0f} % of the time in POSIX calls goes to open, stat, seek and close.")
-    unaligned = profile.value("unaligned accesses") or 0
-    if unaligned >= _UNALIGNED:
-        said.append(
-            f"{unaligned:.0f} % of the reads and writes begin at no boundary of the file's blocks."
-        )
+
+
+def _of_accesses(profile: Profile) -> Iterator[str]:
+    log, busy = profile.log, busy_seconds(profile.log, "POSIX")
+    each = total(log.of("POSIX"), "READS", "WRITES") / log.tasks
+    for name, least, costs, text in (
+        (
+            "small accesses",
+            _SMALL,
+            each * _ACCESS_S,
+            "of the reads and writes move at most 100 KiB each.",
+        ),
+        (
+            "metadata time",
+            _META,
+            busy,
+            "of the time in POSIX calls goes to open, stat, seek and close.",
+        ),
+        (
+            "unaligned accesses",
+            _UNALIGNED,
+            each * _ACCESS_S,
+            "of the reads and writes begin at no boundary of the file's blocks.",
+        ),
+    ):
+        share = profile.value(name) or 0
+        if share >= least and _matters(log, min(busy, share / 100 * costs)):
+            yield f"{share:.0f} % {text}"
+
+
+def _of_mpiio(profile: Profile) -> Iterator[str]:
+    log, busy = profile.log, busy_seconds(profile.log, "POSIX")
     for word in ("read", "written"):
         ratio = profile.value(f"POSIX / MPI-IO bytes {word}") or 0
-        if ratio >= _SIEVED:
-            said.append(
+        asked = profile.value(f"MPI-IO bytes {word}") or 0
+        moved = profile.value(f"POSIX bytes {word}") or 0
+        if ratio >= _SIEVED and (ratio - 1) * asked >= moved / 10 and _matters(log, busy):
+            yield (
                 f"MPI-IO's own files have {ratio:.1f} times the bytes {word} that the program asked for: "
                 "the MPI library sieves data."
             )
+    collective = busy_seconds(log, "MPI-IO")
+    if collective >= _ABOVE_POSIX * busy and _matters(log, collective - busy):
+        yield (
+            f"The slowest rank spends {format_value(collective)} s in MPI-IO, and {format_value(busy)} s of it in POSIX "
+            "calls: the ranks wait for each other, or exchange data."
+        )
+
+
+def _of_files(profile: Profile) -> Iterator[str]:
     for row in files(profile.log)[:1]:
-        if row.stripes > 1 and row.writers is not None and 0 < row.writers < row.stripes:
-            said.append(
-                f"{count(row.writers, 'rank')} write{'s' * (row.writers == 1)} {row.file}, which has {row.stripes} stripes: more writers could "
+        if not _matters(profile.log, row.seconds / (row.writers or profile.log.tasks)):
+            return
+        if row.stripes > 1 and 0 < (row.writers or 0) < row.stripes:
+            yield (
+                f"{count(row.writers or 0, 'rank')} write{'s' * (row.writers == 1)} {row.file}, which has {row.stripes} stripes: more writers could "
                 "use more targets at once."
             )
-    return said
+        if row.stripes == 1 and row.shared and row.read + row.written >= _LARGE:
+            yield (
+                f"Several ranks share {row.file}, which lies on one storage target: more stripes (lfs setstripe -c) could use "
+                "more targets at once."
+            )
+
+
+def verdict(profile: Profile) -> list[str]:
+    """Return what stands out; else that nothing does, in the modules that were read."""
+    counted = [module for module in COUNTED if module in profile.log.modules]
+    nothing = f"nothing stands out in {' and '.join(counted)}." if counted else "nothing was read."
+    return told(profile) or [nothing]
 
 
 def lines(profile: Profile) -> Mapping[str, str]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from iogauge.core.measurement import Quantity
-from iogauge.core.units import format_bytes
+from iogauge.core.units import format_bytes, format_value
 from iogauge.tools.darshan import KEEP_RANKS
 from iogauge_extras.compare.logs import Figures
 from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord, read_log
@@ -18,6 +20,16 @@ _SMALL_BINS: Final = tuple(
     for way in ("READ", "WRITE")
     for size in ("0_100", "100_1K", "1K_10K", "10K_100K")
 )
+
+
+#: Modules whose figures are derived; LUSTRE tells where files lie.
+COUNTED: Final = ("POSIX", "MPI-IO", "STDIO")
+
+#: Share of the run time below which I/O does not matter to the run.
+_TRIFLE: Final = 0.05
+
+#: Modules that trace what others count.
+_TRACES: Final = re.compile(r"DXT_\w+|HEATMAP")
 
 
 TIMES: Final = ("F_READ_TIME", "F_WRITE_TIME", "F_META_TIME")
@@ -37,7 +49,7 @@ def of_log(name: str, log: DarshanLog) -> Figures:
     values = {"run time": Quantity(log.run_seconds, "s")}
     for module, seconds in log.slowest_seconds.items():
         values[f"{module} time"] = Quantity(seconds, "s")
-    for module in ("POSIX", "MPI-IO", "STDIO"):
+    for module in COUNTED:
         if module in log.modules:
             for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
                 values[f"{module} bytes {word}"] = Quantity(total(log.of(module), counter), "B")
@@ -46,11 +58,7 @@ def of_log(name: str, log: DarshanLog) -> Figures:
         values |= _posix_values(posix)
     values |= _rank_values(posix)
     shared = _most_written_shared(posix)
-    notes = [
-        f"module {module} is incomplete: its figures are too low"
-        for module, complete in log.modules.items()
-        if not complete
-    ]
+    notes = _notes(log)
     if shared and any(r.rank == ALL_RANKS for r in shared):
         notes.append(
             f"shared files are summed up over the ranks: set {KEEP_RANKS}=1 to have the writers "
@@ -70,6 +78,38 @@ def of_log(name: str, log: DarshanLog) -> Figures:
         "layout": _layouts(log.of("LUSTRE")),
     }
     return Figures(name=name, values=values, facts=facts, notes=tuple(notes))
+
+
+def _notes(log: DarshanLog) -> list[str]:
+    """Return what a log holds that the figures do not, and whether its I/O matters to the run."""
+    notes = [
+        f"module {module} is incomplete: its figures are too low"
+        for module, complete in log.modules.items()
+        if not complete
+    ]
+    read = (*COUNTED, "LUSTRE")
+    if unread := [m for m in log.modules if m not in read and not _TRACES.fullmatch(m)]:
+        notes.append(f"not read, though the log has it: {', '.join(unread)}")
+    notes += [
+        f"module {module} is in the log, but darshan-parser printed nothing of it: is darshan-parser older than the log?"
+        for module, complete in log.modules.items()
+        if module in read and complete and not log.of(module)
+    ]
+    seconds = sum(busy_seconds(log, module) for module in ("POSIX", "STDIO"))
+    if log.run_seconds and seconds < _TRIFLE * log.run_seconds:
+        notes.append(
+            f"no rank spent more than {format_value(100 * seconds / log.run_seconds)} % of the run time in POSIX and STDIO calls"
+        )
+    return notes
+
+
+def busy_seconds(log: DarshanLog, module: str) -> float:
+    """Return the most seconds that a rank can have spent in a module's calls."""
+    ranks: dict[int, float] = defaultdict(float)
+    for record in log.of(module):
+        summed = record.rank == ALL_RANKS and "F_SLOWEST_RANK_TIME" in record.counters
+        ranks[record.rank] += total([record], *(("F_SLOWEST_RANK_TIME",) if summed else TIMES))
+    return ranks.pop(ALL_RANKS, 0.0) + max(ranks.values(), default=0.0)
 
 
 def total(records: Iterable[FileRecord], *counters: str) -> float:
@@ -166,7 +206,7 @@ def _layouts(lustre: Sequence[FileRecord]) -> str:
     layouts: Counter[str] = Counter()
     for record in lustre:
         parts = []
-        for n in range(1, int(record.counters.get("NUM_COMPONENTS", 0)) + 1):
+        for n in itertools.count(1):
             if (count := record.counters.get(f"COMP{n}_STRIPE_COUNT")) is None:
                 break
             size = record.counters.get(f"COMP{n}_STRIPE_SIZE", 0)

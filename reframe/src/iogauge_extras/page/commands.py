@@ -206,10 +206,11 @@ def write_bundle(
     files = bundle.contents(paths.state_dir(), asked.records, report(asked, *span)[1])
     data = bundle.packed(files, file.name.partition(".")[0])
     raw = sum(name.startswith("raw/") for name in files)
-    typer.echo(
+    said = (
         f"{file}: {len(files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, and {raw} raw "
         "outputs. Users, homes, hosts and addresses have stand-ins; names of cases, sites and paths are as they are"
     )
+    typer.echo(visible_lines(said))
     if not unasked and not typer.confirm("write it?"):
         raise typer.Exit(2)
     write_file(file, data)

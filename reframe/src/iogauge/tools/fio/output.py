@@ -48,6 +48,8 @@ from iogauge.core.measurement import (
     ToolOutput,
     ToolOutputError,
 )
+from iogauge.core.versions import too_old
+from iogauge.core.words import FIO, FIO_METADATA
 from iogauge.tools.fio.options import APART_LEAD_S, LEAD_S, METADATA_PHASES, ROUND
 from iogauge.tools.parsing import (
     excerpt,
@@ -121,6 +123,9 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     version = member(document, "fio version", "fio JSON")
     if not isinstance(version, str):
         raise ToolOutputError("fio JSON: 'fio version' should be text")
+    version = version.removeprefix("fio-")
+    if old := too_old(FIO, version):
+        raise ToolOutputError(f"fio: {old}")
     shared = document.get("global options", {})
     shared = shared if isinstance(shared, dict) else {}
     remote = "client_stats" in document
@@ -146,12 +151,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         # fio does not time what it reads back between its writes.
         timed = [way for way in _DIRECTIONS if way != "read" or "verify_backlog" not in own]
         own_phases = _phases_of(entry, engine, names.get(name), f"fio JSON, job {name!r}", timed)
-        files = _files_asked(own, len(parts) if remote else 1)
-        if engine in METADATA_PHASES and files not in (None, own_phases[0].operations):
-            raise ToolOutputError(
-                f"fio JSON, job {name!r}: {own_phases[0].operations} operations; its options ask for {files} "
-                "(nrfiles x numjobs x loops): the output is damaged"
-            )
+        _check_files(own, own_phases[0], name, len(parts) if remote else 1, version)
         phases += own_phases
         half_seconds[name] = _half_seconds(entry, f"fio JSON, job {name!r}")
         short += sum(
@@ -182,7 +182,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         parameters["client_bytes"] = tuple(int(_busiest(entry, "io_bytes")) for entry in parts)
     return ToolOutput(
         tool="fio",
-        version=version.removeprefix("fio-"),
+        version=version,
         phases=tuple(phases),
         tasks=_tasks(parts, shared, remote),
         nodes=len(set(hosts)) if remote else 1,
@@ -346,12 +346,23 @@ def _check_error(entry: object, where: str) -> None:
         )
 
 
-def _files_asked(options: Mapping[str, Any], servers: int) -> int | None:
-    """Return how many operations a job of a metadata engine was asked for; None if it ends by its time."""
-    told = [str(options.get(name, "1")) for name in ("nrfiles", "numjobs", "loops")]
+def _check_files(
+    options: Mapping[str, Any], phase: Phase, name: str, servers: int, version: str
+) -> None:
+    """Refuse operations of a metadata engine that differ from those asked for, or that an old fio only counts."""
+    if options.get("ioengine") not in METADATA_PHASES:
+        return
+    if "runtime" in options and (old := too_old(FIO_METADATA, version)):
+        raise ToolOutputError(f"fio: {old}")
+    told = [str(options.get(option, "1")) for option in ("nrfiles", "numjobs", "loops")]
     if "runtime" in options or not all(re.fullmatch(r"[1-9]\d{0,8}", number) for number in told):
-        return None
-    return math.prod(map(int, told)) * servers
+        return
+    files = math.prod(map(int, told)) * servers
+    if phase.operations != files:
+        raise ToolOutputError(
+            f"fio JSON, job {name!r}: {phase.operations} operations; its options ask for {files} "
+            "(nrfiles x numjobs x loops): the output is damaged"
+        )
 
 
 def _options(entry: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,0 +1,40 @@
+"""The oldest versions of the tools that will do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from iogauge.core.words import ELBENCHO, FIO, FIO_METADATA, IOR, MD_WORKBENCH, MDTEST
+
+#: The oldest version that offers a feature whole. fio 3.1 reports no bytes in a second; from 3.2 to 3.29 its endless creates
+#: (time_based) open no file after the first round, and filestat and filedelete came with 3.18 and 3.27. elbencho tells
+#: its options since 3.0-37.
+OLDEST: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        IOR: "4.0.0",
+        MDTEST: "4.0.0",
+        MD_WORKBENCH: "4.0.0",
+        FIO: "3.7",
+        FIO_METADATA: "3.30",
+        ELBENCHO: "3.0-37",
+    }
+)
+
+
+def too_old(feature: str, version: str) -> str:
+    """Return why a tool's version does not offer a feature, and what brings another; empty if it does."""
+    oldest, numbers = OLDEST.get(feature, ""), re.match(r"\d+(?:[.-]\d+)*", version)
+    if not oldest or numbers is None or _parts(numbers[0]) >= _parts(oldest):
+        return ""
+    return (
+        f"version {version}, and {oldest} or newer is needed: the environment of this "
+        "suite's stack brings it (spack env activate environments/<site> && spack install, or "
+        "ci/build-stack)"
+    )
+
+
+def _parts(version: str) -> list[int]:
+    return [int(part) for part in re.split("[.-]", version)]
