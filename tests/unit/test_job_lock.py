@@ -157,8 +157,9 @@ def on_one_disk(job: Callable[..., Job], tmp_path: Path, *names: str, **change: 
 
 
 def test_jobs_on_one_disk_work_one_after_the_other(job: Callable[..., Job], tmp_path: Path) -> None:
-    """Their targets, and so their locks, are different directories."""
-    jobs = [one.start(WORK) for one in on_one_disk(job, tmp_path, "one", "two", "three")]
+    """Their targets, and so their locks, are different directories. Other tests may hold the disk for minutes."""
+    disk = on_one_disk(job, tmp_path, "one", "two", "three", lock_wait_s=600)
+    jobs = [one.start(WORK) for one in disk]
     ended = [one.end() for one in jobs]
     assert [status for status, _ in ended] == [0, 0, 0], ended
     phases = sorted(phase for one in jobs for phase in one.phases())

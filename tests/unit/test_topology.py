@@ -53,7 +53,6 @@ def test_operations_ceiling(direction: Direction, value: float) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        {"source": "x"},
         {"clients": CLIENTS},
         {"source": "x", "clients": {"nic": "100"}},
         {"source": "x", "servers": {"count": 0, "nic": "1 GB/s"}},
