@@ -120,3 +120,56 @@ def test_a_restart_reads_what_the_other_host_saved(run: Run) -> None:
     assert values["restart_time"] * values["read_bw"] == pytest.approx(72, rel=0.01)
     said = {(f["metric"], f["guard"], f["saw"]) for f in record["findings"]}
     assert ("restart_time", "G1", "readers shifted by 1 of 2 nodes") in said
+
+
+@pytest.fixture(scope="module")
+def walk(site: tuple[Hosts, Rig]) -> Run:
+    """A software stack that one host unpacked and the other walks."""
+    return run_on(*site, "-n", "^ColdWalk", "--keep-stage-files")
+
+
+def test_a_walk_is_over_the_tree_of_the_other_host(walk: Run) -> None:
+    assert [r["verdict"] for r in walk.records] == ["UNREFERENCED"] * 2, walk.out
+    for meanwhile in ("alone", "changed"):
+        record = record_of(walk, "ColdWalk", meanwhile=meanwhile)
+        values = {metric["name"]: metric["median"] for metric in record["metrics"]}
+        assert list(values) == [
+            "unpack_rate",
+            "list_rate",
+            "clone_rate",
+            "remove_rate",
+            "import_time",
+        ]
+        assert all(value > 0 for value in values.values())
+        said = {(f["metric"], f["guard"], f["saw"]) for f in record["findings"]}
+        for metric in ("list_rate", "clone_rate", "remove_rate", "import_time"):
+            assert (metric, "G1", "readers shifted by 1 of 2 nodes") in said
+
+
+@pytest.mark.parametrize(
+    ("program", "script", "reason"),
+    [
+        (
+            "find",
+            '"$real" "$@" | head -n 20',
+            "list, repetition 0: walk: task . handled 0 files, expected",
+        ),
+        ("cp", "exit 0", "remove, repetition 0: .*rm ended with|G9|G19"),
+        # Its links lead to files that lie elsewhere.
+        (
+            "tar",
+            'd=$(mktemp -d); "$real" "${@:1:3}" "$d"; ln -s "$d"/* "${@: -1}"',
+            "walk: task . handled 0 files",
+        ),
+    ],
+)
+def test_a_walk_that_did_less_is_refused(
+    site: tuple[Hosts, Rig], program: str, script: str, reason: str
+) -> None:
+    _, rig = site
+    rig.program(program, script)
+    try:
+        done = run_on(*site, "-n", "ColdWalk%meanwhile=alone")
+    finally:
+        (rig.bin / program).unlink()
+    done.never_passed(reason)

@@ -68,7 +68,7 @@ def test_every_check_is_there_and_no_two_do_the_same(cases: list[Case], site: st
     striped = {"ServerScaling", "StripeCount", "StripeSize", "TargetNeedle", "MdtNeedle"}
     striped |= {"StripeHints", "ServerScalingCurve", "StripeSpeedup", "MdtestOnMdts", "MdtestDom"}
     several = {"NodeNeedle", "NetworkCeiling", "Io500", "Io500Short", "MdLatency"}
-    several |= {"InterferenceApart"}
+    several |= {"InterferenceApart", "ColdWalk"}
     # Their sites are published ones, whose scripts are recorded as well.
     classes -= {"BoxScaling", "BoxScalingCurve", "DefaultWriters", "SizeScaling"}
     # Of a sweep that has one point here.

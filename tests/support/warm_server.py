@@ -155,10 +155,11 @@ def main() -> int | str | None:
     if os.fork():
         os._exit(0)
     control = socket.socket(fileno=int(sys.argv[1]))
+    # The library lies where it lies for the literal command, for the oracle too. This folder is no command's.
+    sys.path.insert(0, sys.argv[2])
     import oracle
 
-    # This folder is no command's. The library lies where it lies for the literal command.
-    sys.path[0] = sys.argv[2]
+    del sys.path[1]
     from reframe.core import backends
     from reframe.frontend import cli
 

@@ -23,6 +23,9 @@ REP = "$IOG_REP"
 #: The stage directory, for programs that a launcher may start elsewhere.
 STAGE = "$IOG_STAGE"
 
+#: In place of a command's first word: the agent, by the words that start it.
+AGENT = "$IOG_AGENT"
+
 #: The word of an execution, in the job script (job.sh).
 TOKEN = "$IOG_TOKEN"
 

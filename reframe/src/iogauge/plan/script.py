@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from iogauge.plan.case import DIR, REP, STAGE, CasePlan, PhasePlan
+from iogauge.plan.case import AGENT, DIR, REP, STAGE, CasePlan, PhasePlan
 from iogauge.plan.stage import (
     FACTS,
     HOSTFILE,
@@ -85,7 +85,8 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
         words = [*launch.agent, *phase.command, launch.interface or "", *start]
         return [*lines, f"iog_phase {phase.name} {shell_command(words)}"]
     asked = ["--", *launch.agent] if phase.asks else []
-    command = shell_command([*phase.command, *asked]) + more
+    own = [*launch.agent, *phase.command[1:]] if phase.command[0] == AGENT else phase.command
+    command = shell_command([*own, *asked]) + more
     if phase.launch == "tasks" and launch.run_tasks:
         command = f"{launch.run_tasks} {_witnessed(phase, launch)}{command}"
     elif phase.launch in ("tasks", "once"):

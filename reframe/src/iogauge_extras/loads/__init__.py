@@ -1,8 +1,10 @@
-"""Special loads: for hours, on a full target, beside another load, of a training.
+"""Special loads: for hours, on a full target, beside another load, of a training; a cold walk.
 
 - check: scenarios: latency over queue depth, bandwidth over hours, a filled target, random reads of samples
 - filling: the target up to a fill level
 - interference_check: scenarios: one load beside another
 - mixed_check: a scenario: reads and writes at once
 - series: the bytes of an execution, second by second
+- walk_check: a scenario: a cold walk over a software stack
+- walking: what a node does in a cold walk
 """

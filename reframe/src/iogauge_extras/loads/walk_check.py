@@ -1,0 +1,175 @@
+"""The scenario of a cold walk: a software stack unpacked, listed, imported, cloned and removed, by nodes that did not make it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from iogauge.cases.storage import StorageCheck
+from iogauge.core.measurement import Metric, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.evidence.model import SECONDS
+from iogauge.plan.case import AGENT, DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.tools.parsing import (
+    excerpt,
+    load_json_object,
+    member,
+    moment,
+    non_negative,
+    positive,
+    unique,
+)
+from iogauge_extras.loads import walking
+
+#: What each phase does, in the words of the guards.
+_KINDS: Final = {
+    "unpack": "create",
+    "list": "stat",
+    "import": "read",
+    "clone": "create",
+    "remove": "remove",
+}
+_IMPORT: Final = Metric("import_time", "s", "less")
+_RATES: Final = {name: Metric(f"{name}_rate", "ops/s") for name in _KINDS if name != "import"}
+#: A clone of one part is made beside the tree, and the tree beside its archive.
+_COPIES: Final = len(walking.PARTS) + 1
+
+
+def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
+    """Return the reports of all tasks as one phase; raises ToolOutputError.
+
+    ``files`` and ``data_bytes`` are those of each task. The rate is that of all files over the seconds of the slowest task.
+    """
+    reports = []
+    # A launcher may join the lines of several tasks.
+    for match in re.finditer(r'\{"walk"', text):
+        try:
+            reports.append(load_json_object(text, match.start())[0])
+        except ValueError:
+            raise ToolOutputError(
+                f"walk: a report is damaged: {excerpt(text[match.start() :])}"
+            ) from None
+    if not reports:
+        raise ToolOutputError(f"walk: no report: {excerpt(text)}")
+    said = [member(one, "words", "walk") for one in reports]
+    told = {" ".join(map(str, one)) if isinstance(one, list) else "" for one in said}
+    words = next(iter(told), "").split()
+    if len(told) != 1 or len(words) != 6 or not words[-1].isdecimal():
+        raise ToolOutputError(f"walk: the tasks were told different words: {excerpt(str(told))}")
+    ranks = sorted(non_negative(one, "rank", "walk") for one in reports)
+    if ranks != list(range(len(ranks))) or len(ranks) != int(words[-1]):
+        raise ToolOutputError(f"walk: reports of {len(ranks)} task(s), expected {words[-1]}")
+    for one in reports:
+        if (found := non_negative(one, "files", "walk")) != files:
+            raise ToolOutputError(
+                f"walk: task {one['rank']} handled {found:.0f} files, expected {files}"
+            )
+    times = tuple(positive(one, "seconds", "walk") for one in reports)
+    phase = words[1].removesuffix("-changed")
+    return ToolOutput(
+        tool="walk",
+        version="+".join(unique(excerpt(str(one["walk"])) for one in reports)),
+        phases=(
+            Phase(
+                _KINDS.get(phase, phase),
+                {"rate": Quantity(files * len(reports) / max(times), "ops/s")},
+                max(times),
+                bytes_moved=data_bytes * len(reports) if phase == "import" else None,
+                operations=files * len(reports),
+                rank_seconds=times,
+            ),
+        ),
+        tasks=len(reports),
+        nodes=len({str(member(one, "host", "walk")) for one in reports}),
+        command=" ".join(words),
+        parameters={} if phase == "unpack" else {"shift": 1},
+        moments=tuple(moment(one, key, "walk") for one in reports for key in ("began", "ended")),
+    )
+
+
+class ColdWalkCheck(StorageCheck):
+    """Each node unpacks a tree; then each works on the tree of the next node, which it has never seen.
+
+    A subclass sets ``meanwhile``: ``alone``, or ``changed`` if each node changes the times of its own files while another
+    lists them. On one node the client would answer from what it keeps.
+    """
+
+    meanwhile: str
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the rates of the phases, and the seconds of the import."""
+        return (*_RATES.values(), _IMPORT)
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check; one task a node."""
+        return {**super().declared(), "tasks_per_node": 1}
+
+    @property
+    def _files(self) -> int:
+        """Return the files of each part of a tree; raises ValueError if the limits allow less than a directory."""
+        limits, trees = self.site.limits, _COPIES * self.nodes
+        mean = walking.bytes_of(1000) // 1000 + 2048
+        files = min(limits.case_files // trees, limits.case_bytes // (2 * trees * mean))
+        files -= files // walking.FILES_OF_DIRECTORY + 2
+        if files < walking.FILES_OF_DIRECTORY:
+            raise ValueError(
+                f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
+                f"{30 * trees} files or more, and {80 * mean * trees} bytes"
+            )
+        return int(files)
+
+    def _phase(self, name: str) -> PhasePlan:
+        files, data = self._files, walking.bytes_of(self._files)
+        handled = files * {"unpack": len(walking.PARTS), "remove": _COPIES}.get(name, 1)
+        told = f"{name}-changed" if (name, self.meanwhile) == ("list", "changed") else name
+        metric, quantity = (_IMPORT, SECONDS) if name == "import" else (_RATES[name], "rate")
+        makes = _KINDS[name] == "create"
+        return PhasePlan(
+            name=name,
+            command=self._words(told, f"tree.{REP}"),
+            launch="tasks",
+            parse=_parser(handled, data),
+            rates={metric.name: (_KINDS[name], quantity)},
+            access=Access(
+                direction="read" if name == "import" else "metadata",
+                task_offset=None if name == "unpack" else 1,
+            ),
+            data_bytes=data * self.nodes if name == "import" else None,
+            stored_bytes=data * self.nodes * (handled // files) if makes else 0,
+            syncs=makes or name == "remove",
+            follows=True,
+        )
+
+    def _words(self, phase: str, tree: str) -> list[str]:
+        return [AGENT, "walk", phase, DIR, tree, str(self._files), str(self.nodes)]
+
+    def plan(self) -> CasePlan:
+        """Unpack, list, import, clone and remove, each by all nodes at once."""
+        if self.nodes < 2 or self.tasks_per_node != 1:
+            raise ValueError(
+                "expected two nodes or more with one task each: on one node the client answers from what it keeps; set "
+                "scale.nodes"
+            )
+        pack = PhasePlan(
+            name="pack",
+            command=self._words("pack", "pack"),
+            launch="tasks",
+            parse=None,
+            rates={},
+            access=Access(direction="none"),
+        )
+        files, data = self._files, walking.bytes_of(self._files)
+        return CasePlan(
+            tool="walk",
+            repetitions=self.repetitions,
+            tasks=self.total_tasks,
+            nodes=self.nodes,
+            prepare=[pack],
+            repeat=[self._phase(name) for name in _KINDS],
+            held_bytes=2 * _COPIES * self.nodes * (data + 2048 * files),
+            files=_COPIES * self.nodes * (files + walking.directories_of(files) + 4),
+        )
+
+
+def _parser(files: int, data_bytes: int) -> Callable[[Printed], ToolOutput]:
+    return lambda printed: parse(printed.result, files, data_bytes)
