@@ -152,9 +152,9 @@ def test_a_walk_is_over_the_tree_of_the_other_host(walk: Run) -> None:
         (
             "find",
             '"$real" "$@" | head -n 20',
-            "list, repetition 0: walk: task . handled 0 files, expected",
+            r"list, repetition 0: walk: task . handled \d+ files, expected",
         ),
-        ("cp", "exit 0", "remove, repetition 0: .*rm ended with|G9|G19"),
+        ("cp", "exit 0", "clone, repetition 0: walk: task . handled 0 files, expected"),
         # Its links lead to files that lie elsewhere.
         (
             "tar",
