@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.core.paths import expand
+from iogauge.core.text import visible
 
 #: Version of the reports.
 VERSION: Final = "1"
@@ -168,7 +169,7 @@ def command(words: list[str]) -> int | None:
     doing = phase.removesuffix("-changed")
     if doing == "unpack":
         own.mkdir(parents=True)
-    print(f"walk {phase}", flush=True)
+    print(visible(f"walk {phase}"), flush=True)
     done = threading.Event()
     changing = threading.Thread(target=_change, args=(own / "list", files, done))
     if doing != phase:
