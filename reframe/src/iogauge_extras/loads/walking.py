@@ -112,7 +112,7 @@ def _run(*words: str | Path, **options: str) -> bytes:
 
 
 def _walk(phase: str, own: Path, next_one: Path, files: int) -> int:
-    """Do a phase; return the files that it handled, as the program says if it says so. A clone is counted by :func:`command`."""
+    """Do a phase; return the files that it handled, as the program says if it says so."""
     match phase:
         case "unpack":
             archive = own.parent.parent / "pack" / f"{own.name}.tar"
@@ -135,6 +135,15 @@ def _walk(phase: str, own: Path, next_one: Path, files: int) -> int:
             _run("rm", "-r", next_one)
             return (len(PARTS) + 1) * files
     raise ValueError(f"phase {phase!r}: expected unpack, list, import, clone or remove")
+
+
+def _left(phase: str, own: Path, next_one: Path, handled: int) -> int:
+    """Return the files that a phase handled, by what it left: cp and rm say nothing of what they did."""
+    if phase == "clone":
+        made = own / "again"
+        files = () if made.is_symlink() else made.rglob("*.py")
+        return sum(path.is_file() and not path.is_symlink() for path in files)
+    return 0 if phase == "remove" and next_one.exists() else handled
 
 
 def _change(directory: Path, files: int, done: threading.Event) -> None:
@@ -178,9 +187,7 @@ def command(words: list[str]) -> int | None:
     try:
         handled = _walk(doing, own, next_one, files)
         seconds, ended = time.monotonic() - start, time.time()
-        if doing == "clone":
-            # cp says nothing of what it did.
-            handled = sum(path.is_file() for path in (own / "again").rglob("*.py"))
+        handled = _left(doing, own, next_one, handled)
     finally:
         done.set()
         if doing != phase:
