@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -38,7 +40,7 @@ from iogauge.evidence.witness import (
 )
 from iogauge.job import recorder as looks_at
 from iogauge.job.bell import Task
-from iogauge.job.recorder import Recorder
+from iogauge.job.recorder import Mounts, Recorder
 from iogauge.node.counters import Reading
 from iogauge.node.mounts import BLOCK_DEVICE, Mount, parse_mountinfo
 from iogauge.plan.seen import (
@@ -614,6 +616,28 @@ def test_the_recorder_sees_what_hides_the_directory_from_the_tool(
         f"tmpfs from a b, mounted at {case}",
         f"tmpfs from part, mounted at {case}/tree",
     )
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bwrap on PATH")
+@pytest.mark.parametrize("hides", [False, True])
+def test_a_container_that_is_being_made_hides_nothing(tmp_path: Path, hides: bool) -> None:
+    """bwrap moves its root twice before the tool begins, and its mounts change while they are read."""
+    own = Mounts("self", str(tmp_path)).own
+    more = ["--tmpfs", str(tmp_path)] if hides else []
+    words = ["bwrap", "--dev-bind", "/", "/", *more, "sh", "-c", "echo up; read -r end"]
+    seen: set[str] = set()
+    for _ in range(20):
+        with subprocess.Popen(words, stdin=-1, stdout=-1) as task:
+            assert task.stdin and task.stdout
+            for _ in range(400):
+                with contextlib.suppress(OSError):
+                    children = Path(f"/proc/{task.pid}/task/{task.pid}/children").read_text()
+                    for pid in (task.pid, *map(int, children.split())):
+                        seen |= {*Mounts(pid, str(tmp_path), own).look()}
+            if task.stdout.readline() != b"up\n":
+                pytest.skip("bwrap, which is not allowed here")
+            task.stdin.close()
+    assert seen == ({"tmpfs", str(tmp_path)} if hides else set())
 
 
 @pytest.mark.parametrize("before", [False, True])

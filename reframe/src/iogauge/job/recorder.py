@@ -168,7 +168,7 @@ class Mounts:
     """What hides a directory, or a part of it, from a process: mounts over it or in it, that are not the target's.
 
     ``own`` is the target's mount; without it, it is what the directory lies on now. While a container is made, its mounts do
-    not show the directory. Nothing is hidden then, and they are read again.
+    not show the directory, or change between two looks at them. Nothing is hidden then, and ``unsettled`` says to look again.
     """
 
     def __init__(self, process: int | str, directory: str, own: Mount | None = None) -> None:
@@ -188,7 +188,7 @@ class Mounts:
         A target's own mount that lost its barriers counts too: fsync would empty no write cache any more. The kernel
         says whether the mounts have changed.
         """
-        if self._absent or self._changed.poll(0):
+        if self.unsettled or self._changed.poll(0):
             self._read()
         return self._hides
 
@@ -202,11 +202,14 @@ class Mounts:
             if inside.startswith(f"{m.point.rstrip('/')}/") or m.point.startswith(inside)
         ]
         self._hides: list[str] = []
-        self._absent = os.path.isdir(self._root) and not os.path.lexists(self._root + inside)
-        if self._absent or not at:
+        absent = os.path.isdir(self._root) and not os.path.lexists(self._root + inside)
+        self.unsettled = absent or bool(self._changed.poll(0))
+        if absent or not at:
             return
         mount = at[-1]  # hides those before it
         self.own = own = self.own or mount
+        if self.unsettled:
+            return
         lost = "" if no_barriers(own) else no_barriers(mount)
         if lost or _is_another(mount, own):
             point = f"{mount.point} with {lost}" if lost else mount.point
@@ -395,7 +398,8 @@ class Recorder:
         for pid in processes:
             with contextlib.suppress(OSError):
                 space = os.readlink(f"/proc/{pid}/ns/mnt")
-                if space not in self._mounts:
+                # A root that moves takes its mounts out of sight of those who opened them before.
+                if space not in self._mounts or self._mounts[space].unsettled:
                     self._mounts[space] = Mounts(pid, self._directory, self._own)
         for mounts in self._mounts.values():
             if hides := mounts.look():
