@@ -20,7 +20,7 @@ from iogauge.records.record import Record
 from iogauge.report import history_table
 from iogauge.report.export import junit
 from iogauge.report.outcome import SessionRecords, conclude
-from iogauge_extras.page import charts, collect, page
+from iogauge_extras.page import charts, collect, page, svg
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.collect import DRIFT, Alarm, Span, Trouble
 from support import records
@@ -283,8 +283,8 @@ def test_a_figure_is_whole_whatever_the_values(values: list[float], alone: bool)
     text = charts.svg(curve, alone=alone)
     found = shapes(text, "circle")
     assert len(found) + text.count('class="run clip') == len(values)
-    bottom = charts.HIGH - charts.BOTTOM
-    assert all(charts.TOP <= float(c.get("cy", "-1")) <= bottom for c in found)
+    bottom = svg.HIGH - svg.BOTTOM
+    assert all(svg.TOP <= float(c.get("cy", "-1")) <= bottom for c in found)
     assert "<script" not in text and "nan" not in text and "inf" not in text.replace("info", "")
 
 
