@@ -19,7 +19,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records.record import LAYER_CHECKS, MetricRecord, Record
 from iogauge.site.references import Published
 from iogauge_extras.ceilings.table import Chain
-from iogauge_extras.page.svg import TOP, WIDE, Scale, bounds, figure, linked, mark, word
+from iogauge_extras.page.svg import TOP, WIDE, Axis, bounds, figure, linked, mark, word
 from iogauge_extras.page.sweeps import Dot, Plot, drawable, held_of, label_of, spaced
 
 #: A layer is drawn to scale up to this multiple of the least.
@@ -68,7 +68,7 @@ def rows(
     The axis is logarithmic if it begins above 0.
     """
     above = any(len(bar.label) > _BESIDE for bar in bars)
-    axis = Scale(low, high, 24 if above else _LEFT, WIDE - _END, low > 0)
+    axis = Axis(low, high, 24 if above else _LEFT, WIDE - _END, low > 0)
     parts, y = [], TOP - 14
     for bar in bars:
         name = f"name {bar.kind}".replace(" slow", " word")
@@ -90,7 +90,7 @@ def rows(
     return figure(title, [*grid, *parts], y + (26 if ticks else 8))
 
 
-def _row(bar: Bar, axis: Scale, y: int) -> Iterator[str]:
+def _row(bar: Bar, axis: Axis, y: int) -> Iterator[str]:
     left, x, middle = axis.start, axis.at, y + 11
     if bar.track:
         yield mark("rect", "track", x=left, y=y + 3, width=x(bar.track) - left, height=16)
@@ -160,7 +160,7 @@ def gauge(metric: MetricRecord) -> str:
     if not known or not 0 < top < math.inf:
         return ""  # nothing to draw against: a bar would show a share of nothing
     wide = 160
-    x = Scale(0.0, top, 2, wide - 2).at
+    x = Axis(0.0, top, 2, wide - 2).at
     parts = [mark("rect", "track", x=2, y=7, width=wide - 4, height=8)]
     if reference and reference.lower is not None:
         upper = reference.upper

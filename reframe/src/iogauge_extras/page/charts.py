@@ -21,7 +21,7 @@ from iogauge_extras.page.svg import (
     RIGHT,
     TOP,
     WIDE,
-    Scale,
+    Axis,
     arrow,
     bounds,
     curve,
@@ -128,13 +128,12 @@ def _ends(times: Sequence[datetime]) -> Iterator[str]:
         yield word(WIDE - RIGHT, HIGH - 8, _minute(time), anchor="end")
 
 
-def svg(runs: Curve, *, alone: bool = False, anchors: Sequence[str] = ()) -> str:
+def svg(runs: Curve, anchors: Sequence[str] = ()) -> str:
     """Return the curve as SVG, with runs at equal distances.
 
-    With ``alone`` the SVG is a complete file, with its own style. ``anchors`` are where a page
-    tells of each run; the marks are links to them.
+    ``anchors`` are where a page tells of each run; the marks are links to them.
     """
-    scale = Scale(*scale_of(runs))
+    scale = Axis(*scale_of(runs))
     parts = [
         *_band(runs, scale),
         *scale.grid(runs.unit),
@@ -146,13 +145,13 @@ def svg(runs: Curve, *, alone: bool = False, anchors: Sequence[str] = ()) -> str
         *_runs(runs, scale, anchors),
         *_ends([run.time for run in runs.points]),
     ]
-    return figure(runs.title, parts, alone=alone)
+    return figure(runs.title, parts)
 
 
 def overlay(system: str, curves: Sequence[Curve]) -> str:
     """Return the runs of all metrics of a system over time, each relative to its level; alarmed ones stand out."""
     times = sorted(run.time for one in curves for run in one.points)
-    x = Scale(times[0].timestamp(), times[-1].timestamp(), LEFT, WIDE - RIGHT)
+    x = Axis(times[0].timestamp(), times[-1].timestamp(), LEFT, WIDE - RIGHT)
     shares: list[tuple[Curve, list[tuple[float, float]]]] = []
     for one in sorted(curves, key=lambda one: one.since is not None):
         valid = [run for run in one.points if run.verdict not in _FOREIGN]
@@ -160,7 +159,7 @@ def overlay(system: str, curves: Sequence[Curve]) -> str:
         places = [(x.at(run.time.timestamp()), run.value / level) for run in valid]
         shares.append((one, places))
     largest = max([1.2, *(share for _, places in shares for _, share in places)])
-    y = Scale(0.0, min(largest, _MOST))
+    y = Axis(0.0, min(largest, _MOST))
     lines = [
         curve(
             "one worse" if one.since else "one",
@@ -179,14 +178,14 @@ def _x(runs: Curve, run: float) -> float:
     return LEFT + (WIDE - LEFT - RIGHT) * (run + 0.5) / max(len(runs.points), 1)
 
 
-def _band(runs: Curve, scale: Scale) -> Iterator[str]:
+def _band(runs: Curve, scale: Axis) -> Iterator[str]:
     """Yield the area of the values that meet the reference, if they are bounded."""
     if runs.least is None and runs.most is None:
         return
     above = scale.at(scale.high if runs.most is None else runs.most)
     below = scale.at(scale.low if runs.least is None else runs.least)
-    size = {"width": WIDE - LEFT - RIGHT, "height": max(below - above, 0.0)}
-    yield mark("rect", "band", x=LEFT, y=above, **size)
+    wide, high = WIDE - LEFT - RIGHT, max(below - above, 0.0)
+    yield mark("rect", "band", x=LEFT, y=above, width=wide, height=high)
 
 
 def _changes(runs: Curve) -> Iterator[str]:
@@ -206,7 +205,7 @@ def _changes(runs: Curve) -> Iterator[str]:
         yield word(at, TOP - 12, f"since {_minute(runs.points[first].time)}", "word", anchor)
 
 
-def _runs(runs: Curve, scale: Scale, anchors: Sequence[str]) -> Iterator[str]:
+def _runs(runs: Curve, scale: Axis, anchors: Sequence[str]) -> Iterator[str]:
     """Yield the line through the runs, and a mark for each run."""
     places = [(_x(runs, k), scale.at(run.value)) for k, run in enumerate(runs.points)]
     yield curve("runs", places)
@@ -248,7 +247,7 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     places = sorted({dot.x for dot in dots})
     sizes = any(not dot.text.replace(".", "").isdigit() for dot in dots)
     stretched = places[0] > 0 and (sizes or places[-1] / places[0] > _LOGARITHMIC)
-    x = Scale(places[0], places[-1], LEFT + 30, WIDE - RIGHT - 30, stretched)
+    x = Axis(places[0], places[-1], LEFT + 30, WIDE - RIGHT - 30, stretched)
     values = [v for dot in dots for v in (*dot.samples, dot.value) if v > 0]
     references = [dot.reference.value for dot in dots if dot.reference]
     usual = [dot.value for dot in dots if dot.metric.verdict not in _FOREIGN] or values
@@ -257,7 +256,7 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     # Only on two logarithmic axes is what is proportional a straight line.
     both = stretched and plot.proportional
     low = 0.7 * min(v for v in (*usual, *references) if v > 0) if both else 0.0
-    y = Scale(low, max([top, *near]), logarithmic=both)
+    y = Axis(low, max([top, *near]), logarithmic=both)
     base = HIGH - BOTTOM
     parts = [*y.grid(plot.shown_unit)]
     for value, text in plot.ceilings.items():
@@ -279,7 +278,7 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     return figure(f"{words} over {plot.x_name}", parts, high)
 
 
-def _ideals(plot: Plot, x: Scale, y: Scale) -> Iterator[str]:
+def _ideals(plot: Plot, x: Axis, y: Axis) -> Iterator[str]:
     """Yield, for each curve of a proportional parameter, the line from zero through its first
     dot.
     """
@@ -294,7 +293,7 @@ def _ideals(plot: Plot, x: Scale, y: Scale) -> Iterator[str]:
 
 
 def _trace(
-    trace: Trace, number: int, x: Scale, y: Scale, anchor: Callable[[Dot], str]
+    trace: Trace, number: int, x: Axis, y: Axis, anchor: Callable[[Dot], str]
 ) -> Iterator[str]:
     """Yield a curve, its samples, its published points, and its dots as links to their records."""
     yield curve(f"trace c{number}", [(x.at(dot.x), y.at(dot.value)) for dot in trace.dots])

@@ -37,9 +37,11 @@ from iogauge.site import folders
 from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
 from iogauge_extras.page import bars, charts, svg, sweeps
-from iogauge_extras.page.collect import DRIFT, GRAVEST, Alarm, Trouble, against
+from iogauge_extras.page.collect import against
 from iogauge_extras.page.marks import MARKS
+from iogauge_extras.page.past import GRAVEST
 from iogauge_extras.page.sweeps import Dot
+from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Contrast
@@ -226,7 +228,7 @@ class _Charts:
                     "known": known in self._fingerprints,
                 }
             )
-        return {"svg": Markup(charts.svg(curve, anchors=names)), "rows": rows[::-1]}
+        return {"svg": Markup(charts.svg(curve, names)), "rows": rows[::-1]}
 
 
 #: What a mark of a comparison says of B.

@@ -31,7 +31,7 @@ FIGURE_STYLE: Final = (Path(__file__).parent / "figure.css").read_text(encoding=
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class Axis:
     """Where values from ``low`` to ``high`` lie, between two places; a ``logarithmic`` one begins above 0."""
 
     low: float
@@ -136,13 +136,11 @@ def linked(shape: str, anchor: str, label: str = "") -> str:
     return f'<a href="#{anchor}" {name}>{shape}</a>' if anchor else shape
 
 
-def figure(title: str, parts: Iterable[str], high: float = HIGH, alone: bool = False) -> str:
-    """Return a figure with its title; ``alone`` makes it a complete file, with its own style."""
+def figure(title: str, parts: Iterable[str], high: float = HIGH) -> str:
+    """Return a figure with its title; its style is :data:`FIGURE_STYLE`."""
     text, drawn = escape(visible(title)), "".join(parts)
     role = "group" if "<a href" in drawn else "img"
-    paper = f'<rect class="paper" width="{WIDE}" height="{high}"/>'
-    style = f"<style>{FIGURE_STYLE}</style>{paper}" if alone else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="iog" viewBox="0 0 {WIDE} {high}" role="{role}" '
-        f'aria-label="{text}">{style}<text class="title" x="8" y="17">{text}</text>{drawn}</svg>'
+        f'aria-label="{text}"><text class="title" x="8" y="17">{text}</text>{drawn}</svg>'
     )
