@@ -543,7 +543,7 @@ SETTINGS.append(
 READERS: tuple[Reader, ...] = (
     Reader(
         "ior.parse_json",
-        _samples("samples/ior*.json", "samples/ior_i3_stdout.stdout"),
+        _samples("samples/ior*.json"),
         lambda data: proper(parse_json(text_of(data), text_of(data)[-400:])),
         (ToolOutputError,),
         "IOR",
