@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from iogauge.core.measurement import Reference
-from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan import bounds
 from iogauge.plan.bounds import Cost
 from iogauge.plan.case import Access, CasePlan, PhasePlan
@@ -203,7 +202,3 @@ def test_what_phases_of_a_set_time_may_move(
     change: dict[str, Any], topology: dict[str, Any], expected: tuple[TimedPhases, ...]
 ) -> None:
     assert bounds.timed(dataclasses.replace(PLAN, **change), extras(**topology)) == expected
-
-
-def finding(outcome: Outcome, saw: str, guard: str = "G13") -> Finding:
-    return Finding(guard, outcome, saw, "room")

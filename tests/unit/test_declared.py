@@ -21,12 +21,11 @@ from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import MetricSeen
 from iogauge.judge import case
-from iogauge.judge.verdict import Verdict
 from iogauge.node import probes
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan import bounds
 from iogauge.plan.case import Access
-from iogauge.site import doubts, folders, settings
+from iogauge.site import folders, settings
 from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
@@ -78,36 +77,6 @@ def test_the_larger_memory_counts(declared: int, seen: int, needed: int, told: s
         assert read and write
         assert (read.outcome, write.outcome) == (outcome, outcome)
         assert told in read.saw and told in write.demands
-
-
-@pytest.mark.parametrize(
-    ("told", "verdict"),
-    [
-        ({}, Verdict.PASS),  # nothing but the declaration speaks
-        ({"mem.bytes": 24 * GIB}, Verdict.INVALID),
-        ({"mem.bytes": 24 * GIB, "mem.limit": 64 * MIB}, Verdict.PASS),
-        ({"mem.bytes": 24 * GIB, "mem.limit": 2 * GIB}, Verdict.INVALID),
-    ],
-)
-def test_memory_that_a_node_told_reaches_the_guards(
-    found: Evidence, told: Fingerprint, verdict: Verdict
-) -> None:
-    """A write without fsync and a read of the same, neither with O_DIRECT."""
-    write, read = PLAN.repeat
-    plan = dataclasses.replace(
-        PLAN,
-        repeat=[
-            dataclasses.replace(write, access=Access(direction="write")),
-            dataclasses.replace(read, access=Access(direction="read"), data_bytes=190013440),
-        ],
-    )
-    references = {
-        "write_bw": Reference(500.0, -0.1, None, "MiB/s", "run 1"),
-        "read_iops": Reference(20000.0, -0.1, None, "ops/s", "run 1"),
-    }
-    site = extras(node={"memory": "64 MiB"})
-    decided = judged(found, told, site=site, plan=plan, references=references)
-    assert [m.verdict for m in decided.metrics] == [verdict] * 2, decided.reason
 
 
 @pytest.mark.parametrize(
@@ -170,14 +139,6 @@ def test_nodes_that_are_not(change: dict[str, Any], saw: str, right: str) -> Non
 
 
 # --- cores, before the launch ---------------------------------------------------------------------
-
-
-def test_tasks_that_mpirun_binds_need_a_core_each() -> None:
-    assert preflight.cores(12, 12, 24).outcome is OK
-    finding = preflight.cores(13, 12, 24)
-    assert (finding.guard, finding.outcome) == ("G15", INVALID)
-    assert finding.saw == "13 task(s) on 12 physical core(s), node.cores is 24"
-    assert "node: {cores: 12}" in finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -251,23 +212,6 @@ def test_servers_of_lustre(
 
 
 # --- references: how wide -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("lower", "upper", "unit", "times"),
-    [
-        (-0.5, None, "MiB/s", 2.0),
-        (-1, 0.5, "MiB/s", float("inf")),
-        (None, 0.5, "s", 1.5),
-        (0, None, "ms", float("inf")),
-        # A ratio, whichever way is the worse one.
-        (-0.9862, 0, "1", 1.0),
-    ],
-)
-def test_how_much_worse_passes(
-    lower: float | None, upper: float | None, unit: str, times: float
-) -> None:
-    assert doubts.slack(lower, upper, unit) == pytest.approx(times)
 
 
 @pytest.mark.parametrize(

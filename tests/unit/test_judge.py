@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.node.files import Eviction
 from iogauge.node.host import Load
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
-from iogauge.node.lustre.request import Layout, Pins
+from iogauge.node.lustre.request import Layout
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan import bounds
 from iogauge.plan.case import DIR, Access, CasePlan, Computed, Verification
@@ -255,16 +254,6 @@ def test_the_fastest_sample_must_stay_below_the_ceiling(found: Evidence) -> None
     assert decide(altered, site).metrics[0].verdict is Verdict.INVALID
 
 
-def test_a_metric_that_is_missing_is_an_error(found: Evidence) -> None:
-    broken = dataclasses.replace(
-        found, outputs={**found.outputs, "write": found.outputs["write"][:1]}
-    )
-    with pytest.raises(
-        ToolOutputError, match=r"write_bw is missing: 1 sample\(s\) in the output, 2 expected"
-    ):
-        decide(broken)
-
-
 def test_a_scenario_without_metrics_is_an_error(found: Evidence) -> None:
     plan = healthy.plan(repeat=[dataclasses.replace(p, rates={}) for p in PLAN.repeat])
     with pytest.raises(ToolOutputError, match="promises no metric"):
@@ -361,11 +350,6 @@ def shifted(tmp_path: Path, said: dict[str, Any], caches: int = 2) -> case.Judge
 SAID = {"clients per node": 1, "taskPerNodeOffset": 1, "reorderTasks": 1}
 
 
-def test_readers_on_another_node_need_no_empty_cache(tmp_path: Path) -> None:
-    (guard,) = [f for f in shifted(tmp_path, SAID).findings if f.guard == "G1"]
-    assert (guard.outcome.value, guard.saw) == ("ok", "readers shifted by 1 of 2 nodes")
-
-
 @pytest.mark.parametrize(
     ("said", "caches"),
     [
@@ -415,29 +399,6 @@ def findings_without_metric(decided: case.Judgement) -> dict[str, str]:
     return {f.guard: f.outcome.value for f in decided.findings if f.metric is None}
 
 
-def test_a_layout_that_was_obtained_is_believed(found: Evidence) -> None:
-    plan = dataclasses.replace(PLAN, layout=Layout(stripe_count=4), shared_file=True)
-    site = extras(target={"striping": "lustre"})
-    decided = decide(laid_out(found, ("data", (0, 1, 2, 3))), site, plan=plan)
-    assert decided.verdict is Verdict.PASS, decided.reason
-    said = findings_without_metric(decided)
-    assert [said[guard] for guard in ("G10", "G11", "G12", "G23")] == ["ok"] * 4
-
-
-@pytest.mark.parametrize(
-    ("osts", "cause"), [((0, 1), r"G10 layout: data has 2 stripe\(s\)"), ((0, 1, 2, 3), None)]
-)
-def test_a_layout_that_was_not_obtained_is_not(
-    found: Evidence, osts: tuple[int, ...], cause: str | None
-) -> None:
-    plan = dataclasses.replace(PLAN, layout=Layout(stripe_count=4), shared_file=True)
-    decided = decide(laid_out(found, ("data", osts)), plan=plan)
-    assert decided.verdict is (Verdict.INVALID if cause else Verdict.PASS)
-    assert cause is None or re.search(cause, decided.reason)
-    # Both repetitions say the same: it is said once.
-    assert decided.reason.count("G10 layout: data") <= len(decided.metrics)
-
-
 def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found: Evidence) -> None:
     plan = dataclasses.replace(PLAN, shared_file=True)
     decided = decide(laid_out(found, ("data", (2,))), plan=plan)
@@ -453,18 +414,6 @@ def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found: Evidenc
         "targets_hit": 1,
         "targets": [2],
     }
-
-
-def test_a_pinned_file_elsewhere_is_named(found: Evidence) -> None:
-    pins = Pins(names=("data.0", "data.1"), kind="file", stripe_bytes=None)
-    plan = dataclasses.replace(PLAN, pins=pins)
-    placed = {"data.0": 0, "data.1": 1}
-    good = laid_out(found, ("data.0", (0,)), ("data.1", (1,)), placed=placed.items())
-    assert decide(good, plan=plan).verdict is Verdict.PASS
-    bad = laid_out(found, ("data.0", (0,)), ("data.1", (3,)), placed=placed.items())
-    decided = decide(bad, plan=plan)
-    assert decided.verdict is Verdict.INVALID
-    assert "data.1 is on target 3 instead of 1" in decided.reason
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,9 @@ from iogauge.guards import witness as guards_witness
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
-from iogauge.guards.witness import bytes_witnessed, targets_witnessed
+from iogauge.guards.witness import bytes_witnessed
 from iogauge.judge.case import findings_of
-from iogauge.node.files import Eviction
-from iogauge.node.kinds import Below, Traits
+from iogauge.node.kinds import Below
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import Layout
 from iogauge.node.mounts import Mount
@@ -142,14 +141,6 @@ def over(left: Evidence, **reasons: str) -> Evidence:
     return dataclasses.replace(left, views=views)
 
 
-def test_a_stack_that_a_node_sees_outweighs_the_type_and_the_site(left: Evidence) -> None:
-    assert case(left).traits.cache == "page-cache"
-    left = dataclasses.replace(left, views=left.views * 2)
-    site = extras(target={"cache": "page-cache", "honours_o_direct": True})
-    seen = case(over(left, cached="loop0, whose file is cached"), site=site)
-    assert seen.traits == Traits("opaque", False, True, why="loop0, whose file is cached")
-
-
 DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offset": None}
 
 
@@ -248,52 +239,6 @@ def test_stripes_of_the_file_of_one_execution(
     assert finding.outcome is outcome
 
 
-@pytest.mark.parametrize("silent", [(), (3,), (0, 3)])
-def test_bytes_with_each_target_are_those_of_all_repetitions(
-    left: Evidence, silent: tuple[int, ...]
-) -> None:
-    """A target that is silent in one repetition has bytes; a target that is silent in all has none."""
-    (view,) = left.views
-    mount = dataclasses.replace(view.mount, type="lustre", source="10.0.0.1@tcp:/lustre")
-    views = (dataclasses.replace(view, mount=mount),)
-    testimony = []
-    for repetition in (1, 2):
-        heard = {i for i in range(4) if i not in silent and (i != 1 or repetition == 2)}
-        targets = {f"lustre-OST{i:04x}": Moved(5 << 20, (i + 1) << 20) for i in sorted(heard)}
-        told = Witness(
-            host=view.host,
-            started=1.0,
-            ended=2.0,
-            synced=None,
-            asked=Moved(),
-            moved=Moved(),
-            targets=targets,
-        )
-        testimony.append(witness.Testimony(witnesses=(told,), expected=1))
-    changed = dataclasses.replace(
-        left, views=views, testimony={"write": tuple(testimony)}, striping=(NOTED,)
-    )
-    seen = case(changed).phases[0]
-    plan = dataclasses.replace(seen.phase, data_bytes=1 << 30)
-    finding = targets_witnessed(dataclasses.replace(seen, phase=plan))
-    assert finding.outcome is (Outcome.INVALID if silent else Outcome.OK), finding
-    if not silent:
-        assert "4 of 4" in finding.saw
-        assert ", 2 MiB (ost0000) to 8 MiB (ost0003)" in finding.saw
-    # Files that are shorter than a stripe on each target prove nothing.
-    finding = targets_witnessed(
-        dataclasses.replace(seen, phase=dataclasses.replace(plan, data_bytes=1 << 20))
-    )
-    assert finding.outcome is Outcome.OK
-
-    # A node that did not tell may have the bytes that are missing.
-    mute = dataclasses.replace(testimony[0].witnesses[0], targets=None)
-    unknown = witness.Testimony(witnesses=(mute,), expected=1)
-    without = dataclasses.replace(changed, testimony={"write": (testimony[0], unknown)})
-    found = targets_witnessed(dataclasses.replace(case(without).phases[0], phase=plan))
-    assert found is None or found.outcome is Outcome.OK, found
-
-
 def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
     """The ceiling is another one for each metric of a phase."""
     write, read = stage.plan().repeat
@@ -306,25 +251,6 @@ def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
         if finding.guard == "G6"
     ]
     assert [finding.metric for finding in ceilings] == list(rates)
-
-
-@pytest.mark.parametrize(
-    ("below", "disk"),
-    [
-        (Below(devices=("8:1",), disks=("8:0",), names={"8:0": "sda", "8:1": "sda1"}), "8:0"),
-        # A whole disk, a mapped device, a loop device on a disk, two disks.
-        (Below(devices=("8:0",), disks=("8:0",), names={"8:0": "sda"}), None),
-        (Below(devices=("253:0",), disks=("8:0",), names={"8:0": "sda", "253:0": "dm-0"}), None),
-        (Below(devices=("8:1",), disks=("8:0", "8:16"), names={"8:0": "sda", "8:1": "sda1"}), None),
-    ],
-)
-def test_others_on_a_partitions_disk_are_load(
-    left: Evidence, below: Below, disk: str | None
-) -> None:
-    views = tuple(dataclasses.replace(view, below=below) for view in left.views)
-    seen = case(dataclasses.replace(left, views=views))
-    assert seen.shared_counters == {"n1": (disk,) if disk else below.devices}
-    assert seen.counters == {"n1": below.devices}
 
 
 @pytest.mark.parametrize(
@@ -441,27 +367,6 @@ def test_g8_counts_the_calls_of_posix(
     )
     (finding,) = bytes_witnessed(phase(evidence, 0))
     assert (finding.outcome is Outcome.INVALID) is refused, finding
-
-
-def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
-    """Half of what the tool says it wrote came from its tasks, and the kernel counts nothing for the device."""
-    (output, *_) = left.outputs["write"]
-    claimed = 8 << 30
-    phases = (dataclasses.replace(output.phases[0], bytes_moved=claimed),)
-    outputs = [dataclasses.replace(one, phases=phases) for one in left.outputs["write"]]
-    evidence = writes_heard(
-        left,
-        outputs,
-        asked=Moved(1 << 20, claimed),
-        moved=Moved(0, claimed // 2),
-    )
-    seen = phase(evidence, 0)
-    local = dataclasses.replace(
-        seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
-    )
-    assert not local.counters
-    (finding,) = bytes_witnessed(dataclasses.replace(seen, case=local))
-    assert finding.outcome is Outcome.INVALID, finding
 
 
 NET, DISK, OTHER = "net", "254:0", "7:9"
@@ -661,36 +566,6 @@ def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
         assert (credit.written > 0) == (name == "write"), name
         stats = (dataclasses.replace(phases[0], name="stat"),)
         assert others._beside(of_local, dataclasses.replace(output, phases=stats)) == Moved()
-
-
-def test_g1_compares_each_eviction_with_what_its_own_execution_read(left: Evidence) -> None:
-    """mdtest after a stonewall: the plan knows no bytes, and each execution claims others."""
-    (output, *_) = left.outputs["read"]
-    outputs = [
-        dataclasses.replace(output, phases=(dataclasses.replace(output.phases[0], bytes_moved=n),))
-        for n in (3901, 7802)
-    ]
-    seen = phase(dataclasses.replace(left, outputs={**left.outputs, "read": outputs}), 1)
-    plan = dataclasses.replace(seen.case.plan, repetitions=2, nodes=1)
-    access = dataclasses.replace(seen.access, o_direct=False, evict=True)
-
-    def outcome(*emptied: int) -> Outcome:
-        evictions = tuple(Eviction("a", 1, size, size, 0) for size in emptied)
-        evidence = dataclasses.replace(seen.case.evidence, evictions={"read": evictions})
-        unknown = dataclasses.replace(seen.phase, data_bytes=None, access=access)
-        case = dataclasses.replace(
-            seen.case,
-            plan=plan,
-            evidence=dataclasses.replace(evidence, testimony={}),
-            extras=extras(target={"path": "/scratch", "type": "ext4"}),
-        )
-        finding = cache.client_cache(dataclasses.replace(seen, case=case, phase=unknown))
-        assert finding
-        return finding.outcome
-
-    assert outcome(3901, 7802) is Outcome.OK
-    assert outcome(7802, 3901) is Outcome.INVALID
-    assert outcome(3900, 7802) is Outcome.INVALID
 
 
 def told(left: Evidence, *written: int) -> Evidence:
@@ -1096,25 +971,3 @@ def test_a_disturber_is_followed_from_its_own_begin(
     loaded = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, beside="metadata"))
     finding = others.on_purpose(loaded)
     assert finding.outcome is outcome, finding
-
-
-@pytest.mark.parametrize(
-    ("hours", "is_believed"),
-    [(0, True), (5.5, True), (-9.75, True), (14, True), (0.1, False), (14.25, False), (-24, False)],
-)
-def test_g22_believes_the_local_dates_of_a_tool_in_another_zone(
-    left: Evidence, hours: float, is_believed: bool
-) -> None:
-    """Tasks in a container have its zone. A date that no zone explains is of another run."""
-    seen = phase(left, 0)
-    local = [one for one in seen.outputs[0].moments if one.local]
-    assert local
-
-    def shifted(output: Any) -> Any:
-        moved = (dataclasses.replace(m, seconds=m.seconds + 3600 * hours) for m in local)
-        return dataclasses.replace(output, moments=tuple(moved))
-
-    outputs = {**left.outputs, "write": [shifted(seen.outputs[0])]}
-    case = dataclasses.replace(seen.case, evidence=dataclasses.replace(left, outputs=outputs))
-    (execution, *_) = origin.Execution.all_of(case)
-    assert (execution.objection == "") is is_believed, execution.objection
