@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -135,7 +135,7 @@ class TestSampler:
 SAMPLE = Sample(
     repetition=1, after="write", blocks=(Block("x", 0, "1"), Block("x", 4096, "2")), files=()
 )
-READ = dataclasses.replace(SAMPLE, after="read")
+READ = replace(SAMPLE, after="read")
 
 
 def decided(finding: Finding, outcome: Outcome, *words: str) -> None:
@@ -145,12 +145,10 @@ def decided(finding: Finding, outcome: Outcome, *words: str) -> None:
 
 def unchanged(*pairs: tuple[Sample, Sample], repetitions: int = 1) -> Finding:
     """G8 of the samples of the repetitions of a case that writes and reads."""
-    numbered = [
-        dataclasses.replace(one, repetition=n) for n, pair in enumerate(pairs, 1) for one in pair
-    ]
+    numbered = [replace(one, repetition=n) for n, pair in enumerate(pairs, 1) for one in pair]
     whole = data().alter(samples=tuple(numbered))
-    plan = dataclasses.replace(whole.plan, repetitions=repetitions)
-    finding = guards.unchanged(dataclasses.replace(whole, plan=plan).seen())
+    plan = replace(whole.plan, repetitions=repetitions)
+    finding = guards.unchanged(replace(whole, plan=plan).seen())
     assert finding
     return finding
 
@@ -159,7 +157,7 @@ class TestUnchanged:
     def test_the_same(self) -> None:
         found = unchanged((SAMPLE, READ))
         decided(found, Outcome.OK, "2 block(s) of 1 repetition(s)", "with O_DIRECT")
-        buffered = dataclasses.replace(READ, direct=False)
+        buffered = replace(READ, direct=False)
         decided(unchanged((SAMPLE, buffered)), Outcome.OK, "POSIX_FADV_DONTNEED")
 
     def test_no_sample_is_no_proof(self) -> None:
@@ -168,11 +166,11 @@ class TestUnchanged:
         alone = guards.unchanged(data().alter(samples=(READ,)).seen())
         assert alone
         decided(alone, Outcome.INVALID, "2 repetition(s) without a sample")
-        empty = dataclasses.replace(READ, blocks=())
+        empty = replace(READ, blocks=())
         decided(unchanged((SAMPLE, empty)), Outcome.INVALID, "0 block")
 
     def test_storage_that_is_slow_is_no_lie(self) -> None:
-        slow = dataclasses.replace(READ, blocks=(), problem="nothing was read in 2 s")
+        slow = replace(READ, blocks=(), problem="nothing was read in 2 s")
         decided(unchanged((SAMPLE, slow)), Outcome.WARN, "nothing was read in 2 s")
 
 
@@ -184,7 +182,7 @@ def stored(
 ) -> Finding:
     """G8 of a sample of what was written; a later one is as it should be."""
     odd = Sample(repetition=1, after="write", blocks=blocks, files=held, problem=problem)
-    samples = (odd,) if problem else (odd, dataclasses.replace(SAMPLE, repetition=2))
+    samples = (odd,) if problem else (odd, replace(SAMPLE, repetition=2))
     finding = guards.stored(data().declared(target={"type": type}).alter(samples=samples).seen())
     assert finding
     return finding
@@ -213,7 +211,7 @@ class TestStored:
 
     def test_blocks_that_are_equal_are_named(self) -> None:
         """IOR's default data with transfers of one block: not wrong."""
-        samples = (dataclasses.replace(SAMPLE, blocks=(Block("x", 0, "1"), Block("x", 1, "1"))),)
+        samples = (replace(SAMPLE, blocks=(Block("x", 0, "1"), Block("x", 1, "1"))),)
         found = guards.stored(data().alter(samples=samples).seen())
         assert found
         decided(found, Outcome.OK, "all of them equal")
@@ -232,9 +230,9 @@ class TestStored:
 )
 def test_an_answer_of_the_tool(complaint: str, outcome: Outcome, words: str) -> None:
     whole = data().planned("read", verifies=Verification(("-R",), "Incorrect"))
-    whole = dataclasses.replace(whole, plan=dataclasses.replace(whole.plan, warm_up=True))
+    whole = replace(whole, plan=replace(whole.plan, warm_up=True))
     (one, *_) = whole.evidence.outputs["read"]
-    cold = dataclasses.replace(one, warnings=("odd", complaint))
+    cold = replace(one, warnings=("odd", complaint))
     found = guards.verification(whole.alter(cold={"read": (cold,)}).seen())
     assert found
     decided(found, outcome, words)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +45,7 @@ def found(tmp_path: Path) -> Evidence:
 
 def judged(found: Evidence, *told: Fingerprint, site: Any = None, **more: Any) -> case.Judgement:
     """The verdict on a case whose nodes told these facts."""
-    seen = dataclasses.replace(found, nodes=told)
+    seen = replace(found, nodes=told)
     given = {"references": {}, "extras": site or extras(), "tier": "quick", "plan": PLAN, **more}
     return case.judge(evidence=seen, metrics=healthy.METRICS, **given)
 
@@ -158,7 +158,7 @@ def test_only_a_launch_that_would_abort_is_counted(
 ) -> None:
     job = SimpleNamespace(launcher=SimpleNamespace(registered_name=launcher))
     write, _ = PLAN.repeat
-    plan = dataclasses.replace(PLAN, repeat=[dataclasses.replace(write, launch=started)])
+    plan = replace(PLAN, repeat=[replace(write, launch=started)])
     site = PartitionExtras.of_partition({**EXTRAS, "hosts": hosts})
     assert job_files.bound_tasks(job, plan, site, tasks) == bound
 
@@ -204,8 +204,8 @@ def test_servers_of_lustre(
         StorageTarget(index=n, uuid=f"OST{n}", active=True, server=server)
         for n, server in enumerate(servers)
     )
-    opened = dataclasses.replace(healthy.VIEW, targets=targets)
-    seen = dataclasses.replace(found, opened=opened)
+    opened = replace(healthy.VIEW, targets=targets)
+    seen = replace(found, opened=opened)
     site = extras(topology={"source": "x", "servers": {"count": 2, "nic": "100 GB/s"}})
     assert [f.outcome for f in of_guard(judged(seen, site=site), "G12")] == outcomes
     assert of_guard(judged(seen), "G12") == []
