@@ -1666,7 +1666,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "lead-backwards", "tools", "fio/output.py",
+        "lead-backwards", "iogauge_extras/loads", "beside.py",
         "starts[measured] - starts[disturber] if",
         "abs(starts[measured] - starts[disturber]) if",
         "tests/unit/tools/test_fio.py::test_two_starts_say_when_a_disturber_began",
@@ -1674,7 +1674,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "disturber-of-one-process", "tools", "fio/output.py",
+        "disturber-of-one-process", "iogauge_extras/loads", "beside.py",
         "    windows = 2 * phase.seconds * processes",
         "    windows = 2 * phase.seconds",
         "tests/unit/tools/test_fio.py::test_a_stream_beside_a_storm",

@@ -49,6 +49,7 @@ from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.subject import of_log
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
+from iogauge_extras.loads.beside import parse_disturbed
 from iogauge_extras.loads.series import series_of_instants
 from iogauge_extras.needle import judge as needle
 from iogauge_extras.page import charts, collect, page
@@ -596,9 +597,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "fio.parse_disturbed",
         _samples("samples/fio_disturbed*.json"),
-        lambda data: proper(
-            tools_output.parse_disturbed(text_of(data), "disturbed", "disturber", "write")
-        ),
+        lambda data: proper(parse_disturbed(text_of(data), "disturbed", "disturber", "write")),
         TOOL,
         "fio",
     ),
