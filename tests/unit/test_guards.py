@@ -14,14 +14,14 @@ from iogauge.core.measurement import Disturber, Quantity, ToolOutput
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
 from iogauge.evidence.model import DIRECTORIES_FOUND, DIRECTORIES_READ, Striping
-from iogauge.evidence.witness import Calls, Moved, NodeActivity, change
+from iogauge.evidence.witness import Moved, NodeActivity, change
 from iogauge.guards import figures, ledger, nodes, origin, others, preflight, striping, witness
 from iogauge.guards.cache import client_cache, server_cache, write_back
 from iogauge.guards.clock import seconds_claims
 from iogauge.guards.contents import data_entropy
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import client_modes
-from iogauge.guards.seen import LayoutSeen, MetricSeen
+from iogauge.guards.seen import LayoutSeen
 from iogauge.node import host
 from iogauge.node.files import Eviction
 from iogauge.node.host import Load
@@ -581,7 +581,7 @@ def spread(samples: list[float], limit: float, tail: bool = False) -> Finding:
     whole = data().declared(limits={"max_spread": limit})
     metrics = tuple(replace(metric, tail=tail) for metric in whole.metrics)
     seen = replace(whole, metrics=metrics).seen(read_bw=samples)
-    return figures.spread(MetricSeen(seen, "read_bw"))
+    return figures.spread((seen, "read_bw"))
 
 
 def test_g17_only_remarks_on_the_slowest_requests() -> None:
@@ -1712,7 +1712,7 @@ def g8(
         if given.get("passed") is not None:
             heard["counters"] = {"8:16": moved("passed")}
         if "calls" in given:
-            heard["calls"] = Calls(given["calls"] // 2, given["calls"] // 2)
+            heard["calls"] = Moved(given["calls"] // 2, given["calls"] // 2)
         whole = whole.witness(direction, at, **heard)
         whole = whole.output(direction, at, operations=given.get("operations"))
     (finding,) = witness.bytes_witnessed(whole.phase(direction))
