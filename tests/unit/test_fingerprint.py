@@ -73,12 +73,6 @@ def test_another_file_system_is_not_asked(tmp_path: Path) -> None:
     assert client.facts("*", tmp_path)["tunable.osc.max_dirty_mb"] == "1,743"
 
 
-def test_the_devices_of_a_metadata_server_are_left_out(tmp_path: Path) -> None:
-    kernel(tmp_path, PARAMETERS)
-    kernel(tmp_path, {"osc.lustre-OST0002-osc-MDT0000.max_rpcs_in_flight": "9"})
-    assert client.facts("lustre", tmp_path) == EXPECTED
-
-
 def test_servers_are_counted_by_their_addresses(tmp_path: Path) -> None:
     addresses = {
         f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid": f"10.0.0.{1 + i % 2}@tcp"
@@ -176,19 +170,13 @@ def test_variables_that_are_no_hints_are_not_looked_at(
 # --- command lines and names ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "command", ["ior -a POSIX -o '/s/x/f' -k", "ior -a POSIX -o ${IOG_DIR}/f -k"]
-)
-def test_command_lines_that_do_the_same_are_one(command: str) -> None:
-    assert evidence_fingerprint.normalise(command, "/s/x") == "ior -a POSIX -o DIR/f -k"
-
-
 def test_a_command_line_is_without_session_repetition_and_secrets() -> None:
     text = "fio --output=a-20260101-ab.$IOG_REP.json --password=tiger --size=1m"
     seen = evidence_fingerprint.normalise(text, session="20260101-ab")
     assert seen == "fio --output=a-SESSION.REP.json '--password=***' --size=1m"
     assert evidence_fingerprint.normalise("ior 'unfinished  -k") == "ior 'unfinished -k"
     assert evidence_fingerprint.normalise("") == ""
+    assert evidence_fingerprint.normalise("ior -o ${IOG_DIR}/f -k") == "ior -o DIR/f -k"
 
 
 def unfold(text: str) -> set[str]:
@@ -301,7 +289,6 @@ def test_what_the_case_knows_of_itself() -> None:
         tools=["fio 3.33", "ior 4.0.0"],
         commands=["/x/ior -o $IOG_DIR/f.$IOG_REP", "ior -r"],
         stack={"fingerprint": "ab12", "hashes": {"ior": "h1"}, "environment": "e"},
-        hints="cb_nodes=4",
         data_types=["random", "random"],
     )
     assert found == {
@@ -312,7 +299,6 @@ def test_what_the_case_knows_of_itself() -> None:
         "stack.ior": "h1",
         "command": found["command"],
         "command.text": "ior -o DIR/f.REP; ior -r",
-        "hints": "cb_nodes=4",
         "data_type": "random",
     }
     assert re.fullmatch(r"[0-9a-f]{12}", str(found["command"]))
