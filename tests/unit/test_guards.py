@@ -1401,7 +1401,7 @@ def test_g13_wants_the_fill_that_was_asked_for(reached: float, outcome: Outcome)
     whole = data()
     filled = ToolOutput("fill", "", (), parameters=told)
     left = {**whole.evidence.outputs, FILL: (filled,)}
-    (finding,) = preflight.fill_level(whole.alter(outputs=left).seen())
+    (finding,) = figures.fill_level(whole.alter(outputs=left).seen())
     assert finding.outcome is outcome
     assert f"{reached:.1%} full, 5 GiB of it in files of this case" in finding.saw
 
