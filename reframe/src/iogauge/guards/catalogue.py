@@ -24,7 +24,7 @@ from iogauge.guards import (
     witness,
 )
 from iogauge.guards.finding import Finding
-from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
+from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 
 Seen = TypeVar("Seen")
 
@@ -103,4 +103,4 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G6 ceiling", figures.ceiling),
 )
 
-OF_METRIC: Final[tuple[Guard[MetricSeen], ...]] = (Guard("G17 spread", figures.spread),)
+OF_METRIC: Final[tuple[Guard[tuple[CaseSeen, str]], ...]] = (Guard("G17 spread", figures.spread),)

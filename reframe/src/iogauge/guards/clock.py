@@ -8,8 +8,7 @@ from typing import Final
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.text import because
 from iogauge.core.units import format_seconds
-from iogauge.evidence.witness import (
-    Testimony,
+from iogauge.evidence.times import (
     longest_silence,
     seconds_of_activity,
     seconds_of_asking,
@@ -17,6 +16,7 @@ from iogauge.evidence.witness import (
     seconds_of_growth,
     seconds_of_jobs,
 )
+from iogauge.evidence.witness import Testimony
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import CLOCK, SECONDS, WORK, Claim, settle
 from iogauge.guards.seen import LEAST_FILES, PhaseSeen, synchronous

@@ -20,7 +20,7 @@ from iogauge.core.words import Tier
 from iogauge.evidence.model import SERIES, OverTime
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
+from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.plan.bounds import MOST_SHARE, lower_ceiling
 from iogauge.site.doubts import DOUBTFUL_LIMIT, generous
 from iogauge.tools.fio.output import in_flight
@@ -66,13 +66,15 @@ def _of_tail(case: CaseSeen, name: str) -> Outcome | None:
     return Outcome.WARN if any(m.tail for m in case.metrics if m.name == name) else None
 
 
-def spread(seen: MetricSeen) -> Finding:
-    samples, limit = seen.case.values[seen.name], seen.case.extras.limits.max_spread
+def spread(seen: tuple[CaseSeen, str]) -> Finding:
+    """Return G17 for a metric of a case."""
+    case, name = seen
+    samples, limit = case.values[name], case.extras.limits.max_spread
     if len(samples) < 2:
         return rule("G17 spread", "once", limit=limit).warn("one repetition: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
-    otherwise = _of_tail(seen.case, seen.name)
+    otherwise = _of_tail(case, name)
     return within("G17 spread", cv, limit, saw, key="max_spread", otherwise=otherwise)
 
 
