@@ -871,8 +871,8 @@ MUTANTS = (
     ),
     Mutant(
         "iops-not-compared", "tools", "ior/output.py",
-        "        if operations is not None and not result.agrees_with(operations):",
-        "        if operations is None and not result.agrees_with(0):",
+        "    if moved is not None and not _is_product(iops, transfers_s, count):",
+        "    if moved is None and not _is_product(iops, transfers_s, count):",
         "tests/unit/tools/test_ior.py::test_damage_by_hand",
         "operations per second of IOR that are five times too many",
         passes=True,
@@ -1576,7 +1576,7 @@ MUTANTS = (
     ),
     Mutant(
         "ior-complained", "tools", "ior/output.py",
-        "        warnings=warnings,",
+        "        warnings=unique(COMPLAINT.findall(own)),",
         "        warnings=(),",
         "tests/unit/tools/test_ior.py::test_corrupt_data_is_a_warning_of_the_log",
         "IOR found corrupt data, and its warning is dropped",

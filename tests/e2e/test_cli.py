@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from e2e.rig import ROOT, Rig, checks_of
+from e2e.rig import ROOT, Rig
 from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
 
 
@@ -258,21 +258,3 @@ def test_mistakes_that_only_the_cases_show_are_named_with_their_lines(rig: Rig) 
         (11, "FioSequential.$index: found 'blocksize' (did you mean block?)"),
     ):
         assert f"references.yaml:{line}: {said}" in valid.out, f"{said}\n{valid.out}"
-
-
-# --- forks of a process that has imported ReFrame (e2e/warm.py) -------------------------------------
-
-
-def test_a_check_is_the_same_without_the_others(make_rig: Callable[..., Rig]) -> None:
-    """The sessions of tests load the files of the checks that they name."""
-    rig = make_rig(tools=("fio", "ior", "mdtest"))
-    names = ("-n", "^FioMetadata$|IorPosix%files=shared", "-n", "FioRandomRead")
-    alone = checks_of(names)
-    files = ("fio_metadata", "fio_random_read", "ior_posix")
-    assert alone == [f"checks/{name}.py" for name in files]
-    listed = []
-    for places in (["checks/"], alone):
-        done = rig.reframe(*[word for place in places for word in ("-c", place)], "-L", *names)
-        listed.append(done.out.partition("[List of matched checks]")[2].partition("Log file")[0])
-        assert done.rc == 0 and "Found 8 check(s)" in listed[-1], done.out
-    assert listed[0] == listed[1]

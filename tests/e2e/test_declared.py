@@ -89,22 +89,6 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(
 # --- references -----------------------------------------------------------------------------------
 
 
-def test_a_reference_far_below_its_ceiling_is_refused(make_rig: Callable[..., Rig]) -> None:
-    """A tenth of a MiB/s beside 20 GB/s: nothing is run."""
-    # A device that the disk below the tests does not reach.
-    fast = {"source": "a test", "devices": {"read": "20 GB/s", "write": "20 GB/s"}}
-    rig = make_rig(tools=("ior",), topology=fast)
-    low = [0.1, -0.1, None, "MiB/s"]
-    rig.write_references({"IorPosix": {"write_bw": low, "read_bw": low}})
-    run = rig.run(*DIRECT)
-    assert (run.record["verdict"], run.record["metrics"]) == ("ERROR", []), run.out
-    run.never_passed("nothing could fail: write_bw: 0.09000 MiB/s pass, 4.7e-06 of the ceiling")
-    valid = rig.iogauge("check")
-    assert valid.rc == 1, valid.out
-    assert "IorPosix" in valid.out and "read_bw: 0.09000 MiB/s pass" in valid.out
-    assert "not ready: " in valid.out
-
-
 def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(
     make_rig: Callable[..., Rig],
 ) -> None:

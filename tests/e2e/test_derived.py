@@ -170,9 +170,3 @@ def test_before_anything_was_measured_it_names_what_to_run(rig: Rig) -> None:
     for text in ("tasks=1 (not measured)", "Run first: reframe -c checks/ -r -n '^TaskScaling"):
         assert text in run.out
     assert derive(rig, gate=True).rc == 1
-
-
-def access(pattern: str, write: float, read: float, **change: Any) -> dict[str, Any]:
-    return record(
-        "AccessMatrix", {"pattern": pattern}, {"write_bw": write, "read_bw": read}, **change
-    )

@@ -163,16 +163,6 @@ def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(rig:
         assert used["source"] == "calibrated by iogauge from records of this site"
 
 
-@pytest.mark.needs_fio
-def test_an_expected_failure_that_has_ended_fails_the_run(rig: Rig) -> None:
-    xfail = ["$xfail", "ticket 42, until 2020-01-01", [1e9, -0.1, None, "ops/s"]]
-    rig.write_references({"FioRandomRead": {**GENEROUS["FioRandomRead"], "read_iops": xfail}})
-    run = rig.run(*RANDOM_READ)
-    run.never_passed("read_iops")
-    assert (run.record["verdict"], run.record["expected"]) == ("FAIL", False)
-    assert "the expected failure expired after 2020-01-01" in run.record["reason"]
-
-
 # --- a state directory that is full or read-only ----------------------------------------------------
 
 #: Fills what a directory lies on to the last byte, once fio has done its work.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -120,19 +118,6 @@ def test_another_file_system_than_declared(make_rig: Callable[..., Rig]) -> None
     assert (run.record["verdict"], run.record["metrics"]) == ("INVALID", [])
     assert not list(run.stage.rglob("fio-*.json")), "the tool ran"
     rig.assert_clean()
-
-
-@pytest.mark.needs_fio
-def test_memory(make_rig: Callable[..., Rig]) -> None:
-    """Metadata operations in memory measure no storage, references or not."""
-    target = Path("/dev/shm", f"iogauge-test-{os.getpid()}")
-    rig = make_rig(target=target)
-    try:
-        rig.write_references(GENEROUS)
-        rig.run(*METADATA).never_passed("memory, not storage")
-        rig.assert_clean()
-    finally:
-        shutil.rmtree(target)
 
 
 @pytest.mark.needs_ior
@@ -261,15 +246,6 @@ def test_nothing_judged(fio_rig: Rig) -> None:
     fio_rig.assert_clean()
 
 
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    "hook", ["_hand_over", "_show_what_is_no_pass", "_nothing_passes_unproven"]
-)
-def test_hook_left_out(failing: Rig, hook: str) -> None:
-    run = failing.run(*RANDOM_READ, f"--disable-hook={hook}", "--skip-performance-check")
-    run.never_passed(hook, "not allowed")
-
-
 @pytest.mark.needs_fio
 def test_figures_of_an_earlier_run(failing: Rig) -> None:
     """A tool that does nothing and says that all is well, over what an earlier run left."""
@@ -297,31 +273,11 @@ def test_output_of_an_earlier_run(ior_rig: Rig) -> None:
     )
 
 
-@pytest.mark.needs_ior
-def test_date_of_another_year(ior_rig: Rig) -> None:
-    edit = 's/("Finished": "[^"]*) 20[0-9]+"/\\1 2019"/'
-    ior_rig.damage("ior", "ior-read.1.json", f"sed -i -E '{edit}' \"$out\"")
-    ior_rig.run(*IOR).never_passed(
-        "G22 tool: ior 4.0.0, read, repetition 1: 'Finished' is 2019-.* and the execution lasted from 20[2-9]"
-    )
-
-
 @pytest.mark.needs_fio
 def test_output_of_one_repetition_for_another(fio_rig: Rig) -> None:
     fio_rig.damage("fio", "fio-randread.2.json", 'cp fio-randread.1.json "$out"')
     fio_rig.run(*RANDOM_READ, "-S", "repetitions=2").never_passed(
         "repetition 2: it says description=randread.1.* instead of description=randread.2."
-    )
-
-
-@pytest.mark.needs_fio
-def test_a_library_that_lies(fio_rig: Rig) -> None:
-    library = next(Path("/usr/lib").glob("*/libeatmydata.so"), None)
-    if library is None:
-        pytest.skip("no libeatmydata")
-    run = fio_rig.run(*RANDOM_READ, LD_PRELOAD=str(library))
-    run.never_passed(
-        "G22 environment: libeatmydata.so .LD_PRELOAD., which makes fsync, sync and O_SYNC do"
     )
 
 

@@ -214,6 +214,7 @@ def test_a_tool_that_makes_pinned_files_anew_is_found_out(make_rig: Callable[...
 # --- the published form ---------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_the_published_burst_is_refused_for_reading_its_own_cache(
     make_rig: Callable[..., Rig],
 ) -> None:

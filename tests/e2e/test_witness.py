@@ -70,16 +70,6 @@ DIRECT = ("-n", "FioRandomRead%block=4")
 IOR_DIRECT = ("-n", "IorPosix%files=per-process%order=sequential%cache=direct")
 
 
-@pytest.mark.needs_ior
-@pytest.mark.needs_fio
-def test_data_that_are_stored_twice_pass(make_rig: Make, devices: Devices) -> None:
-    """Data that are stored once, on ext4, XFS, btrfs and an overlay: test_contents.py."""
-    target = devices.formatted("btrfs", "--data", "dup")
-    run = judged(make_rig, target, *IOR, *DIRECT, tools=("ior", "fio"), limits=ALONE)
-    assert run.rc == 0, run.out
-    assert [record["verdict"] for record in run.records] == ["PASS"] * 2
-
-
 @pytest.mark.needs_fio
 def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, devices: Devices) -> None:
     """A file system that is a program. What was written reached a disk; what is read comes from the page cache behind it."""
@@ -285,37 +275,6 @@ def test_a_writer_beside_a_case(make_rig: Make, devices: Devices) -> None:
         run = judged(make_rig, target, *IOR_DIRECT, limits=limits)
     assert run.record["verdict"] == "CONTAMINATED", run.out
     assert "G19 foreign load: others on 1 node(s) moved" in run.out, run.out
-
-
-@pytest.mark.needs_fio
-def test_metadata_reaches_the_disk(make_rig: Make, devices: Devices) -> None:
-    """A disk that takes 0.3 MB a second cannot take the metadata of files at the speed of memory."""
-    target = devices.formatted("ext4")
-    case: dict[str, Any] = {"tools": ("fio",), "limits": {"case_files": 4000}}
-    free = judged(make_rig, target, "-n", "FioMetadata", **case)
-    with capped(devices.last, written=300_000):
-        run = judged(make_rig, target, "-n", "FioMetadata", **case)
-    fast, slow = ({m["name"]: m["median"] for m in one.record["metrics"]} for one in (free, run))
-    assert slow["create_rate"] < 0.2 * fast["create_rate"], (slow, fast)
-
-
-@pytest.mark.needs_fio
-def test_files_of_which_a_few_are_on_the_target(make_rig: Make, devices: Devices) -> None:
-    """As above, but the directory holds a hundred files after each phase, and its disk wrote a MiB."""
-    disk = devices.formatted("ext4")
-    rig = make_rig(
-        target=disk / "t", tools=("fio",), limits={"case_files": 4000, "max_foreign": "10 %"}
-    )
-    rig.write_references(REFERENCES)
-    memory = devices.mount("iogauge-test", "memory", "tmpfs")
-    few = 'for n in $(seq 100); do head -c 10240 /dev/zero >"$IOG_DIR/few.$n"; done'
-    rig.program(
-        "fio",
-        f'mount --bind {memory} "$IOG_DIR"\n"$real" "$@"; rc=$?\numount "$IOG_DIR"\n{few}\nexit $rc',
-    )
-    rig.run("-n", "FioMetadata").never_passed(
-        r"G19 files of others: 4000 file\(s\) were made, as the tool says; the inodes in use changed by \d{1,3} meanwhile"
-    )
 
 
 @pytest.mark.needs_ior

@@ -1,8 +1,8 @@
 """``reframe`` and ``iogauge`` without the start of an interpreter: forks of a process that has imported both.
 
 Most of a short run is the import of ReFrame (about 1 s of CPU time). A fork of a process that has done nothing but
-that import is the command itself from there on: its own main function, environment, arguments, session, exit status
-(tests/e2e/test_cli.py compares the two). Below ``nsenter`` or ``unshare`` the fork joins the namespaces that these make.
+that import is the command itself from there on: its own main function, environment, arguments, session, exit status.
+Below ``nsenter`` or ``unshare`` the fork joins the namespaces that these make.
 A command starts cold if its environment could change an import, or if its rig is ``cold``. ``IOGAUGE_TEST_COLD=1`` starts
 all of them cold.
 """

@@ -540,95 +540,77 @@ SETTINGS.append(
     ).encode()
 )
 
+TOOL = (ToolOutputError,)
+
+
+def _tool(parse: Callable[[str], ToolOutput]) -> Callable[[bytes], object]:
+    """The reader of a tool's parser that takes the whole text."""
+    return lambda data: proper(parse(text_of(data)))
+
+
 READERS: tuple[Reader, ...] = (
     Reader(
         "ior.parse_json",
-        _samples("samples/ior*.json", "samples/ior_i3_stdout.stdout"),
+        _samples("samples/ior*.json"),
         lambda data: proper(parse_json(text_of(data), text_of(data)[-400:])),
-        (ToolOutputError,),
+        TOOL,
         "IOR",
     ),
-    Reader(
-        "ior.rank_times_csv",
-        _samples("samples/ior*.ranks.csv"),
-        _ior_ranks,
-        (ToolOutputError,),
-        "IOR",
-    ),
+    Reader("ior.rank_times_csv", _samples("samples/ior*.ranks.csv"), _ior_ranks, TOOL, "IOR"),
     Reader(
         "ior.parse_help",
         _samples("samples/ior_help.txt"),
         lambda data: options.parse_help(text_of(data)),
-        (ToolOutputError,),
+        TOOL,
         "IOR",
     ),
     Reader(
-        "mdtest.parse_table",
-        _samples("samples/mdtest*.stdout"),
-        lambda data: proper(parse_table(text_of(data))),
-        (ToolOutputError,),
-        "mdtest",
+        "mdtest.parse_table", _samples("samples/mdtest*.stdout"), _tool(parse_table), TOOL, "mdtest"
     ),
     Reader(
-        "mdtest.parse_rank_csv",
-        _samples("samples/mdtest_ranks.csv"),
-        _mdtest_ranks,
-        (ToolOutputError,),
-        "mdtest",
+        "mdtest.parse_rank_csv", _samples("samples/mdtest_ranks.csv"), _mdtest_ranks, TOOL, "mdtest"
     ),
-    Reader(
-        "io500.parse",
-        _runs_of_io500(),
-        _io500,
-        (ToolOutputError,),
-        "io500",
-    ),
+    Reader("io500.parse", _runs_of_io500(), _io500, TOOL, "io500"),
     Reader(
         "md_workbench.parse",
         _samples("samples/mdworkbench*.stdout"),
-        lambda data: proper(md_workbench.parse(text_of(data))),
-        (ToolOutputError,),
+        _tool(md_workbench.parse),
+        TOOL,
         "md-workbench",
     ),
     Reader(
         "elbencho.parse",
         _samples("samples/elbencho*.json"),
-        lambda data: proper(elbencho.parse(text_of(data))),
-        (ToolOutputError,),
+        _tool(elbencho.parse),
+        TOOL,
         "elbencho",
     ),
     Reader(
         "wrf.parse",
         _samples("samples/wrf_io*.txt"),
         lambda data: proper(wrf.parse(text_of(data), "/opt/wrf_header.txt")),
-        (ToolOutputError,),
+        TOOL,
         "WRF-IO",
     ),
-    Reader(
-        "fio.parse_json",
-        _samples("samples/fio*"),
-        lambda data: proper(tools_output.parse_json(text_of(data))),
-        (ToolOutputError,),
-        "fio",
-    ),
+    Reader("fio.parse_json", _samples("samples/fio*"), _tool(tools_output.parse_json), TOOL, "fio"),
     Reader(
         "fio.parse_disturbed",
         _samples("samples/fio_disturbed*.json"),
         lambda data: proper(
             tools_output.parse_disturbed(text_of(data), "disturbed", "disturber", "write")
         ),
-        (ToolOutputError,),
+        TOOL,
         "fio",
     ),
     Reader(
         "iperf3.parse",
         _samples("samples/iperf3_streams.json"),
         lambda data: proper(iperf3.parse(text_of(data), _STREAMS)),
-        (ToolOutputError,),
+        TOOL,
         "streams",
     ),
-    Reader("needle.parse_rounds", _round_samples(), _needle_rounds, (ToolOutputError,), "needle"),
-    Reader("darshan.parse", _samples("darshan/*.txt"), _darshan, (ToolOutputError,), "darshan"),
+    Reader("needle.parse_rounds", _round_samples(), _needle_rounds, TOOL, "needle"),
+    Reader("darshan.parse", _samples("darshan/*.txt"), _darshan, TOOL, "darshan"),
     Reader(
         "lov.parse",
         _encoded(),

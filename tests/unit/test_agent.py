@@ -63,14 +63,6 @@ def opened() -> dict[str, Any]:
     return found
 
 
-def test_a_target_as_declared_is_opened(target: Path) -> None:
-    assert agent.main(["open", case(target)]) == 0
-    assert opened()["refused"] == []
-    assert opened()["directory"] == f"{session_dir(str(target), 'session')}/case"
-    assert View.from_json(opened()["view"]).path == str(target)
-    assert (Path(session_dir(str(target), "session")) / "case").is_dir()
-
-
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -334,23 +326,6 @@ def test_a_striped_target_that_will_not_do_is_refused(
     assert not list(lustre.iterdir())
 
 
-def test_a_degraded_storage_target_is_no_refusal(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LFS_DEGRADED", "2")
-    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
-    assert [t.flags for t in View.from_json(opened()["view"]).targets] == ["", "", "D", ""]
-
-
-def test_a_soft_limit_within_its_grace_is_no_refusal(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LFS_QUOTA", "2000 0 0 0 1024 1w")
-    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
-    user, _ = View.from_json(opened()["view"]).quotas
-    assert user.over == "2000 KiB of 1024, grace 1w"
-
-
 def pin(directory: Path, pins: Pins) -> int:
     """Open a case, and pin names in a directory that need not be its own."""
     if not Path("open.json").exists():
@@ -479,38 +454,6 @@ def test_a_pool_that_will_not_do_is_refused(
     assert agent.main(["open", case(lustre, striping="lustre", pool="flash")]) == REFUSED
     assert any(reason.startswith(why) for reason in opened()["refused"]), opened()["refused"]
     assert not list(lustre.iterdir())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("shared", "layout", "why"),
-    [
-        (64 << 20, Layout(stripe_count=4), "limits.case_bytes until the shared file has 128 MiB"),
-        (128 << 20, Layout(stripe_count=4), ""),
-        (2 << 20, None, ""),  # one stripe
-    ],
-)
-def test_a_shared_file_that_is_too_small_for_its_stripes_is_refused_before_the_first_byte(
-    lustre: Path, shared: int, layout: Layout | None, why: str
-) -> None:
-    plain = None if layout is None else dataclasses.asdict(layout)
-    wish = case(lustre, striping="lustre", shared_bytes=shared, layout=plain)
-    assert agent.main(["open", wish]) == (REFUSED if why else 0)
-    assert bool(why) == bool(opened()["refused"])
-    assert all("G23" in reason and why in reason for reason in opened()["refused"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("full", "status"), [("0", REFUSED), ("1", 0)])
-def test_a_metadata_target_without_inodes_is_refused_if_the_directory_lies_on_it(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch, full: str, status: int
-) -> None:
-    monkeypatch.setenv("LFS_MDT_FULL", full)
-    assert agent.main(["open", case(lustre, striping="lustre")]) == status
-    assert (
-        status == 0
-        or "G14 metadata targets: MDT 0: 64 of 838864 inodes free" in opened()["refused"][0]
-    )
 
 
 @pytest.mark.slow

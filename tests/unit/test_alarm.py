@@ -87,20 +87,6 @@ def test_a_case_that_was_refused_before_a_look_at_the_node_blames_nothing(
     assert trouble.cause == ""
 
 
-def test_a_case_that_never_passed_blames_nothing(tmp_path: Path) -> None:
-    (trouble,) = collected(tmp_path, [record(0, 60.0, "FAIL")]).troubles
-    assert "no PASS in the history" in trouble.since
-    assert trouble.cause == ""
-
-
-def test_other_lines_and_other_metrics_are_not_mixed_in(tmp_path: Path) -> None:
-    other = record(1, 50.0, "FAIL", partition="home")
-    found = collected(tmp_path, [record(0), other, record(2, 60.0, "FAIL")])
-    (trouble,) = found.troubles
-    assert "session s2" in trouble.since and trouble.curve is not None
-    assert [p.value for p in trouble.curve.points] == [100.0, 60.0]
-
-
 @pytest.mark.parametrize("verdict", ["UNSTABLE", "INVALID"])
 def test_a_gate_lets_only_pass_through(tmp_path: Path, verdict: str) -> None:
     finding = {
@@ -116,16 +102,6 @@ def test_a_gate_lets_only_pass_through(tmp_path: Path, verdict: str) -> None:
     assert found.failed and found.troubles[0].kind == verdict
     assert found.troubles[0].remedy == "G17: wait for the others"
     assert collected(tmp_path / "b", both).failed == (verdict == "INVALID")
-
-
-def test_a_case_without_a_measurement(tmp_path: Path) -> None:
-    broken = record(1, verdict="ERROR", metrics=[], reason=f"the tool failed: {NASTY}")
-    (trouble,) = collected(tmp_path, [record(0), broken]).troubles
-    assert trouble.headline.startswith(
-        "ERROR site:scratch IorPosix shared: the tool failed: <script>"
-    )
-    assert "\x1b" not in trouble.paragraph
-    assert "the last PASS: 2026-01-05 01:00 UTC" in trouble.since
 
 
 def test_a_failure_that_the_history_takes_for_damaged_is_told(tmp_path: Path) -> None:
@@ -189,42 +165,6 @@ def test_a_drift_within_the_reference_is_an_alarm(tmp_path: Path) -> None:
     assert trouble.curve is not None and trouble.curve.since == "s40"
 
 
-@pytest.mark.parametrize(("drop", "troubles"), [(-0.08, 1), (0.08, 0)])
-def test_a_latency_that_grows_is_an_alarm_and_one_that_falls_is_none(
-    tmp_path: Path, drop: float, troubles: int
-) -> None:
-    latencies = [
-        replace(one, metrics=tuple(replace(m, name="p99", better="less") for m in one.metrics))
-        for one in series(drop)
-    ]
-    found = collected(tmp_path, latencies)
-    assert len(found.troubles) == troubles
-    if troubles:
-        assert re.match(r"\+[78]\.\d% ", found.troubles[0].trend), found.troubles[0].trend
-
-
-def doubled(found: Sequence[Record]) -> list[Record]:
-    """The same runs of a case that also has the operations of its bandwidth, on blocks of 4 KiB."""
-    both = []
-    for one in found:
-        (bandwidth,) = (m.to_json() for m in one.metrics)
-        operations = {"name": "write_iops", "unit": "ops/s", "median": 256 * bandwidth["median"]}
-        operations["reference"] = bandwidth["reference"] | {"value": 25600.0, "unit": "ops/s"}
-        changed = one.to_json() | {"metrics": [bandwidth | operations, bandwidth]}
-        both.append(Record.from_json(changed))
-    return both
-
-
-@pytest.mark.parametrize(("drop", "verdict"), [(0.3, "FAIL"), (0.08, "PASS")])
-def test_operations_and_bandwidth_of_one_block_size_are_one_fault(
-    tmp_path: Path, drop: float, verdict: str
-) -> None:
-    (trouble,) = collected(tmp_path, doubled(series(drop, verdict=verdict))).troubles
-    assert trouble.metric == "write_iops"
-    (trouble,) = collected(tmp_path / "alone", series(drop, verdict=verdict)).troubles
-    assert trouble.metric == "write_bw"
-
-
 # Figures.
 
 
@@ -286,16 +226,6 @@ def test_a_figure_is_whole_whatever_the_values(values: list[float], alone: bool)
     bottom = charts.HIGH - charts.BOTTOM
     assert all(charts.TOP <= float(c.get("cy", "-1")) <= bottom for c in found)
     assert "<script" not in text and "nan" not in text and "inf" not in text.replace("info", "")
-
-
-def test_more_is_higher_and_the_band_lies_where_values_meet_the_reference() -> None:
-    curve = Curve(
-        title="t", unit="s", points=points([50.0, 100.0]), reference=90.0, least=80.0, most=95.0
-    )
-    low, high = (float(c.get("cy", "")) for c in shapes(charts.svg(curve), "circle"))
-    (band,) = (r for r in shapes(charts.svg(curve), "rect") if r.get("class") == "band")
-    top, height = float(band.get("y", "")), float(band.get("height", ""))
-    assert high < top < top + height < low
 
 
 class Page(HTMLParser):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from iogauge.node import below
 from iogauge.node.kinds import Below, Traits, traits
-from iogauge.node.mounts import Mount, Space
-from iogauge.node.view import View
+from iogauge.node.mounts import Mount
 
 
 class Tree:
@@ -109,27 +107,6 @@ def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tr
         assert set(tree.resolve(point).ways) == {"8:0", "259:0", "7:0"}
     # The devices under this mount are known.
     assert tree.resolve("/data").ways == ()
-
-
-def test_a_partition_lies_on_its_whole_disk(tree: Tree) -> None:
-    tree.device("sda2", "8:2", folder="pci0/ata1/block/sda", partition="2")
-    tree.mount("/m", "xfs", "8:2")
-    names = {"8:2": "sda2", "8:0": "sda"}
-    assert tree.resolve("/m") == Below(devices=("8:2",), disks=("8:0",), names=names)
-
-
-def test_what_the_kernel_does_not_count_is_no_witness(tree: Tree) -> None:
-    tree.device("sdb", "8:16", folder="pci0/ata1/block", queue__iostats="0")
-    tree.device("sdb1", "8:17", folder="pci0/ata1/block/sdb", partition="1")
-    tree.device("md0", "9:0", "sda sdb1", queue__iostats="1")
-    tree.mount("/m", "ext4", "8:17")
-    tree.mount("/n", "ext4", "9:0")
-    found, other = tree.resolve("/m"), tree.resolve("/n")
-    assert (found.devices, found.disks, found.unsure) == (("8:17",), ("8:16",), ("8:17", "8:16"))
-    assert (other.devices, other.disks, other.unsure) == (("9:0",), ("8:0", "8:16"), ("8:16",))
-    # If they turn out to count nothing, bytes that leave the node speak.
-    assert set(found.ways) == set(other.ways) == {"8:0", "8:16"}
-    assert not found.cached
 
 
 @pytest.mark.parametrize(
@@ -242,43 +219,6 @@ def test_a_device_that_something_else_serves_proves_nothing(tree: Tree, name: st
     assert (found.fsync, found.memory, found.disks) == (found.cached, "", ())
 
 
-def test_a_loop_device_with_direct_io_is_storage(tree: Tree) -> None:
-    tree.loop("loop0", "7:0", "/data/image")
-    tree.mount("/m", "ext4", "7:0")
-    names = {"7:0": "loop0", "8:0": "sda"}
-    assert tree.resolve("/m") == Below(devices=("7:0",), disks=("8:0",), names=names)
-
-
-def test_whatever_lies_on_a_loop_device_without_direct_io_is_cached(tree: Tree) -> None:
-    tree.loop("loop0", "7:0", "/data/image", direct=False)
-    tree.device("loop0p1", "259:1", folder="virtual/block/loop0", partition="1")
-    tree.device("dm-0", "252:0", "loop0p1")
-    tree.device("md0", "9:0", "dm-0 sda")
-    reason = "loop0, whose file /data/image goes through the page cache (losetup --direct-io)"
-    for number, on in (
-        ("7:0", ""),
-        ("259:1", "loop0p1 on "),
-        ("252:0", "dm-0 on loop0p1 on "),
-        ("9:0", "md0 on dm-0 on loop0p1 on "),
-    ):
-        tree.mount("/m", "ext4", number)
-        found = tree.resolve("/m")
-        assert found.cached == f"{on}{reason}"
-        assert (found.fsync, found.memory, found.disks) == ("", "", ("8:0",))
-
-
-@pytest.mark.parametrize(
-    "file", ["/hidden/image", "/data/image (deleted)", "", "data/../../image", "/m/image"]
-)
-def test_a_loop_device_whose_file_is_not_seen_proves_nothing(tree: Tree, file: str) -> None:
-    tree.loop("loop0", "7:0", file)
-    tree.mount("/m", "ext4", "7:0")
-    tree.place("/m/image").touch()
-    found = tree.resolve("/m")
-    assert "loop0" in found.cached
-    assert (found.fsync, found.disks) == (found.cached, ())
-
-
 @pytest.mark.parametrize(
     ("kind", "memory", "cached", "fsync"),
     [
@@ -317,19 +257,6 @@ def upper(tree: Tree, point: str, directory: str, options: str = "") -> None:
     tree.place(directory).mkdir(parents=True, exist_ok=True)
     tree.place(point).symlink_to(tree.place(directory))
     tree.mount(point, "overlay", options=f"rw,lowerdir=/l,upperdir={directory},workdir=/w{options}")
-
-
-def test_an_overlay_is_what_lies_below_its_upper_directory(tree: Tree) -> None:
-    upper(tree, "/m", "/data/upper")
-    assert tree.resolve("/m") == tree.resolve("/data")
-
-
-@pytest.mark.parametrize("option", [",volatile", ",fsync=volatile"])
-def test_a_volatile_overlay_ignores_fsync(tree: Tree, option: str) -> None:
-    upper(tree, "/m", "/data/upper", option)
-    found = tree.resolve("/m")
-    assert (found.fsync, found.cached) == ("a volatile overlay ignores fsync", "")
-    assert found.disks == ("8:0",)
 
 
 @pytest.mark.parametrize(
@@ -402,25 +329,6 @@ def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree: Tree, h
     found = tree.resolve("/m")
     assert found.cached, found
     assert found.fsync == found.cached
-
-
-def test_the_devices_of_a_btrfs_are_all_its_devices(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = {below._BTRFS_FS_INFO: bytes(16) + bytes(range(16)) + bytes(992)}
-    space = [(1 | 1 << 4, 99, 5), (4 | 1 << 10, 99, 5), (1, 0, 0)]
-    flat = [number for words in space for number in words]
-    answers[below._BTRFS_SPACE_INFO] = below.struct.pack(f"QQ{len(flat)}Q", 64, 3, *flat)
-    monkeypatch.setattr(below, "_asked", lambda path, request, _: answers.get(request, b""))
-    tree.device("sdb1", "8:17", folder="pci0/ata2/block/sdb", partition="1")
-    tree.place("sys/devices/pci0/ata2/block/sdb/dev").write_text("8:16\n")
-    folder = "sys/fs/btrfs/00010203-0405-0607-0809-0a0b0c0d0e0f/devices"
-    for name, place in (("sda", "ata1/block/sda"), ("sdb1", "ata2/block/sdb/sdb1")):
-        tree.place(f"{folder}/{name}").symlink_to(tree.root / "sys/devices/pci0" / place)
-    tree.mount("/m", "btrfs", "0:44")
-    found = tree.resolve("/m")
-    assert (found.devices, found.disks) == (("8:0", "8:17"), ("8:0", "8:16"))
-    assert (found.copies, found.cached) == ((2, 2), "")
 
 
 def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree: Tree) -> None:
@@ -538,28 +446,6 @@ def test_a_device_that_makes_data_smaller_is_named(
     tree.device("dm-1", "252:1", "dm-0", dm__uuid=upper_uuid)
     tree.mount("/m", "xfs", "252:1")
     assert tree.resolve("/m").compresses == reason
-
-
-FULL = Below(
-    devices=("8:1", "8:2"),
-    disks=("8:0",),
-    ways=("8:0",),
-    names={"8:0": "sda"},
-    memory="a",
-    cached="b",
-    fsync="c",
-    o_direct="d",
-    compresses="e",
-    copies=(1.25, 2),
-)
-
-
-@pytest.mark.parametrize("change", [{"disks": "8:0"}, {"copies": [1]}])
-def test_a_stack_of_another_form_is_refused(change: dict[str, Any]) -> None:
-    data = View("host", "/a", None, Space(4, 3, 2, 1), below=FULL).to_json()
-    data["below"] |= change
-    with pytest.raises(TypeError):
-        View.from_json(data)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ import pytest
 from iogauge.node.kinds import Below
 from iogauge.node.lustre.quotas import project_of
 from iogauge.node.view import look
-from support import hanging
 from support.devices import MIB, Devices, encryption, overlay, run, unmount
 
 pytestmark = [
@@ -285,18 +284,6 @@ def test_a_loop_device_whose_file_is_hidden_proves_nothing(devices: Devices, hid
     found = below(point)
     assert f"{loop.name}, whose file {image}" in found.cached
     assert (found.fsync, found.disks) == (found.cached, ())
-
-
-def test_a_loop_device_on_fuse_proves_nothing(devices: Devices) -> None:
-    try:
-        mounted = devices.leaving.enter_context(hanging.mounted(devices.folder))
-    except hanging.Unavailable as error:
-        pytest.skip(str(error))
-    inner = Devices(mounted.point, devices.leaving)
-    loop = devices.loop(inner.image("image", 100), direct=False)
-    found = below(devices.made("ext4", loop))
-    assert found.cached == found.fsync
-    assert found.cached.startswith(f"{loop.name} on fuse")
 
 
 @pytest.mark.parametrize("volatile", [False, True])

@@ -20,8 +20,7 @@ from iogauge.report import history_table
 from iogauge.report.outcome import SessionRecords
 from iogauge_extras.ceilings import table as ceilings
 from iogauge_extras.compare import sides
-from iogauge_extras.page import collect, page, sweeps
-from iogauge_extras.page.sweeps import Plot
+from iogauge_extras.page import collect, page
 from support import browser, npm, records
 from support.browser import Browser
 
@@ -226,8 +225,3 @@ def until(chromium: Browser, script: str) -> bool:
 
 
 # --- the published charts -------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def plots(published: list[Record]) -> dict[str, Plot]:
-    return {f"{plot.title} {plot.unit}": plot for plot in sweeps.plots(published)}

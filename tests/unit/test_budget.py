@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from iogauge.core.measurement import Reference
-from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan import bounds
 from iogauge.plan.bounds import Cost
 from iogauge.plan.case import Access, CasePlan, PhasePlan
@@ -29,8 +28,8 @@ WRITE = PhasePlan(
     access=Access(direction="write", saturates="bandwidth"),
     data_bytes=1 << 30,
 )
-SMALL = dataclasses.replace(WRITE, access=Access(direction="write"))
-READ = dataclasses.replace(
+SMALL = replace(WRITE, access=Access(direction="write"))
+READ = replace(
     WRITE, name="read", rates={"read_bw": ("read", "bw")}, access=Access(direction="read")
 )
 PLAN = CasePlan(
@@ -66,7 +65,7 @@ def extras(**topology: Any) -> PartitionExtras:
         # Small transfers reach no ceiling, and nothing is faster than it.
         (SMALL, TOPOLOGY, 4 * 200 * 2**20, "assumed: 200 MiB/s a node"),
         (
-            dataclasses.replace(READ, access=Access(direction="read", saturates="bandwidth")),
+            replace(READ, access=Access(direction="read", saturates="bandwidth")),
             TOPOLOGY | EFFICIENCY,
             *(8 * GB, "80% of the ceiling"),
         ),
@@ -158,7 +157,7 @@ def test_over_budget_names_the_dearest_of_its_partition() -> None:
 def test_a_case_that_its_time_limit_would_end_is_named() -> None:
     def timed(number: int, limit: float) -> PlannedCase:
         one = case(number)
-        return dataclasses.replace(one, order=dataclasses.replace(one.order, time_limit_s=limit))
+        return replace(one, order=replace(one.order, time_limit_s=limit))
 
     slow = case(1).seconds
     (text,) = plan_table.over_time(
@@ -179,7 +178,7 @@ def test_what_is_used_of_a_budget_is_said() -> None:
 
 # --- phases of a set time, and a target that several cases share ----------------------------------
 
-TIMED = dataclasses.replace(READ, data_bytes=None)
+TIMED = replace(READ, data_bytes=None)
 
 
 @pytest.mark.parametrize(
@@ -191,8 +190,8 @@ TIMED = dataclasses.replace(READ, data_bytes=None)
         ({"repeat": [TIMED], "warm_up": False}, {}, (TimedPhases("read", 3.0, None),)),
         (
             {
-                "prepare": [dataclasses.replace(WRITE, data_bytes=None)],
-                "repeat": [dataclasses.replace(TIMED, access=Access(direction="metadata"))],
+                "prepare": [replace(WRITE, data_bytes=None)],
+                "repeat": [replace(TIMED, access=Access(direction="metadata"))],
             },
             TOPOLOGY,
             (TimedPhases("write", 1.0, 10_000_000_000),),
@@ -202,8 +201,4 @@ TIMED = dataclasses.replace(READ, data_bytes=None)
 def test_what_phases_of_a_set_time_may_move(
     change: dict[str, Any], topology: dict[str, Any], expected: tuple[TimedPhases, ...]
 ) -> None:
-    assert bounds.timed(dataclasses.replace(PLAN, **change), extras(**topology)) == expected
-
-
-def finding(outcome: Outcome, saw: str, guard: str = "G13") -> Finding:
-    return Finding(guard, outcome, saw, "room")
+    assert bounds.timed(replace(PLAN, **change), extras(**topology)) == expected

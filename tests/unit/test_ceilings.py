@@ -129,12 +129,6 @@ def test_the_lower_of_declared_and_measured_limits(
     assert (found and (found.value, found.limited_by)) == (value and (value, by))
 
 
-def test_a_measured_ceiling_limits_without_a_declared_one() -> None:
-    found = lower_ceiling(Metric("m", "MiB/s"), "read", extras(), 2, None, [MEASURED])
-    assert found
-    assert found.value == 200.0
-
-
 def test_g6_says_that_a_measured_ceiling_was_exceeded() -> None:
     usable = [replace(MEASURED, bytes_s=1000 * MIB), MEASURED]
     measured = replace(NOTHING_MEASURED, usable=usable)

@@ -58,14 +58,6 @@ def test_one_file_system_is_one_series(names: list[str | None]) -> None:
     assert seen(names) == ["s"] * len(names)
 
 
-def test_another_file_system_is_another_series_and_the_first_comes_back() -> None:
-    found = seen([None, "A", "A", "B", None, "B", "A", None, "C"])
-    first, second, third = found[0], found[3], found[8]
-    assert first == "s"
-    assert len({first, second, third}) == 3
-    assert found == [first] * 3 + [second] * 3 + [first] * 2 + [third]
-
-
 @given(st.lists(st.tuples(st.sampled_from("st"), st.sampled_from(["A", "B", "C", None]))))
 def test_rows_are_of_one_series_if_they_are_of_one_file_system(
     rows: list[tuple[str, str | None]],
@@ -87,12 +79,6 @@ def history(folder: Path, uuids: Sequence[str | None]) -> None:
         print_ = with_uuid(uuid)
         made = records.record(session=session, time=time).with_fingerprint(print_)
         append(folder / "mysite" / f"{session}.jsonl", made.to_json())
-
-
-def test_a_history_goes_on_when_the_key_appears(tmp_path: Path) -> None:
-    history(tmp_path, [None] * 5 + ["A"] * 5)
-    assert query.load(tmp_path)["series"].n_unique() == 1
-    assert "file_system" not in query.load(tmp_path).columns
 
 
 def test_the_trend_begins_anew_with_the_cause(
@@ -145,22 +131,3 @@ def test_a_record_without_an_answer_is_of_its_neighbours_series(
         assert "".join(names[series] for series in found["series"]) == expected
         assert "incomplete" not in found.columns
         assert query.load(tmp_path, columns=["series"])["series"].equals(found["series"])
-
-
-def test_each_line_has_neighbours_of_its_own(tmp_path: Path) -> None:
-    days(tmp_path, [LUSTRE, NEWER])
-    days(tmp_path, [NEWER, SILENT], check="IorMpiio")
-    found = query.load(tmp_path, columns=["check", "series"])
-    assert found.group_by("check").agg(pl.col("series").n_unique()).sort("check").rows() == [
-        ("IorMpiio", 1),
-        ("IorPosix", 2),
-    ]
-
-
-def test_the_trend_goes_on_over_a_busy_node(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
-    days(tmp_path / "history", [*[LUSTRE] * 12, SILENT, BEFORE, *[LUSTRE] * 12])
-    (series,) = json.loads(CliRunner().invoke(app, ["status", "--trend", "--json"]).stdout)
-    assert series["runs"] == 26

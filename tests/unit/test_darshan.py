@@ -96,13 +96,6 @@ def test_text_that_cannot_be_trusted_is_refused(text: str, message: str) -> None
         darshan.parse(text)
 
 
-def test_what_the_parser_prints_of_an_incomplete_module_is_refused() -> None:
-    # Without --show-incomplete it ends behind the title.
-    text = OMPIO[: OMPIO.index("#<module>")]
-    with pytest.raises(ToolOutputError, match="--show-incomplete shows what there is"):
-        darshan.parse(text)
-
-
 @given(cut=st.integers(0, len(OMPIO) - 1))
 def test_a_text_that_is_cut_off_never_gives_another_number(cut: int) -> None:
     try:
@@ -119,15 +112,6 @@ def test_any_text_is_refused_or_read(text: str) -> None:
         darshan.parse(text)
 
 
-@pytest.mark.slow
-def test_the_records_of_many_ranks_are_all_kept() -> None:
-    body = OMPIO[OMPIO.index("POSIX\t0\t") : OMPIO.index("POSIX\t1\t")]
-    more = "".join(body.replace("POSIX\t0\t", f"POSIX\t{rank}\t") for rank in range(4, 2000))
-    log = darshan.parse(OMPIO.replace(body, body + more))
-    assert len(log.of("POSIX")) == 2000
-    assert darshan.writers(log, "data") == 2 + 1996
-
-
 def test_words_for_the_ranks() -> None:
     assert run_words("/opt/d/lib/libdarshan.so", "darshan.$IOG_REP.log") == [
         "env",
@@ -138,34 +122,6 @@ def test_words_for_the_ranks() -> None:
 
 
 # --- profiles ---------------------------------------------------------------------------------------
-
-
-def test_what_stands_out_in_a_profile_is_said() -> None:
-    log = darshan.parse(LUSTRE)
-    one = profile.Profile.of("lustre", log)
-    assert [row.stripes for row in profile.files(log)] == [1, 1]
-    (slowest, seconds), *_ = profile.ranks(log).items()
-    assert sum(seconds.values()) == pytest.approx(one.value("slowest rank"))
-    posix = [r for r in log.records if r.module == "POSIX"]
-    slow = [
-        replace(r, counters={**r.counters, "F_WRITE_TIME": 900.0 if r.rank == slowest else 1.0})
-        for r in posix
-    ]
-    other = next(r for r in slow if r.rank != slowest)
-    third = replace(other, rank=9, file="/scratch1/third")
-    layout = next(r for r in log.of("LUSTRE"))
-    third_layout = replace(
-        layout, file=third.file, counters={**layout.counters, "COMP1_OST_ID_0": 2}
-    )
-    made = replace(log, records=(*slow, third, *log.of("LUSTRE"), third_layout))
-    said = " ".join(profile.told(profile.Profile.of("made", made)))
-    assert f"Rank {slowest} spends" in said
-    slow = f"OST {profile.targets(made)[0].number}"
-    assert f"A byte on {slow} takes" in said
-    # Seconds that do not matter to the run are no finding, and a note says how few they are.
-    long = profile.Profile.of("long", replace(made, run_seconds=1e6))
-    assert profile.told(long) == []
-    assert any(note.startswith("no rank spent more than") for note in long.figures.notes)
 
 
 def made_of(files: dict[str, tuple[int, dict[str, float]]], run_s: float = 100) -> profile.Profile:
@@ -304,23 +260,6 @@ def test_a_ratio_and_whether_it_is_told(a: float, b: float, ratio: float | None,
     assert (found.ratio, found.mark) == (pytest.approx(ratio) if ratio else ratio, mark)
 
 
-def test_a_value_that_one_does_not_have() -> None:
-    (there,) = logs.compare(figures({"v": 2}), figures({})).rows
-    (back,) = logs.compare(figures({}), figures({"v": 2})).rows
-    assert there == logs.FigureRow("v", "s", 2, None, None, "differs")
-    assert back == logs.FigureRow("v", "s", None, 2, None, "differs")
-
-
-def test_only_facts_that_differ_are_told() -> None:
-    a = figures({}, facts={"same": "1", "other": "x", "gone": "y"})
-    b = figures({}, facts={"same": "1", "other": "z", "new": "n"})
-    assert [(c.name, c.a, c.b) for c in logs.compare(a, b).changes] == [
-        ("other", "x", "z"),
-        ("gone", "y", ""),
-        ("new", "", "n"),
-    ]
-
-
 def values(log: darshan.DarshanLog) -> dict[str, float]:
     return {name: quantity.value for name, quantity in of_log("log", log).values.items()}
 
@@ -349,14 +288,6 @@ def test_two_numbers_of_writers() -> None:
     amplified = rows["POSIX / MPI-IO bytes written"]
     assert (amplified.a, amplified.mark) == (1, "differs")
     assert amplified.b == pytest.approx((2 * 18175320 + 18175312) / (16 * MIB))
-
-
-def test_layout_and_file_system_are_facts() -> None:
-    facts = of_log("a", darshan.parse(LUSTRE)).facts
-    assert facts["layout"] == "1 x 1 MiB"
-    assert facts["file system"] == "lustre on /scratch1"
-    assert facts["tasks"] == "48"
-    assert facts["shared file"] == ""
 
 
 def test_a_missing_parser_is_named_with_what_brings_it(

@@ -215,15 +215,6 @@ def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict: str) -> No
     assert found.without("write_bw") == (LeftOut("tasks=1", f"{verdict} in s0", "write_bw", True),)
 
 
-def test_each_metric_has_its_own_verdict() -> None:
-    half = record(
-        metrics=[records.metric("write_bw"), records.metric("read_bw", "INVALID", median=5.0)]
-    )
-    found = newest(half, record(1, age=1), record(2), record(4))
-    assert [p.session for p in found.points["write_bw"]] == ["s0", "s0", "s0"]
-    assert [p.session for p in found.points["read_bw"]] == ["s1", "s0", "s0"]
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -186,16 +186,6 @@ def test_the_size_of_a_quick_case(tmp_path: Path, speed: float, size: int) -> No
 # --- the doctor -----------------------------------------------------------------------------------
 
 
-def test_the_stack_is_described() -> None:
-    machine = site_programs.Machine(
-        {
-            "fio": site_programs.Program("fio", "/b/fio", "3.33"),
-            "ior": site_programs.Program("ior", "/b/ior", ""),
-        }
-    )
-    assert doctor.describe_stack(machine) == ["fio: /b/fio (3.33)", "ior: /b/ior"]
-
-
 MPIRUN_OF = """
 if [ "$1" = --version ]; then echo mpirun; exit 0; fi
 for word; do case $word in summaryFile=*) file=${word#summaryFile=};; esac; done
@@ -221,20 +211,11 @@ def test_a_launch_that_fails_is_a_problem(programs: Path) -> None:
     assert (check.state, "two tasks did not run" in check.text) == ("problem", True)
 
 
-def test_without_mpi_there_is_nothing_to_launch() -> None:
-    assert doctor.launch_check(site_programs.Machine()) is None
-
-
 def test_what_dead_sessions_left_is_named(tmp_path: Path) -> None:
     gone = [4194305, 1]
     case = Path(directory.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone))
     texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(str(tmp_path))]
     assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)
-
-
-def test_a_missing_target_is_a_problem() -> None:
-    (check,) = doctor.of_target("/no/such/place")
-    assert (check.state, check.remedy) == ("problem", "set IOGAUGE_TARGET to a directory")
 
 
 def test_a_site_is_examined_with_its_references(

@@ -74,18 +74,6 @@ def test_what_nobody_told_has_not_changed() -> None:
     assert "checksums" not in str(found)
 
 
-def test_only_what_differs_is_named() -> None:
-    expect: dict[str, Value] = {"lustre.servers": 8, "tunable.osc.checksums": 1}
-    facts: dict[str, Value] = {"lustre.servers": 4, "tunable.osc.checksums": "1"}
-    found = expected_settings(expect=expect, facts=facts, host="n7", path="/work", fsname="work")
-    assert "lustre.servers is 4" in str(found)
-    assert "checksums" not in str(found)
-    good = expected_settings(
-        expect=expect, facts={**facts, "lustre.servers": 8}, host="n7", path="/", fsname="w"
-    )
-    assert good.outcome is Outcome.OK
-
-
 @pytest.mark.parametrize("key", ["tunable.osc.checksums", "lustre.servers", "layout.stripe_bytes"])
 def test_a_fact_can_be_expected(key: str) -> None:
     assert TypeAdapter(Expected).validate_python(key) == key

@@ -107,13 +107,6 @@ def test_parquet_has_the_documented_columns_and_the_site(home: Path) -> None:
     assert pl.read_parquet(file)["session"].to_list() == ["20270102T1-n-1"]
 
 
-def test_the_exports_of_several_sites_are_read_at_once(home: Path) -> None:
-    for site in ("north", "east"):
-        run("history", "--export", str(home / f"{site}.parquet"), "--site", site)
-    frame = pl.read_parquet(home / "*.parquet")
-    assert frame["site"].to_list() == [*["east"] * 3, *["north"] * 3]
-
-
 def test_a_file_that_cannot_be_written_is_named(home: Path) -> None:
     file = home / "nowhere" / "file"
     done = CliRunner().invoke(app.app, ["report", "--html", str(file)])

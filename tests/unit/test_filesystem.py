@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -11,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node import kinds, mounts
+from iogauge.node import mounts
 from iogauge.node.lustre import quotas
 from iogauge.node.lustre.quotas import Quota
-from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 
 LUSTRE = Path(__file__).parents[1] / "data" / "lustre"
@@ -60,25 +58,6 @@ def test_this_machine_agrees_with_findmnt(path: str) -> None:
     mount = mounts.find_mount(path)
     assert mount
     assert [mount.point, mount.type] == seen.stdout.splitlines()[-1].split()
-
-
-@pytest.mark.parametrize(
-    ("fstype", "cache", "honoured"),
-    [
-        ("ext4", "page-cache", True),
-        ("lustre", "page-cache", True),
-        ("beegfs", "page-cache", False),
-        ("zfs", "opaque", False),
-        ("gpfs", "opaque", True),
-        ("tmpfs", "memory", False),
-        ("ramfs", "memory", False),
-        ("fuse.glusterfs", "opaque", False),
-        ("nobody-knows", "opaque", False),
-    ],
-)
-def test_traits(fstype: str, cache: str, honoured: bool) -> None:
-    known = kinds.traits(fstype)
-    assert (known.cache, known.honours_o_direct) == (cache, honoured)
 
 
 def block(file: str, command: str) -> str:
@@ -171,9 +150,3 @@ def test_where_no_limit_is_known_none_is_met(monkeypatch: pytest.MonkeyPatch, in
     monkeypatch.setattr(os, "statvfs", lambda _: huge)
     view = View("host", "/a", None, mounts.space_of("/"))
     assert View.from_json(view.to_json()) == view
-
-
-@pytest.mark.parametrize("mount", [None, Mount(7, "/a b", "src", "ext4", "rw")])
-def test_a_view_survives_json(mount: Mount | None) -> None:
-    view = View("host", "/a b", mount, Space(4, 3, 2, 1), (Quota("u", None, 3),))
-    assert View.from_json(json.loads(json.dumps(view.to_json()))) == view

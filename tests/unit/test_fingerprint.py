@@ -73,12 +73,6 @@ def test_another_file_system_is_not_asked(tmp_path: Path) -> None:
     assert client.facts("*", tmp_path)["tunable.osc.max_dirty_mb"] == "1,743"
 
 
-def test_the_devices_of_a_metadata_server_are_left_out(tmp_path: Path) -> None:
-    kernel(tmp_path, PARAMETERS)
-    kernel(tmp_path, {"osc.lustre-OST0002-osc-MDT0000.max_rpcs_in_flight": "9"})
-    assert client.facts("lustre", tmp_path) == EXPECTED
-
-
 def test_servers_are_counted_by_their_addresses(tmp_path: Path) -> None:
     addresses = {
         f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid": f"10.0.0.{1 + i % 2}@tcp"

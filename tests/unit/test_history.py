@@ -44,19 +44,6 @@ def test_a_record_is_on_disk_when_append_returns(
     assert synced == [(tmp_path / "s").stat().st_size]
 
 
-@pytest.mark.parametrize("rest", ['{"schema":1,"n":', "{", "\0\0\0"])
-def test_an_unfinished_line_costs_no_second_record(tmp_path: Path, rest: str) -> None:
-    file = tmp_path / "s"
-    append(file, {"n": 1})
-    with open(file, "a") as lines:
-        lines.write(rest)
-    append(file, {"n": 2})
-    first, damaged, last = records(file)
-    assert (first, last) == (1, 2)
-    assert isinstance(damaged, Damaged)
-    assert (damaged.file, damaged.line) == (file, 2)
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -431,15 +418,6 @@ def test_an_old_record_has_rows_too(folder: Path) -> None:
     assert frame["variant"].to_list() == [None, None, "sound", "sound"]
     assert frame["line"].n_unique() == frame["series"].n_unique() == 1
     assert frame["fingerprint"].to_list() == [None] * 4
-
-
-def test_a_copy_of_a_session_is_read_as_what_it_is(folder: Path) -> None:
-    """Records of the same second in several files stay whole."""
-    file = put(folder, "rig/a", 10, 10)
-    (folder / "rig" / "b.jsonl").write_bytes(file.read_bytes())
-    frame = records_query.load(folder)
-    assert frame["record"].to_list() == [n // 2 for n in range(8)]
-    assert frame["metric"].to_list() == ["write_bw", "read_time"] * 4
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

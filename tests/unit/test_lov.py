@@ -24,7 +24,7 @@ from iogauge.guards import striping
 from iogauge.guards.finding import Outcome
 from iogauge.job import target as agent_on_lustre
 from iogauge.node.lustre import lov
-from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.node.lustre.layout import FileLayout, Layouts
 from iogauge.node.lustre.programs import LustreError
 from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import Printed
@@ -337,27 +337,6 @@ def test_directories_with_layouts_of_their_own_are_read_back_and_judged(
     finding = striping.directories(dataclasses.replace(whole, plan=plan).seen())
     assert finding and finding.outcome is Outcome.OK
     assert finding.saw == "ior-easy: 1 x default size; ior-hard: all targets x 16 MiB"
-
-
-def test_a_real_file_system_without_layouts_is_no_lustre(tmp_path: Path) -> None:
-    (tmp_path / "f").touch()
-    with pytest.raises(LustreError, match="it is not on Lustre"):
-        lov.read_lov(str(tmp_path / "f"), "f")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"files": None},
-        {"more": 1},
-        {"files": [{}]},
-    ],
-)
-def test_what_are_no_layouts_in_json(change: dict[str, Any]) -> None:
-    one = FileLayout(path="f", parts=(Part(stripe_count=1, stripe_bytes=MIB),))
-    plain = Layouts(repetition=1, files=(one,), total=1).to_json()
-    with pytest.raises(TypeError):
-        Layouts.from_json({**plain, **change})
 
 
 def test_a_new_file_asks_for_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

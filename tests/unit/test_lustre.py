@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.guards import preflight
-from iogauge.guards.finding import Outcome
 from iogauge.node.lustre import client, directory, targets
 from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import FileLayout, Part
@@ -23,7 +21,6 @@ from iogauge.node.view import look
 from support import hanging
 from support.lustre.kernel import kernel
 from support.lustre.recorded import answer
-from support.orders import job_order
 
 MIB = 1 << 20
 
@@ -285,16 +282,6 @@ def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path: Path) -> None:
 )
 def test_flags_at_the_end_of_the_line(df: str, flags: list[str]) -> None:
     assert [target.flags for target in joined(df)] == flags
-
-
-def test_a_full_target_without_a_flag_is_refused_for_its_room() -> None:
-    targets = joined("lfs df # OST 3 full")
-    assert targets[3].fill == pytest.approx(0.9997, abs=1e-4)
-    assert preflight.health(targets=targets).outcome is Outcome.OK
-    order = job_order("/s", held_bytes=32 * MIB, max_fill=0.85)
-    found = preflight.target_room(targets, order)
-    assert found.outcome is Outcome.INVALID
-    assert "lustre-OST0003_UUID: 1008 KiB free" in found.saw
 
 
 def test_a_target_that_does_not_answer_is_inactive() -> None:

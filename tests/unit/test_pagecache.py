@@ -117,11 +117,3 @@ def test_files_below_a_directory(disk: Path) -> None:
 )
 def test_what_proves_a_cache_empty(files: int, after: int, problem: str, proven: bool) -> None:
     assert Eviction("h", files, 10, 10, after, problem).proven_empty is proven
-
-
-@pytest.mark.parametrize(
-    "change", [{"files": "1"}, {"resident_after": 0.0}, {"bytes": None}, {"problem": None}]
-)
-def test_what_is_no_eviction_is_refused(change: dict[str, object]) -> None:
-    with pytest.raises(TypeError):
-        Eviction.from_json({**Eviction("h", 1, 10, 4096, 0).to_json(), **change})

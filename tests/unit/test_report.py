@@ -84,16 +84,6 @@ def test_an_expected_failure_fails_no_run(gate: bool) -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def test_a_case_without_metrics_is_seen() -> None:
-    (row,) = outcome.rows([record("ERROR", metrics=[], target=None)])
-    assert (row.target, row.measured, row.verdict, row.reason) == (
-        "disk",
-        "-",
-        Verdict.ERROR,
-        "the reason",
-    )
-
-
 @pytest.mark.parametrize(
     ("verdict", "findings", "reason"),
     [
@@ -202,13 +192,6 @@ def test_json_has_the_figures_and_the_reasons() -> None:
     assert (loose["median"], loose["unit"], loose["verdict"]) == (23429, "ops/s", "UNSTABLE")
     assert loose["reasons"][0].startswith("G17: the repetitions spread by 21.3%")
     assert (lost["metric"], lost["median"], lost["reasons"]) == (None, None, ["the reason"])
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_the_table_fits_the_screen(width: int) -> None:
-    lines = shown(of_the_readme(), width).splitlines()
-    assert max(map(len, lines)) <= width
-    assert len(lines) < {60: 45}.get(width, 25)
 
 
 # --- cases that never came to a verdict -----------------------------------------------------------
@@ -343,13 +326,6 @@ def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
         [bandwidth(9.0), bandwidth(2.5, "FAIL"), bandwidth(8.0, "INVALID"), other, record()]
     )
     assert [(cost.case, cost.gb_s) for cost in found] == [("Ior posix", 2.5)]
-
-
-@pytest.mark.parametrize(
-    "one", [bandwidth(3.0, "INVALID"), record(price=PRICE, metrics=[metric(unit="ops/s")])]
-)
-def test_without_price_or_valid_bandwidth_there_is_no_cost(one: Record) -> None:
-    assert outcome.costs([one]) == []
 
 
 # --- a second run refutes a failure, or does not --------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,9 @@ from iogauge.guards import witness as guards_witness
 from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
-from iogauge.guards.witness import bytes_witnessed, targets_witnessed
+from iogauge.guards.witness import bytes_witnessed
 from iogauge.judge.case import findings_of
-from iogauge.node.files import Eviction
-from iogauge.node.kinds import Below, Traits
+from iogauge.node.kinds import Below
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import Layout
 from iogauge.node.mounts import Mount
@@ -47,8 +46,35 @@ def case(left: Evidence, plan: CasePlan | None = None, site: PartitionExtras | N
 def phase(left: Evidence, index: int, **access: Any) -> PhaseSeen:
     """The phase that writes (0) or reads (1), whose access differs."""
     seen: PhaseSeen = case(left).phases[index]
-    altered = dataclasses.replace(seen.access, **access)
-    return dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, access=altered))
+    altered = replace(seen.access, **access)
+    return replace(seen, phase=replace(seen.phase, access=altered))
+
+
+def on(seen: PhaseSeen, kind: str) -> PhaseSeen:
+    """The same on a file system of a type."""
+    site = extras(target={"path": "/scratch", "type": kind})
+    return replace(seen, case=replace(seen.case, extras=site))
+
+
+def below(left: Evidence, stack: Below) -> tuple[Any, ...]:
+    """The views of nodes that see this below the target."""
+    return tuple(replace(view, below=stack) for view in left.views)
+
+
+def task_of(left: Evidence, **says: Any) -> Witness:
+    """A task of the first node, which ran for a second."""
+    plain = {"host": left.views[0].host, "started": 1.0, "ended": 2.0, "synced": None}
+    return Witness(**{**plain, "asked": Moved(), "moved": Moved(), **says})
+
+
+def alone(one: Witness) -> witness.Testimony:
+    return witness.Testimony(witnesses=(one,), expected=1)
+
+
+def output_of(left: Evidence, of: str = "write", /, **change: Any) -> Any:
+    """The first output of a phase, whose only part differs."""
+    (one, *_) = left.outputs[of]
+    return replace(one, phases=(replace(one.phases[0], **change),))
 
 
 @pytest.mark.parametrize(
@@ -63,8 +89,8 @@ def test_an_ior_that_does_not_count_matters_to_mpi_io(
     left: Evidence, api: str, facts: dict[str, bool], words: list[str]
 ) -> None:
     plan = stage.plan()
-    repeat = [dataclasses.replace(one, command=["ior", "-a", api]) for one in plan.repeat]
-    seen = case(dataclasses.replace(left, nodes=(facts,)), dataclasses.replace(plan, repeat=repeat))
+    repeat = [replace(one, command=["ior", "-a", api]) for one in plan.repeat]
+    seen = case(replace(left, nodes=(facts,)), replace(plan, repeat=repeat))
     found = contents.counted(seen)
     assert (found is not None) == bool(words)
     assert not found or (found.outcome is Outcome.WARN and words[0] in str(found))
@@ -117,20 +143,15 @@ def test_sizes_that_clients_do_not_see_alike_yet(
     wrote = stage.plan().repeat[0].data_bytes or 0
     moved = {"bytes_moved": wrote - 1 + read}
     outputs = {
-        "write": (*rest, dataclasses.replace(last, warnings=warnings)),
+        "write": (*rest, replace(last, warnings=warnings)),
         "read": [
-            dataclasses.replace(
-                one, phases=tuple(dataclasses.replace(part, **moved) for part in one.phases)
-            )
+            replace(one, phases=tuple(replace(part, **moved) for part in one.phases))
             for one in left.outputs["read"]
         ],
     }
     plan = stage.plan()
-    whole = [dataclasses.replace(one, data_bytes=wrote) for one in plan.repeat]
-    seen = case(
-        dataclasses.replace(left, outputs={**left.outputs, **outputs}),
-        dataclasses.replace(plan, repeat=whole),
-    )
+    whole = [replace(one, data_bytes=wrote) for one in plan.repeat]
+    seen = case(replace(left, outputs={**left.outputs, **outputs}), replace(plan, repeat=whole))
     finding = figures.bytes_moved(seen.phases[0])
     assert finding.outcome == outcome, finding.saw
 
@@ -138,16 +159,8 @@ def test_sizes_that_clients_do_not_see_alike_yet(
 def over(left: Evidence, **reasons: str) -> Evidence:
     """The evidence of nodes of which the last sees something below the target."""
     *others, last = left.views
-    views = (*others, dataclasses.replace(last, below=Below(**reasons)))  # type: ignore[arg-type]
-    return dataclasses.replace(left, views=views)
-
-
-def test_a_stack_that_a_node_sees_outweighs_the_type_and_the_site(left: Evidence) -> None:
-    assert case(left).traits.cache == "page-cache"
-    left = dataclasses.replace(left, views=left.views * 2)
-    site = extras(target={"cache": "page-cache", "honours_o_direct": True})
-    seen = case(over(left, cached="loop0, whose file is cached"), site=site)
-    assert seen.traits == Traits("opaque", False, True, why="loop0, whose file is cached")
+    views = (*others, replace(last, below=Below(**reasons)))  # type: ignore[arg-type]
+    return replace(left, views=views)
 
 
 DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offset": None}
@@ -248,83 +261,18 @@ def test_stripes_of_the_file_of_one_execution(
     assert finding.outcome is outcome
 
 
-@pytest.mark.parametrize("silent", [(), (3,), (0, 3)])
-def test_bytes_with_each_target_are_those_of_all_repetitions(
-    left: Evidence, silent: tuple[int, ...]
-) -> None:
-    """A target that is silent in one repetition has bytes; a target that is silent in all has none."""
-    (view,) = left.views
-    mount = dataclasses.replace(view.mount, type="lustre", source="10.0.0.1@tcp:/lustre")
-    views = (dataclasses.replace(view, mount=mount),)
-    testimony = []
-    for repetition in (1, 2):
-        heard = {i for i in range(4) if i not in silent and (i != 1 or repetition == 2)}
-        targets = {f"lustre-OST{i:04x}": Moved(5 << 20, (i + 1) << 20) for i in sorted(heard)}
-        told = Witness(
-            host=view.host,
-            started=1.0,
-            ended=2.0,
-            synced=None,
-            asked=Moved(),
-            moved=Moved(),
-            targets=targets,
-        )
-        testimony.append(witness.Testimony(witnesses=(told,), expected=1))
-    changed = dataclasses.replace(
-        left, views=views, testimony={"write": tuple(testimony)}, striping=(NOTED,)
-    )
-    seen = case(changed).phases[0]
-    plan = dataclasses.replace(seen.phase, data_bytes=1 << 30)
-    finding = targets_witnessed(dataclasses.replace(seen, phase=plan))
-    assert finding.outcome is (Outcome.INVALID if silent else Outcome.OK), finding
-    if not silent:
-        assert "4 of 4" in finding.saw
-        assert ", 2 MiB (ost0000) to 8 MiB (ost0003)" in finding.saw
-    # Files that are shorter than a stripe on each target prove nothing.
-    finding = targets_witnessed(
-        dataclasses.replace(seen, phase=dataclasses.replace(plan, data_bytes=1 << 20))
-    )
-    assert finding.outcome is Outcome.OK
-
-    # A node that did not tell may have the bytes that are missing.
-    mute = dataclasses.replace(testimony[0].witnesses[0], targets=None)
-    unknown = witness.Testimony(witnesses=(mute,), expected=1)
-    without = dataclasses.replace(changed, testimony={"write": (testimony[0], unknown)})
-    found = targets_witnessed(dataclasses.replace(case(without).phases[0], phase=plan))
-    assert found is None or found.outcome is Outcome.OK, found
-
-
 def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
     """The ceiling is another one for each metric of a phase."""
     write, read = stage.plan().repeat
     rates = {**write.rates, **read.rates}
-    both = dataclasses.replace(write, rates=rates)
-    left = dataclasses.replace(left, outputs={"write": (), "read": ()})
+    both = replace(write, rates=rates)
+    left = replace(left, outputs={"write": (), "read": ()})
     ceilings: list[Finding] = [
         finding
         for finding in findings_of(case(left, stage.plan(repeat=[both])))
         if finding.guard == "G6"
     ]
     assert [finding.metric for finding in ceilings] == list(rates)
-
-
-@pytest.mark.parametrize(
-    ("below", "disk"),
-    [
-        (Below(devices=("8:1",), disks=("8:0",), names={"8:0": "sda", "8:1": "sda1"}), "8:0"),
-        # A whole disk, a mapped device, a loop device on a disk, two disks.
-        (Below(devices=("8:0",), disks=("8:0",), names={"8:0": "sda"}), None),
-        (Below(devices=("253:0",), disks=("8:0",), names={"8:0": "sda", "253:0": "dm-0"}), None),
-        (Below(devices=("8:1",), disks=("8:0", "8:16"), names={"8:0": "sda", "8:1": "sda1"}), None),
-    ],
-)
-def test_others_on_a_partitions_disk_are_load(
-    left: Evidence, below: Below, disk: str | None
-) -> None:
-    views = tuple(dataclasses.replace(view, below=below) for view in left.views)
-    seen = case(dataclasses.replace(left, views=views))
-    assert seen.shared_counters == {"n1": (disk,) if disk else below.devices}
-    assert seen.counters == {"n1": below.devices}
 
 
 @pytest.mark.parametrize(
@@ -340,30 +288,16 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(
     left: Evidence, o_direct: bool, share: float, outcome: Outcome
 ) -> None:
     """Memory was short: pages that were read ahead were dropped. A direct read drops none."""
-    views = tuple(
-        dataclasses.replace(view, below=Below(devices=("8:0",), disks=("8:0",)))
-        for view in left.views
-    )
+    views = below(left, Below(devices=("8:0",), disks=("8:0",)))
     claimed = 8 << 30
     fetched = Moved(round(share * claimed), 0)
-    heard = Witness(
-        host=views[0].host,
-        started=1.0,
-        ended=2.0,
-        synced=None,
-        asked=Moved(claimed, 0),
-        moved=fetched,
-        counters={"8:0": fetched},
-    )
-    testimony = witness.Testimony(witnesses=(heard,), expected=1)
+    heard = task_of(left, asked=Moved(claimed, 0), moved=fetched, counters={"8:0": fetched})
+    testimony = alone(heard)
     outputs = [
-        dataclasses.replace(
-            output,
-            phases=(dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=1024),),
-        )
+        replace(output, phases=(replace(output.phases[0], bytes_moved=claimed, operations=1024),))
         for output in left.outputs["read"]
     ]
-    evidence = dataclasses.replace(
+    evidence = replace(
         left,
         views=views,
         outputs={**left.outputs, "read": outputs},
@@ -375,14 +309,9 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(
 
 def writes_heard(left: Evidence, outputs: list[Any], **says: Any) -> Evidence:
     """The evidence if one task spoke of each execution that writes, and these are their outputs."""
-    times = {"started": 1.0, "ended": 2.0, "synced": None}
-    heard = Witness(host=left.views[0].host, **times, **says)
-    testimony = witness.Testimony(witnesses=(heard,), expected=1)
-    return dataclasses.replace(
-        left,
-        outputs={**left.outputs, "write": outputs},
-        testimony={"write": (testimony,) * len(outputs)},
-    )
+    testimony = (alone(task_of(left, **says)),) * len(outputs)
+    outputs_of = {**left.outputs, "write": outputs}
+    return replace(left, outputs=outputs_of, testimony={"write": testimony})
 
 
 @pytest.mark.parametrize(("operations", "refused"), [(None, True), (500, True), (5000, False)])
@@ -393,24 +322,15 @@ def test_g8_knows_the_metadata_of_a_disturber(
     claimed = 376 << 20
     outputs = []
     for output in left.outputs["write"]:
-        wrote = dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=376)
-        made = dataclasses.replace(wrote, name="create", bytes_moved=None, operations=operations)
+        wrote = replace(output.phases[0], bytes_moved=claimed, operations=376)
+        made = replace(wrote, name="create", bytes_moved=None, operations=operations)
         beside = None if operations is None else Disturber(made, 1.0, 1.0)
         totals = {"write": claimed}
-        outputs.append(
-            dataclasses.replace(output, phases=(wrote,), totals=totals, disturber=beside)
-        )
-    evidence = writes_heard(
-        left,
-        outputs,
-        asked=Moved(1 << 20, claimed),
-        moved=Moved(0, claimed + (50 << 20)),
-    )
+        outputs.append(replace(output, phases=(wrote,), totals=totals, disturber=beside))
+    says = {"asked": Moved(1 << 20, claimed), "moved": Moved(0, claimed + (50 << 20))}
+    evidence = writes_heard(left, outputs, **says)
     seen = phase(evidence, 0, o_direct=True)
-    of_local = dataclasses.replace(
-        seen.case, extras=extras(target={"path": "/scratch", "type": "btrfs"})
-    )
-    (finding,) = bytes_witnessed(dataclasses.replace(seen, case=of_local))
+    (finding,) = bytes_witnessed(on(seen, "btrfs"))
     assert (finding.outcome is Outcome.INVALID) is refused, finding
 
 
@@ -430,38 +350,12 @@ def test_g8_counts_the_calls_of_posix(
     claimed = 16 << 20
     outputs = []
     for output in left.outputs["write"]:
-        wrote = dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=4096)
-        outputs.append(dataclasses.replace(output, phases=(wrote,), parameters=parameters))
-    evidence = writes_heard(
-        left,
-        outputs,
-        asked=Moved(1 << 20, claimed),
-        calls=witness.Calls(30, calls),
-        moved=Moved(0, claimed),
-    )
+        wrote = replace(output.phases[0], bytes_moved=claimed, operations=4096)
+        outputs.append(replace(output, phases=(wrote,), parameters=parameters))
+    says = {"asked": Moved(1 << 20, claimed), "moved": Moved(0, claimed)}
+    evidence = writes_heard(left, outputs, calls=witness.Calls(30, calls), **says)
     (finding,) = bytes_witnessed(phase(evidence, 0))
     assert (finding.outcome is Outcome.INVALID) is refused, finding
-
-
-def test_g8_hears_the_tasks_if_no_device_counts(left: Evidence) -> None:
-    """Half of what the tool says it wrote came from its tasks, and the kernel counts nothing for the device."""
-    (output, *_) = left.outputs["write"]
-    claimed = 8 << 30
-    phases = (dataclasses.replace(output.phases[0], bytes_moved=claimed),)
-    outputs = [dataclasses.replace(one, phases=phases) for one in left.outputs["write"]]
-    evidence = writes_heard(
-        left,
-        outputs,
-        asked=Moved(1 << 20, claimed),
-        moved=Moved(0, claimed // 2),
-    )
-    seen = phase(evidence, 0)
-    local = dataclasses.replace(
-        seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
-    )
-    assert not local.counters
-    (finding,) = bytes_witnessed(dataclasses.replace(seen, case=local))
-    assert finding.outcome is Outcome.INVALID, finding
 
 
 NET, DISK, OTHER = "net", "254:0", "7:9"
@@ -511,22 +405,17 @@ def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
         fine = {way: Moved(claimed, claimed) for way in wrote if name == "read"}
         outputs[name], testimony[name] = [], []
         for number, output in enumerate(left.outputs[name]):
-            phases = (dataclasses.replace(output.phases[0], bytes_moved=claimed, operations=None),)
-            outputs[name].append(dataclasses.replace(output, phases=phases))
-            heard = Witness(
-                host=left.views[0].host,
-                started=1.0,
-                ended=2.0,
-                synced=None,
+            phases = (replace(output.phases[0], bytes_moved=claimed, operations=None),)
+            outputs[name].append(replace(output, phases=phases))
+            one = task_of(
+                left,
                 asked=Moved(claimed, claimed),
                 moved=Moved(claimed, claimed),
                 counters=counters if number < 2 or not fine else fine,
             )
-            testimony[name].append(witness.Testimony(witnesses=(heard,), expected=1))
-    views = tuple(dataclasses.replace(view, below=Below(ways=WAYS)) for view in left.views)
-    evidence = dataclasses.replace(
-        left, outputs={**left.outputs, **outputs}, testimony=testimony, views=views
-    )
+            testimony[name].append(alone(one))
+    views = below(left, Below(ways=WAYS))
+    evidence = replace(left, outputs={**left.outputs, **outputs}, testimony=testimony, views=views)
     seen = phase(evidence, 1)
     assert not seen.case.counters
     (finding,) = bytes_witnessed(seen)
@@ -547,33 +436,14 @@ def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
 def test_a_device_that_the_kernel_says_it_does_not_count(
     left: Evidence, moved: list[int], outcome: Outcome
 ) -> None:
-    views = tuple(
-        dataclasses.replace(view, below=Below(devices=("252:0",), unsure=("252:0",)))
-        for view in left.views
-    )
+    views = below(left, Below(devices=("252:0",), unsure=("252:0",)))
     outputs, testimony = {}, {}
     for name in ("write", "read"):
-        (output, *_) = left.outputs[name]
-        part = dataclasses.replace(output.phases[0], bytes_moved=GIB, operations=None)
-        outputs[name] = [dataclasses.replace(output, phases=(part,)) for _ in moved]
-        testimony[name] = tuple(
-            witness.Testimony(
-                witnesses=(
-                    Witness(
-                        host=left.views[0].host,
-                        started=1.0,
-                        ended=2.0,
-                        synced=None,
-                        asked=Moved(GIB, GIB),
-                        moved=Moved(GIB, GIB),
-                        counters={"252:0": Moved(count, count)} if count else {},
-                    ),
-                ),
-                expected=1,
-            )
-            for count in moved
-        )
-    seen = phase(dataclasses.replace(left, views=views, outputs=outputs, testimony=testimony), 0)
+        outputs[name] = [output_of(left, name, bytes_moved=GIB, operations=None)] * len(moved)
+        counters = [{"252:0": Moved(count, count)} if count else {} for count in moved]
+        asked = {"asked": Moved(GIB, GIB), "moved": Moved(GIB, GIB)}
+        testimony[name] = tuple(alone(task_of(left, **asked, counters=c)) for c in counters)
+    seen = phase(replace(left, views=views, outputs=outputs, testimony=testimony), 0)
     assert bool(seen.case.counters) == any(moved)
     (finding,) = bytes_witnessed(seen)
     assert finding.outcome is outcome, finding
@@ -582,33 +452,33 @@ def test_a_device_that_the_kernel_says_it_does_not_count(
 def test_the_first_node_is_the_node_of_the_job_script(left: Evidence) -> None:
     """Whatever the order of names: seconds since boot are those of one node."""
     (view,) = {one.host: one for one in left.views[:1]}.values()
-    views = tuple(dataclasses.replace(view, host=host) for host in ("node10", "node9"))
+    views = tuple(replace(view, host=host) for host in ("node10", "node9"))
     heard = [
         Witness(host=host, started=at, ended=at + 1, synced=None, asked=Moved(), moved=Moved())
         for host, at in (("node10", 9000.0), ("node9", 100.0))
     ]
     testimony = witness.Testimony(witnesses=tuple(heard), expected=2)
-    evidence = dataclasses.replace(
+    evidence = replace(
         left, views=views, opened=views[1], found=((99.0, 0), (101.5, 7), (9002.0, 0))
     )
     seen = phase(evidence, 0).case
     assert seen.span(testimony) == (100.0, 101.0)
     assert seen.found_after(testimony) == 7
     # A job script on a node of its own says nothing of theirs.
-    alone = dataclasses.replace(evidence, opened=dataclasses.replace(view, host="login"))
+    alone = replace(evidence, opened=replace(view, host="login"))
     assert phase(alone, 0).case.span(testimony) is None
     # Old records do not say where the script ran.
-    unknown = dataclasses.replace(evidence, opened=None)
+    unknown = replace(evidence, opened=None)
     assert phase(unknown, 0).case.span(testimony) == (9000.0, 9001.0)
 
 
 def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left: Evidence) -> None:
     seen = case(told(left, 1 << 30, 1 << 30))
     (first, second) = seen.evidence.testimony["write"]
-    lost = dataclasses.replace(second, expected=2)
-    one = dataclasses.replace(seen.evidence, testimony={"write": (first, lost)})
+    lost = replace(second, expected=2)
+    one = replace(seen.evidence, testimony={"write": (first, lost)})
     outputs = {**left.outputs, "write": left.outputs["write"][:1] * 2}
-    both = [dataclasses.replace(e, outputs=outputs) for e in (seen.evidence, one)]
+    both = [replace(e, outputs=outputs) for e in (seen.evidence, one)]
     target = extras(target={"path": "/scratch", "type": "ext4"})
     counted = [others._all_bytes(case(e, site=target)) for e in both]
     assert [found and found[1].written for found in counted] == [2 << 30, 1 << 30]
@@ -616,7 +486,7 @@ def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left: Evidenc
 
 def test_counters_of_a_node_without_tasks_are_unknown(left: Evidence) -> None:
     heard = Witness(host="n7", started=1, ended=2, synced=None, asked=Moved(), moved=Moved())
-    testimony = witness.Testimony(witnesses=(heard,), expected=1)
+    testimony = alone(heard)
     assert testimony.counted({"n7": ["8:0"]}) == Moved()
     assert testimony.requests({"n7": ["8:0"]}) == 0
     for counters in ({"login": ["8:0"]}, {"login": ["/nfs"]}, {}):
@@ -629,18 +499,10 @@ def test_a_driver_that_counts_one_device_counts_all(left: Evidence, moved: str) 
     """A btrfs on two logical volumes may have all data on one of them."""
     names = {"252:0": "dm-0", "252:1": "dm-1", "9:0": "md0"}
     under = Below(devices=("252:0", "252:1"), unsure=("252:0", "252:1", "9:0"), names=names)
-    views = tuple(dataclasses.replace(view, below=under) for view in left.views)
-    heard = Witness(
-        host=views[0].host,
-        started=1,
-        ended=2,
-        synced=None,
-        asked=Moved(),
-        moved=Moved(),
-        counters={moved: Moved(1, 1)} if moved else {},
-    )
-    testimony = {"write": (witness.Testimony(witnesses=(heard,), expected=1),)}
-    seen = phase(dataclasses.replace(left, views=views, testimony=testimony), 0).case
+    views = below(left, under)
+    heard = task_of(left, counters={moved: Moved(1, 1)} if moved else {})
+    testimony = {"write": (alone(heard),)}
+    seen = phase(replace(left, views=views, testimony=testimony), 0).case
     assert bool(seen.counters) == (moved == "252:0")
     # Nobody knows whether such a device counts a byte once.
     assert not seen.shared_counters
@@ -650,68 +512,30 @@ def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
     """A journal has bytes of what makes, removes or writes; others wrote what was written beside a read or a stat."""
     for index, name in enumerate(("write", "read")):
         (output, *_) = left.outputs[name]
-        phases = (dataclasses.replace(output.phases[0], operations=1000),)
+        phases = (replace(output.phases[0], operations=1000),)
         seen = phase(left, index)
-        local = dataclasses.replace(
-            seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
-        )
-        of_local = dataclasses.replace(seen, case=local)
-        assert local.traits.accounts
-        credit = others._beside(of_local, dataclasses.replace(output, phases=phases))
+        of_local = on(seen, "ext4")
+        assert of_local.case.traits.accounts
+        credit = others._beside(of_local, replace(output, phases=phases))
         assert (credit.written > 0) == (name == "write"), name
-        stats = (dataclasses.replace(phases[0], name="stat"),)
-        assert others._beside(of_local, dataclasses.replace(output, phases=stats)) == Moved()
-
-
-def test_g1_compares_each_eviction_with_what_its_own_execution_read(left: Evidence) -> None:
-    """mdtest after a stonewall: the plan knows no bytes, and each execution claims others."""
-    (output, *_) = left.outputs["read"]
-    outputs = [
-        dataclasses.replace(output, phases=(dataclasses.replace(output.phases[0], bytes_moved=n),))
-        for n in (3901, 7802)
-    ]
-    seen = phase(dataclasses.replace(left, outputs={**left.outputs, "read": outputs}), 1)
-    plan = dataclasses.replace(seen.case.plan, repetitions=2, nodes=1)
-    access = dataclasses.replace(seen.access, o_direct=False, evict=True)
-
-    def outcome(*emptied: int) -> Outcome:
-        evictions = tuple(Eviction("a", 1, size, size, 0) for size in emptied)
-        evidence = dataclasses.replace(seen.case.evidence, evictions={"read": evictions})
-        unknown = dataclasses.replace(seen.phase, data_bytes=None, access=access)
-        case = dataclasses.replace(
-            seen.case,
-            plan=plan,
-            evidence=dataclasses.replace(evidence, testimony={}),
-            extras=extras(target={"path": "/scratch", "type": "ext4"}),
-        )
-        finding = cache.client_cache(dataclasses.replace(seen, case=case, phase=unknown))
-        assert finding
-        return finding.outcome
-
-    assert outcome(3901, 7802) is Outcome.OK
-    assert outcome(7802, 3901) is Outcome.INVALID
-    assert outcome(3900, 7802) is Outcome.INVALID
+        stats = (replace(phases[0], name="stat"),)
+        assert others._beside(of_local, replace(output, phases=stats)) == Moved()
 
 
 def told(left: Evidence, *written: int) -> Evidence:
     """The evidence of nodes whose only device wrote so many bytes in each execution that writes."""
-    views = tuple(
-        dataclasses.replace(view, below=Below(devices=("8:0",), disks=("8:0",)))
-        for view in left.views
-    )
+    views = below(left, Below(devices=("8:0",), disks=("8:0",)))
     testimony = []
     for count in written:
-        heard = Witness(
-            host=views[0].host,
-            started=1.0,
-            ended=2.0,
-            synced=None,
-            asked=Moved(),
-            moved=Moved(),
-            counters={"8:0": Moved(0, count)},
-        )
-        testimony.append(witness.Testimony(witnesses=(heard,), expected=1))
-    return dataclasses.replace(left, views=views, testimony={"write": tuple(testimony)})
+        heard = task_of(left, counters={"8:0": Moved(0, count)})
+        testimony.append(alone(heard))
+    return replace(left, views=views, testimony={"write": tuple(testimony)})
+
+
+def longer(looks: Evidence, **says: Any) -> witness.Testimony:
+    """The only task of the only execution says something else."""
+    (one,) = looks.testimony["write"]
+    return replace(one, witnesses=(replace(one.witnesses[0], **says),))
 
 
 @pytest.mark.parametrize(("task_tells", "outcome"), [(True, Outcome.OK), (False, Outcome.INVALID)])
@@ -720,11 +544,10 @@ def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(
 ) -> None:
     """It wrote 512 MiB within 2 s. Then others made the used bytes grow as much, after they had made room for them."""
     size = 512 << 20
-    (output, *_) = left.outputs["write"]
-    part = dataclasses.replace(output.phases[0], seconds=2.0, bytes_moved=size)
-    looks = dataclasses.replace(
+    output = output_of(left, seconds=2.0, bytes_moved=size)
+    looks = replace(
         told(left, size),
-        outputs={**left.outputs, "write": [dataclasses.replace(output, phases=(part,))]},
+        outputs={**left.outputs, "write": [output]},
         activity=tuple(
             Instant(1 + n / 10, 0, size * min(n, 20) // 20, 5, size * min(n, 60) // 60)
             for n in range(71)
@@ -733,16 +556,9 @@ def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(
         if task_tells
         else (),
     )
-    (one,) = looks.testimony["write"]
-    moved = dataclasses.replace(
-        one.witnesses[0], ended=8.0, asked=Moved(1, size), moved=Moved(0, size)
-    )
-    ran = dataclasses.replace(one, witnesses=(moved,))
-    seen = phase(dataclasses.replace(looks, testimony={"write": (ran,)}), 0)
-    case_of = dataclasses.replace(
-        seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
-    )
-    finding = clock.seconds_witnessed(dataclasses.replace(seen, case=case_of))
+    ran = longer(looks, ended=8.0, asked=Moved(1, size), moved=Moved(0, size))
+    seen = phase(replace(looks, testimony={"write": (ran,)}), 0)
+    finding = clock.seconds_witnessed(on(seen, "ext4"))
     assert finding.outcome is outcome, finding
     assert ("as the target filled" in finding.saw) is (not task_tells)
 
@@ -756,31 +572,25 @@ def test_servers_of_several_hosts_start_their_clocks_apart(
 ) -> None:
     """The tool reports 2 s. The device that one host or three share moved bytes for 3 s."""
     size = 512 << 20
-    (output, *_) = left.outputs["write"]
-    part = dataclasses.replace(output.phases[0], seconds=2.0, bytes_moved=size)
-    looks = dataclasses.replace(
+    output = output_of(left, seconds=2.0, bytes_moved=size)
+    looks = replace(
         told(left, size),
-        outputs={**left.outputs, "write": [dataclasses.replace(output, phases=(part,))]},
+        outputs={**left.outputs, "write": [output]},
         activity=tuple(Instant(1 + n / 10, 0, size * min(n, 30) // 30) for n in range(51)),
     )
     views = tuple(
-        dataclasses.replace(looks.views[0], host=f"{looks.views[0].host}{n or ''}", cache_id="one")
+        replace(looks.views[0], host=f"{looks.views[0].host}{n or ''}", cache_id="one")
         for n in range(sharing)
     )
     (one,) = looks.testimony["write"]
-    moved = dataclasses.replace(
-        one.witnesses[0], ended=6.0, asked=Moved(1, size), moved=Moved(0, size)
-    )
+    moved = replace(one.witnesses[0], ended=6.0, asked=Moved(1, size), moved=Moved(0, size))
     ran = witness.Testimony(
-        witnesses=tuple(dataclasses.replace(moved, host=view.host) for view in views),
+        witnesses=tuple(replace(moved, host=view.host) for view in views),
         expected=sharing,
         of_tasks=of_tasks,
     )
-    seen = phase(dataclasses.replace(looks, views=views, testimony={"write": (ran,)}), 0)
-    case_of = dataclasses.replace(
-        seen.case, extras=extras(target={"path": "/scratch", "type": "ext4"})
-    )
-    of_nodes = dataclasses.replace(seen, case=case_of)
+    seen = phase(replace(looks, views=views, testimony={"write": (ran,)}), 0)
+    of_nodes = on(seen, "ext4")
     finding = clock.seconds_witnessed(of_nodes)
     assert finding.outcome is outcome, finding
 
@@ -791,8 +601,8 @@ def test_g22_counts_the_jobs_of_fio(
 ) -> None:
     """Its options say two jobs: two processes, and fio before them. A script may start other programs."""
     (output, *_) = left.outputs["write"]
-    made = dataclasses.replace(output, tool="fio", tasks=2)
-    looks = dataclasses.replace(
+    made = replace(output, tool="fio", tasks=2)
+    looks = replace(
         told(left, 0),
         outputs={**left.outputs, "write": [made]},
         processes=((1.1, 1), (1.2, processes), (1.8, processes), (1.9, 1)),
@@ -801,7 +611,7 @@ def test_g22_counts_the_jobs_of_fio(
     finding = origin.tool_integrity(phase(looks, 0))
     assert (f"had {processes - 1} processes for its 2 job(s)" in finding.saw) is refused, finding
     assert not refused or finding.outcome is Outcome.INVALID
-    script = dataclasses.replace(looks, nodes=({"script.fio": "#!/bin/sh"},))
+    script = replace(looks, nodes=({"script.fio": "#!/bin/sh"},))
     finding = origin.tool_integrity(phase(script, 0))
     assert "processes for its" not in finding.saw
 
@@ -809,7 +619,7 @@ def test_g22_counts_the_jobs_of_fio(
 def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:
     versions = {"n1": {"ior": "4.0.0"}, "n2": {"ior": "4.1.0", "mdtest": "4.0.0"}, "n3": {}}
     assert phase(left, 0).tool == "ior"
-    finding = origin.tool_integrity(phase(dataclasses.replace(left, versions=versions), 0))
+    finding = origin.tool_integrity(phase(replace(left, versions=versions), 0))
     assert "4.0.0 on n1; 4.1.0 on n2" in finding.saw
 
 
@@ -827,19 +637,16 @@ def test_how_long_a_tool_worked(
     left: Evidence, tool: str, told_of: dict[str, Any], outcome: Outcome
 ) -> None:
     """It reports 2 s; 6 s lie between its lines, and for 6 s it had four processes."""
-    (output, *_) = left.outputs["write"]
-    part = dataclasses.replace(output.phases[0], name="create", seconds=2.0)
-    made = dataclasses.replace(output, tool=tool, parameters=told_of, phases=(part,))
-    looks = dataclasses.replace(
+    output = output_of(left, name="create", seconds=2.0)
+    made = replace(output, tool=tool, parameters=told_of)
+    looks = replace(
         told(left, 0),
         outputs={**left.outputs, "write": [made]},
         printed=((1.2, 700), (7.2, 700), (7.4, 1500)),
         processes=((1.1, 1), (1.2, 4), (7.2, 4), (7.4, 1)),
     )
-    (one,) = looks.testimony["write"]
-    (heard,) = one.witnesses
-    ran = dataclasses.replace(one, witnesses=(dataclasses.replace(heard, ended=8.0),))
-    seen = phase(dataclasses.replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
+    ran = longer(looks, ended=8.0)
+    seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
     finding = clock.seconds_witnessed(seen)
     assert finding.outcome is outcome, finding
 
@@ -858,22 +665,19 @@ def test_how_long_a_tool_worked(
 def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
     left: Evidence, nodes: int, ended: float, outcome: Outcome
 ) -> None:
-    (output, *_) = left.outputs["write"]
-    part = dataclasses.replace(output.phases[0], name="create", seconds=2.0)
-    made = dataclasses.replace(output, tool="mdtest", parameters={}, phases=(part,))
-    looks = dataclasses.replace(told(left, 0), outputs={**left.outputs, "write": [made]})
-    (one,) = looks.testimony["write"]
-    heard = dataclasses.replace(one.witnesses[0], ended=ended)
-    ran = dataclasses.replace(one, witnesses=(heard,))
-    seen = phase(dataclasses.replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
-    plan = dataclasses.replace(seen.case.plan, nodes=nodes)
-    case_of = dataclasses.replace(seen.case, plan=plan)
-    of_nodes = dataclasses.replace(seen, case=case_of)
+    output = output_of(left, name="create", seconds=2.0)
+    made = replace(output, tool="mdtest", parameters={})
+    looks = replace(told(left, 0), outputs={**left.outputs, "write": [made]})
+    ran = longer(looks, ended=ended)
+    seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
+    plan = replace(seen.case.plan, nodes=nodes)
+    case_of = replace(seen.case, plan=plan)
+    of_nodes = replace(seen, case=case_of)
     finding = clock.seconds_witnessed(of_nodes)
     assert finding.outcome is outcome, finding
     # mdtest -i reports the mean.
     worked, third = (
-        clock._working(of_nodes, dataclasses.replace(made, parameters=told_by), ran)
+        clock._working(of_nodes, replace(made, parameters=told_by), ran)
         for told_by in ({}, {"iterations": 3})
     )
     assert worked is not None and third == pytest.approx(worked / 3)
@@ -895,16 +699,16 @@ def test_files_of_each_execution_are_held_against_its_devices(
     left: Evidence, written: tuple[int, int], unlink: str, syncs: bool, outcome: Outcome
 ) -> None:
     outputs = [
-        dataclasses.replace(
+        replace(
             output,
             parameters={**output.parameters, "unlink": unlink},
-            phases=(dataclasses.replace(output.phases[0], name="create", operations=10_000),),
+            phases=(replace(output.phases[0], name="create", operations=10_000),),
         )
         for output in left.outputs["write"]
     ]
-    made = dataclasses.replace(told(left, *written), outputs={**left.outputs, "write": outputs})
+    made = replace(told(left, *written), outputs={**left.outputs, "write": outputs})
     seen = phase(made, 0, direction="metadata")
-    synced = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, syncs=syncs))
+    synced = replace(seen, phase=replace(seen.phase, syncs=syncs))
     finding = guards_witness.storage(synced)
     assert finding.outcome is outcome, finding
 
@@ -914,17 +718,13 @@ def test_files_that_nothing_counts_have_no_second_witness(
     left: Evidence, required: bool, outcome: Outcome
 ) -> None:
     """A program may keep the files of its file system in memory, whatever passes the networks meanwhile."""
-    (output, *_) = left.outputs["write"]
-    part = dataclasses.replace(output.phases[0], name="create", operations=10_000)
-    created = dataclasses.replace(output, phases=(part,))
-    views = tuple(dataclasses.replace(view, below=Below()) for view in left.views)
-    looks = dataclasses.replace(
-        told(left, 0), views=views, outputs={**left.outputs, "write": [created]}
-    )
+    output = output_of(left, name="create", operations=10_000)
+    views = below(left, Below())
+    looks = replace(told(left, 0), views=views, outputs={**left.outputs, "write": [output]})
     limits = {"witness": "required"} if required else {}
     seen = phase(looks, 0, direction="metadata")
-    case_of = dataclasses.replace(seen.case, extras=extras(limits=limits))
-    finding = guards_witness.storage(dataclasses.replace(seen, case=case_of))
+    case_of = replace(seen.case, extras=extras(limits=limits))
+    finding = guards_witness.storage(replace(seen, case=case_of))
     assert finding.outcome is outcome, finding
     assert finding.saw.startswith("no second witness: 10000 file(s)")
 
@@ -945,22 +745,17 @@ def test_files_that_nothing_counts_have_no_second_witness(
 def test_how_much_a_file_system_may_write_beside_an_operation(
     left: Evidence, kind: str, options: str, name: str, size: int | None, credit: int
 ) -> None:
-    (output, *_) = left.outputs["write"]
     number = 1000
-    part = dataclasses.replace(
-        output.phases[0],
-        name=name,
-        operations=number,
-        bytes_moved=None if size is None else number * size,
+    output = output_of(
+        left, name=name, operations=number, bytes_moved=None if size is None else number * size
     )
     views = tuple(
-        dataclasses.replace(view, mount=Mount(1, "/scratch", "/dev/x", kind, options))
-        for view in left.views
+        replace(view, mount=Mount(1, "/scratch", "/dev/x", kind, options)) for view in left.views
     )
-    seen = phase(dataclasses.replace(left, views=views), 0)
-    local = dataclasses.replace(seen.case, extras=extras(target={"path": "/scratch", "type": kind}))
-    made = dataclasses.replace(output, phases=(part,))
-    found = others._beside(dataclasses.replace(seen, case=local), made)
+    seen = phase(replace(left, views=views), 0)
+    local = replace(seen.case, extras=extras(target={"path": "/scratch", "type": kind}))
+    made = output
+    found = others._beside(replace(seen, case=local), made)
     assert found.written // number == credit
 
 
@@ -969,24 +764,23 @@ def test_g8_asks_the_disks_below_devices_that_are_read(
     left: Evidence, read: int, outcome: Outcome
 ) -> None:
     """A loop device over a file with holes answers, and its file's disk moves nothing."""
-    (output, *_) = left.outputs["write"]
-    part = dataclasses.replace(output.phases[0], name="devices", bytes_moved=1 << 30)
+    output = output_of(left, name="devices", bytes_moved=1 << 30)
     (one, *_) = told(left, 0).testimony["write"]
-    heard = dataclasses.replace(
+    heard = replace(
         one.witnesses[0],
         asked=Moved(1 << 30, 0),
         moved=Moved(1 << 30, 0),
         counters={"7:0": Moved(1 << 30, 0), "8:0": Moved(read << 20, 0)},
     )
-    looks = dataclasses.replace(
+    looks = replace(
         left,
         disks=("8:0",),
-        outputs={**left.outputs, "write": [dataclasses.replace(output, phases=(part,))]},
-        testimony={"write": (dataclasses.replace(one, witnesses=(heard,)),)},
+        outputs={**left.outputs, "write": [output]},
+        testimony={"write": (replace(one, witnesses=(heard,)),)},
     )
     seen = phase(looks, 0, direction="elsewhere")
-    of_devices = dataclasses.replace(seen.phase, of_devices=True, launch="once")
-    found = list(bytes_witnessed(dataclasses.replace(seen, phase=of_devices)))
+    of_devices = replace(seen.phase, of_devices=True, launch="once")
+    found = list(bytes_witnessed(replace(seen, phase=of_devices)))
     assert found[0].outcome is outcome, found
 
 
@@ -1003,19 +797,17 @@ def test_data_of_new_files_time_what_makes_them(
     left: Evidence, tool: str, name: str, seconds: float, outcome: Outcome
 ) -> None:
     """The first task passed data to the kernel for 6 s while it made files."""
-    (output, *_) = left.outputs["write"]
-    part = dataclasses.replace(output.phases[0], name=name, seconds=seconds, bytes_moved=None)
-    made = dataclasses.replace(output, tool=tool, parameters={}, phases=(part,))
+    output = output_of(left, name=name, seconds=seconds, bytes_moved=None)
+    made = replace(output, tool=tool, parameters={})
     size = 64 << 20
-    looks = dataclasses.replace(
+    looks = replace(
         told(left, 0),
         outputs={**left.outputs, "write": [made]},
         asked=tuple(Instant(1 + n / 10, 0, size * min(n, 60) // 60) for n in range(71)),
         printed=((1.2, 700), (6.2, 700), (7.4, 1500)),
     )
-    (one,) = looks.testimony["write"]
-    ran = dataclasses.replace(one, witnesses=(dataclasses.replace(one.witnesses[0], ended=8.0),))
-    seen = phase(dataclasses.replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
+    ran = longer(looks, ended=8.0)
+    seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
     finding = clock.seconds_witnessed(seen)
     assert finding.outcome is outcome, finding
 
@@ -1043,13 +835,13 @@ def test_rate_and_latency_of_each_execution_are_compared(
         (read,) = output.phases
         mean_us = factor * 8e6 / read.rates["iops"].value
         rates = {**read.rates, "latency_mean": Quantity(mean_us, "us")}
-        phases = (dataclasses.replace(read, rates=rates),)
-        outputs.append(dataclasses.replace(output, nodes=1, phases=phases, parameters=dict(words)))
-    changed = dataclasses.replace(left, outputs={**left.outputs, "read": outputs})
+        phases = (replace(read, rates=rates),)
+        outputs.append(replace(output, nodes=1, phases=phases, parameters=dict(words)))
+    changed = replace(left, outputs={**left.outputs, "read": outputs})
     seen = case(changed).phases[1]
     if judged:
         way = {"read_p50": ("read", "latency_p50")}
-        seen = PhaseSeen(seen.case, dataclasses.replace(seen.phase, rates=seen.phase.rates | way))
+        seen = PhaseSeen(seen.case, replace(seen.phase, rates=seen.phase.rates | way))
     found = [finding.outcome for finding in figures.unit_sanity(seen)]
     assert found == [Outcome.OK, outcome]
 
@@ -1061,12 +853,12 @@ def test_a_phase_that_repeats_an_earlier_one_is_compared_with_it(
     left: Evidence, after: tuple[float, float], outcome: Outcome
 ) -> None:
     write, read = stage.plan().repeat
-    again = dataclasses.replace(
+    again = replace(
         write, name="again", again="write", rates={"write_bw_again": write.rates["write_bw"]}
     )
     plan = stage.plan(repeat=[write, again, read])
-    left = dataclasses.replace(left, outputs={**left.outputs, "again": left.outputs["write"]})
-    metrics = (*stage.METRICS, dataclasses.replace(stage.METRICS[0], name="write_bw_again"))
+    left = replace(left, outputs={**left.outputs, "again": left.outputs["write"]})
+    metrics = (*stage.METRICS, replace(stage.METRICS[0], name="write_bw_again"))
     seen = CaseSeen(plan, left, extras(), "quick", metrics, VALUES | {"write_bw_again": after})
     first, second, _ = seen.phases
     assert not list(figures.drift(first))
@@ -1084,37 +876,13 @@ def test_a_disturber_is_followed_from_its_own_begin(
     outputs = []
     for output in left.outputs["write"]:
         (wrote,) = output.phases
-        own = dataclasses.replace(wrote, seconds=30.0)
-        beside = Disturber(dataclasses.replace(wrote, seconds=seconds or 0.0), 1.0, 1.0)
+        own = replace(wrote, seconds=30.0)
+        beside = Disturber(replace(wrote, seconds=seconds or 0.0), 1.0, 1.0)
         outputs.append(
-            dataclasses.replace(
-                output, phases=(own,), disturber=None if seconds is None else beside
-            )
+            replace(output, phases=(own,), disturber=None if seconds is None else beside)
         )
-    seen = phase(dataclasses.replace(left, outputs={**left.outputs, "write": outputs}), 0)
+    seen = phase(replace(left, outputs={**left.outputs, "write": outputs}), 0)
     assert others.on_purpose(seen) is None
-    loaded = dataclasses.replace(seen, phase=dataclasses.replace(seen.phase, beside="metadata"))
+    loaded = replace(seen, phase=replace(seen.phase, beside="metadata"))
     finding = others.on_purpose(loaded)
     assert finding.outcome is outcome, finding
-
-
-@pytest.mark.parametrize(
-    ("hours", "is_believed"),
-    [(0, True), (5.5, True), (-9.75, True), (14, True), (0.1, False), (14.25, False), (-24, False)],
-)
-def test_g22_believes_the_local_dates_of_a_tool_in_another_zone(
-    left: Evidence, hours: float, is_believed: bool
-) -> None:
-    """Tasks in a container have its zone. A date that no zone explains is of another run."""
-    seen = phase(left, 0)
-    local = [one for one in seen.outputs[0].moments if one.local]
-    assert local
-
-    def shifted(output: Any) -> Any:
-        moved = (dataclasses.replace(m, seconds=m.seconds + 3600 * hours) for m in local)
-        return dataclasses.replace(output, moments=tuple(moved))
-
-    outputs = {**left.outputs, "write": [shifted(seen.outputs[0])]}
-    case = dataclasses.replace(seen.case, evidence=dataclasses.replace(left, outputs=outputs))
-    (execution, *_) = origin.Execution.all_of(case)
-    assert (execution.objection == "") is is_believed, execution.objection

@@ -353,6 +353,11 @@ def test_an_alarm_that_reaches_nobody_is_still_an_alarm(
     assert (rc, "alarm sent: webhook" in out) == (1, True)
     assert run_alarm(tmp_path, "--send", *expected, IOGAUGE_ALARM_COMMAND="'")[0] == 2
     assert run_alarm(tmp_path)[0] == 2
+    # Without a receiver too; only a message that asks for one is refused.
+    rc, out = run_alarm(tmp_path, "--send", *expected)
+    assert (rc, "nobody would be told" in out) == (3, True)
+    assert "ERROR site:scratch: nothing was measured here" in out
+    assert run_alarm(tmp_path, "--test", *expected)[0] == 2
 
 
 # What a site declares.

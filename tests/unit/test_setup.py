@@ -208,23 +208,6 @@ def test_environment_by_who_names_it(project: Project) -> None:
     assert told()[0] == 2
 
 
-def test_stack_of_another_checkout_is_pinned_too(project: Project, tmp_path: Path) -> None:
-    view = tmp_path / "elsewhere/.spack-env/view"
-    for name in ("ior", "mdtest", "fio", "mpirun"):
-        stub(view / "bin" / name, OPEN_MPI)
-    asked = {"IOGAUGE_STACK": str(view)}
-    assert "not from a pinned stack" in project.stack(env=asked).stdout
-    (view.parent / "stack.json").touch()
-    assert "not from a pinned stack" not in project.stack(env=asked).stdout
-
-
-def test_stack_ignores_a_view_without_programs(project: Project) -> None:
-    stub(project.root / "environments/local/.spack-env/view/bin/zsh")
-    stub(project.bin / "fio")
-    project.stack()
-    assert project.decision()["IOGAUGE_STACK_NAME"] == "programs on PATH"
-
-
 def test_stack_refuses_a_prefix_without_programs_directory(project: Project) -> None:
     stub(project.bin / "fio")
     done = project.stack(env={"IOGAUGE_STACK": "/nonexistent"})
@@ -285,22 +268,6 @@ def test_stack_reports_a_launcher_of_another_mpi(project: Project) -> None:
     assert done.returncode == 0
     assert "missing: the mpirun of /nonexistent/lib/libmpi.so.40, with which" in done.stdout
     assert "each task would run alone" in done.stdout
-
-
-def test_stack_reports_a_library_that_is_not_found(project: Project) -> None:
-    for name in ("ior", "mdtest", "fio"):
-        stub(project.bin / name)
-    stub(project.bin / "mpirun", OPEN_MPI)
-    project.linked_with("libmpi.so.40")
-    assert "missing: libmpi.so.40 of" in project.stack().stdout
-
-
-def test_stack_says_whose_launcher_is_missing(project: Project) -> None:
-    for name in ("ior", "mdtest", "fio"):
-        stub(project.bin / name)
-    project.linked_with("/nonexistent/lib/libmpi.so.40")
-    said = project.stack().stdout
-    assert "missing: mpirun, which starts ior and mdtest, of the MPI of /nonexistent" in said
 
 
 def test_stack_needs_no_mpirun_where_srun_starts_tasks(project: Project) -> None:

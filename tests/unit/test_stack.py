@@ -23,14 +23,6 @@ def test_features_follow_from_what_was_built(tmp_path: Path) -> None:
     }
 
 
-def test_a_stack_with_elbencho_has_its_feature(tmp_path: Path) -> None:
-    facts: dict[str, Any] = copy.deepcopy(FACTS)
-    facts["packages"]["elbencho"] = {"hash": "e"}
-    built = stack.read(write_facts(tmp_path / "site" / ".spack-env", facts))
-    assert "elbencho" in built.features
-    assert built.to_record()["hashes"]["elbencho"] == "e"
-
-
 def test_the_command_survives_a_path_with_blanks(tmp_path: Path) -> None:
     built = stack.read(write_facts(tmp_path / "a b" / ".spack-env"))
     assert built.prepare_command == f". '{tmp_path}/a b/.spack-env/activate.sh'"

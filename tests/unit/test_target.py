@@ -31,41 +31,10 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return data
 
 
-def test_defaults() -> None:
-    extras = PartitionExtras.of_partition(GOOD)
-    limits = extras.limits
-    assert (extras.scale.nodes, limits.repetitions, limits.max_fill, limits.keep_free) == (
-        1,
-        3,
-        0.85,
-        0.1,
-    )
-    assert (limits.max_spread, limits.memory_factor, extras.topology) == (0.1, 2.0, None)
-    assert (extras.node.memory, limits.case_bytes) == (16 << 30, 1 << 30)
-
-
 @pytest.mark.parametrize("path", [f"{part}.x" for part in GOOD] + ["x"])
 def test_an_unknown_key_is_refused_at_every_level(path: str) -> None:
     with pytest.raises(ValidationError, match="Extra inputs"):
         PartitionExtras.of_partition(changed(path, 1))
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("target.path", "/scratch/../etc"),
-        ("node.cores", 0),
-        ("node.memory", "16 GB/s"),
-        ("limits.case_files", 0),
-        ("limits.max_spread", "5"),
-        ("limits.memory_factor", 0.5),
-        ("limits.memory_factor", True),
-    ],
-)
-def test_a_mistake_is_refused_at_its_place(path: str, value: Any) -> None:
-    with pytest.raises(ValidationError) as refusal:
-        PartitionExtras.of_partition(changed(path, value))
-    assert [".".join(map(str, e["loc"])) for e in refusal.value.errors()] == [path]
 
 
 def test_the_smallest_case_is_one_mebibyte() -> None:

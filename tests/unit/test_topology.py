@@ -42,31 +42,6 @@ def test_clients_scale_until_the_servers_limit(nodes: int, value: float) -> None
     assert ("client" in found.limited_by) == (nodes <= 4)
 
 
-@pytest.mark.parametrize(("direction", "value"), [("read", 4000), ("write", 2000)])
-def test_operations_ceiling(direction: Direction, value: float) -> None:
-    found = topology(devices=DEVICES).operations_ceiling(direction)
-    assert found
-    assert found.value == value
-    assert "4 device(s)" in found.limited_by
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        {"clients": CLIENTS},
-        {"source": "x", "clients": {"nic": "100"}},
-        {"source": "x", "servers": {"count": 0, "nic": "1 GB/s"}},
-        {"source": "x", "servers": {"count": True, "nic": "1 GB/s"}},
-        {"source": "x", "devices": {"read_iops": float("inf")}},
-        {"source": "x", "devices": {"read_iops": "1000"}},
-        {"source": "x", "clients": CLIENTS, "efficiency": {"read": 1.1, "write": 0.7}},
-    ],
-)
-def test_mistakes_are_refused(data: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        Topology.model_validate(data)
-
-
 @pytest.mark.parametrize("way", ["read", "write"])
 def test_an_efficiency_that_hardly_anything_can_miss_is_refused(way: str) -> None:
     topology(clients=CLIENTS, efficiency={"read": 0.7, "write": 0.7, way: 0.05})

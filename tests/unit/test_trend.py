@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from iogauge.cli.app import app
 from iogauge_extras.history import shown, states
 from iogauge_extras.history.states import Judged, State
+from support import records
 from support.records import append
 
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -231,44 +232,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def write(home: Path, values: Sequence[float], changed_at: int) -> None:
     for k, value in enumerate(values):
-        metric = {
-            "name": "write_bw",
-            "unit": "MiB/s",
-            "better": "more",
-            "samples": [value],
-            "median": value,
-            "spread": None,
-            "verdict": "PASS",
-            "reason": "",
-            "cold": None,
-            "ceiling": None,
-            "ceiling_from": None,
-            "reference": None,
-        }
-        record = {
-            "session": f"s{k}",
-            "time": (BEGIN + timedelta(days=k)).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "system": "site",
-            "partition": "scratch",
-            "environment": "builtin",
-            "check": "Ior",
-            "case": "Ior %cache=direct",
-            "verdict": "PASS",
-            "reason": "",
-            "expected": False,
-            "tier": "daily",
-            "variant": "sound",
-            "nodes": 1,
-            "tasks_per_node": 1,
-            "parameters": {"cache": "direct"},
-            "overridden": {},
-            "line": "0" * 12,
-            "series": "1" * 12,
-            "fingerprint": {"tunable.osc.max_rpcs_in_flight": "8" if k < changed_at else "1"},
-            "metrics": [metric],
-            "findings": [],
-        }
-        append(home / "history" / "site" / f"s{k // 10}.jsonl", record)
+        fingerprint = {"tunable.osc.max_rpcs_in_flight": "8" if k < changed_at else "1"}
+        made = records.record(
+            session=f"s{k}",
+            time=(BEGIN + timedelta(days=k)).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            system="site",
+            metrics=[records.metric(median=value, samples=[value], reference=None)],
+        )
+        append(
+            home / "history" / "site" / f"s{k // 10}.jsonl",
+            made.with_fingerprint(fingerprint).to_json(),
+        )
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,14 +47,14 @@ def seen(output: ToolOutput, moved: dict[float, int], tmp_path: Path) -> PhaseSe
     for second, count in sorted(moved.items()):
         total += count
         instants.append(Instant(100.0 + second, 0, total))
-    left = dataclasses.replace(
+    left = replace(
         left,
         outputs={"io500": (output,)},
         activity=tuple(instants),
         clocks=(ClockSeen(BEGAN - 100, BEGAN - 100, 0),),
         runs=(PhaseRun(1, "io500", 0, 100.0, 120.0, "t"),),
     )
-    plan = dataclasses.replace(plan, repeat=[phase], nodes=len(left.views))
+    plan = replace(plan, repeat=[phase], nodes=len(left.views))
     return PhaseSeen(CaseSeen(plan, left, extras(), "quick", (), {}), phase)
 
 
@@ -100,13 +100,13 @@ def test_what_nobody_counted_by_phase_says_so(
     phase = seen(output, {1.0: 400 * MIB, 2.0: 0}, tmp_path)
     left, shown = phase.case.evidence, output
     if change == "no counters":
-        left = dataclasses.replace(left, activity=())
+        left = replace(left, activity=())
     elif change == "no dates":
-        shown = dataclasses.replace(output, moments=())
+        shown = replace(output, moments=())
     else:
-        left = dataclasses.replace(left, clocks=(ClockSeen(BEGAN - 100, BEGAN - 100, -3600),))
-    left = dataclasses.replace(left, outputs={"io500": (shown,)})
-    phase = dataclasses.replace(phase, case=dataclasses.replace(phase.case, evidence=left))
+        left = replace(left, clocks=(ClockSeen(BEGAN - 100, BEGAN - 100, -3600),))
+    left = replace(left, outputs={"io500": (shown,)})
+    phase = replace(phase, case=replace(phase.case, evidence=left))
     found = bytes_of(phase)
     assert found.outcome is Outcome.WARN
     assert "nobody counted 1 of 1 execution(s) by phase" in found.saw
@@ -115,20 +115,20 @@ def test_what_nobody_counted_by_phase_says_so(
 def test_a_repetition_that_nobody_counted_has_a_remark(output: ToolOutput, tmp_path: Path) -> None:
     easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
     phase = seen(output, steps(0.2, 1.4, easy.bytes_moved or 0) | {5.0: 0}, tmp_path)
-    left = dataclasses.replace(
+    left = replace(
         phase.case.evidence,
-        outputs={"io500": (output, dataclasses.replace(output, moments=()))},
+        outputs={"io500": (output, replace(output, moments=()))},
         runs=tuple(PhaseRun(n, "io500", 0, 100.0, 120.0, "t") for n in (1, 2)),
     )
-    case = dataclasses.replace(phase.case, evidence=left)
-    found = bytes_of(dataclasses.replace(phase, case=case))
+    case = replace(phase.case, evidence=left)
+    found = bytes_of(replace(phase, case=case))
     assert found.outcome is Outcome.WARN
     assert "nobody counted 1 of 2 execution(s) by phase" in found.saw
 
 
 def test_a_tool_of_one_phase_is_not_asked(output: ToolOutput, tmp_path: Path) -> None:
     rest = {name: value for name, value in output.parameters.items() if name != "lengths"}
-    phase = seen(dataclasses.replace(output, parameters=rest), {1.0: 0}, tmp_path)
+    phase = seen(replace(output, parameters=rest), {1.0: 0}, tmp_path)
     assert within.phase_witnessed(phase) is None
 
 
@@ -150,12 +150,12 @@ def test_bytes_of_a_phase(
     moved = steps(0.2, 1.4, round(share * (easy.bytes_moved or 0))) | {5.0: 0}
     phase = seen(output, moved, tmp_path)
     views = tuple(
-        dataclasses.replace(view, below=dataclasses.replace(view.below, copies=(copies, copies)))
+        replace(view, below=replace(view.below, copies=(copies, copies)))
         for view in phase.case.evidence.views
     )
-    left = dataclasses.replace(phase.case.evidence, views=views)
-    case = dataclasses.replace(phase.case, evidence=left)
-    assert bytes_of(dataclasses.replace(phase, case=case)).outcome is outcome
+    left = replace(phase.case.evidence, views=views)
+    case = replace(phase.case, evidence=left)
+    assert bytes_of(replace(phase, case=case)).outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -166,11 +166,11 @@ def test_seconds_of_a_phase(
 ) -> None:
     """Its bytes moved for more than a second."""
     phases = [
-        dataclasses.replace(one, seconds=seconds) if one.name == "ior-easy-write" else one
+        replace(one, seconds=seconds) if one.name == "ior-easy-write" else one
         for one in output.phases
     ]
     easy = next(phase for phase in phases if phase.name == "ior-easy-write")
-    shown = dataclasses.replace(output, phases=tuple(phases))
+    shown = replace(output, phases=tuple(phases))
     moved = steps(0.2, 1.4, easy.bytes_moved or 0) | {5.0: 0}
     found = within.phase_seconds_witnessed(seen(shown, moved, tmp_path))
     assert found is not None and found.outcome is outcome, found

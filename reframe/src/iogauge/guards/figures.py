@@ -126,32 +126,17 @@ def duration(seen: PhaseSeen) -> Finding | None:
 
 
 _MAX_IMBALANCE: Final = 0.3
-_MIN_WEAR_OUT: Final = 0.7
-_MIN_PAIRS: Final = 0.5
 
 
 def tail(seen: PhaseSeen) -> Finding | None:
-    if not seen.timed:
-        return None
     ranks = [phase.rank_seconds for phase in seen.tool_phases]
     means = [(times, statistics.fmean(times)) for times in ranks if len(times) > 1]
+    if not (seen.timed and any(ranks)):
+        return None
     worst = max(((max(times) - min(times)) / mean for times, mean in means if mean > 0), default=0)
-    parts = [f"(max - min) / mean of task times = {worst:.2f}"] if any(ranks) else []
-    holds = worst <= _MAX_IMBALANCE
-    for output, phase in seen.reported:
-        wall, tasks = phase.stonewall, output.tasks or seen.case.plan.tasks
-        if wall is None or "bw" not in phase.rates:
-            continue
-        if wall.mean_task_mib_s:
-            ratio = phase.rates["bw"].value / (wall.mean_task_mib_s * tasks)
-            holds = holds and ratio >= _MIN_WEAR_OUT
-            parts.append(f"wear-out ratio {ratio:.2f}")
-        if wall.min_pairs is not None and wall.max_pairs:
-            ratio = wall.min_pairs / wall.max_pairs
-            holds = holds and ratio >= _MIN_PAIRS
-            parts.append(f"fewest over most transfers {ratio:.2f}")
-    limits = {"imbalance": _MAX_IMBALANCE, "wear_out": _MIN_WEAR_OUT, "pairs": _MIN_PAIRS}
-    return rule("G5 tail", **limits).decide(holds, ", ".join(parts)) if parts else None
+    demanded = rule("G5 tail", imbalance=_MAX_IMBALANCE)
+    saw = f"(max - min) / mean of task times = {worst:.2f}"
+    return demanded.decide(worst <= _MAX_IMBALANCE, saw)
 
 
 def ceiling(seen: PhaseSeen) -> Iterator[Finding]:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
     from iogauge_extras.page.collect import Alarm
     from iogauge_extras.page.receivers import Message, Receiver
 
+NOBODY = (
+    "nobody would be told: declare alarm in the site's settings.yaml, or set IOGAUGE_ALARM_COMMAND, "
+    "IOGAUGE_WEBHOOK_URL or IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
+)
+
 
 def raise_alarm(
     names: Annotated[
@@ -53,7 +58,7 @@ def raise_alarm(
     """Say what failed and what has become worse, and send it.
 
     Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting;
-    3: trouble that a receiver did not get. Nothing is sent without trouble.
+    3: trouble that a receiver did not get, or that has none. Nothing is sent without trouble.
     """
     from iogauge_extras.page import receivers  # with numpy and polars
     from iogauge_extras.page.collect import TEST, collect
@@ -63,7 +68,9 @@ def raise_alarm(
         asked = Asked() if test or (expect and not names) else sessions_of(console, names or [])
         systems = [one.partition(":")[0] for one in expect or ()]
         systems += [record.system for record in asked.records]
-        wanted = _wanted(systems, test) if send or test else {}
+        wanted = receivers.receivers(os.environ, _declared(systems, test)) if send or test else {}
+        if test and not wanted:
+            raise ValueError(NOBODY)
         if test:
             raise typer.Exit(0 if _send(receivers.Message(TEST, link), wanted) else 3)
         alarm = collect(
@@ -80,22 +87,13 @@ def raise_alarm(
     typer.echo(visible_lines(alarm.text))
     if figures:
         _write_figures(figures, alarm)
+    if send and not wanted:
+        typer.echo(f"iogauge: {NOBODY}", err=True)
     if alarm.failed:
-        everybody_has_it = _send(receivers.Message(alarm, link), wanted)
-        raise typer.Exit(1 if everybody_has_it else 3)
-
-
-def _wanted(systems: Sequence[str], here: bool) -> dict[str, Receiver]:
-    """Return the receivers of the environment and of sites; raises ValueError if there is none."""
-    from iogauge_extras.page import receivers  # with numpy and polars
-
-    wanted = receivers.receivers(os.environ, _declared(systems, here))
-    if not wanted:
-        raise ValueError(
-            "nobody would be told: declare alarm in the site's settings.yaml, or set IOGAUGE_ALARM_COMMAND, "
-            "IOGAUGE_WEBHOOK_URL or IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
+        everybody_has_it = _send(receivers.Message(alarm, link), wanted) and bool(
+            wanted or not send
         )
-    return wanted
+        raise typer.Exit(1 if everybody_has_it else 3)
 
 
 def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:

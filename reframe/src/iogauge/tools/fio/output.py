@@ -94,10 +94,8 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     ``names`` overrides that: it maps a
     job's name to the name of its phase; the job must then have one direction.
 
-    A reported job must stand for all its processes. Several entries of one name in a local run, as
-    fio writes them without ``group_reporting``, are refused: their percentiles cannot be merged.
-    Entries of different names are separate phases. In a run on several servers all must have run
-    one job. Its entry "All clients" is used, and checked against the sum of the servers. It has no
+    A reported job stands for all its processes, as with ``group_reporting``.
+    Entries of different names are separate phases. In a run on several servers all run one job. Its entry "All clients" is used, and checked against the sum of the servers. It has no
     percentiles, so these are missing there.
 
     Rates are ``bw`` (MiB/s, of ``bw_bytes``) and ``iops`` (ops/s); for metadata ``rate`` (ops/s)
@@ -115,9 +113,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     ``parameters`` has fio's global and job options (of the first job) and the engine. ``jobs`` has
     the options of each job, by its name; if servers differ, all their values. ``half_seconds`` has the half-seconds
     with I/O of all processes of a job, by its name. ``starts`` has its start in seconds since the epoch (since fio
-    3.36). For servers it has hostnames, client_seconds and client_bytes, one for each server. ``clients`` maps
-    hosts to iops and, except for metadata, bw_bytes (B/s). ``warnings`` are the lines around the JSON that begin
-    with "fio:", or with a server's "<host> fio:". ``notes`` are the other lines.
+    3.36). ``warnings`` are the lines around the JSON that begin with "fio:", or with a server's "<host> fio:".
     """
     document, around = _load(text)
     version = member(document, "fio version", "fio JSON")
@@ -140,7 +136,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     parts = [entry for entry in entries if entry["jobname"] != _ALL]
     if not parts:
         raise ToolOutputError("fio JSON: no entry of a single job")
-    reported = _of_servers(entries, parts, complaint) if remote else _of_jobs(parts)
+    reported = _of_servers(entries, parts, complaint) if remote else [(e, e) for e in parts]
     options = {**shared, **_options(parts[0])}
     phases: list[Phase] = []
     short = 0
@@ -173,19 +169,13 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         for entry in parts
         if "job_start" in entry
     }
-    parameters["notes"] = unique(line for line in lines if not _COMPLAINT.match(line))
-    hosts = [str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote]
-    if remote:
-        parameters["hostnames"] = tuple(hosts)
-        parameters["clients"] = _rates_of_clients(parts, str(parameters["engine"]))
-        parameters["client_seconds"] = tuple(_busiest(entry, "runtime") / 1e3 for entry in parts)
-        parameters["client_bytes"] = tuple(int(_busiest(entry, "io_bytes")) for entry in parts)
+    hosts = {str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote}
     return ToolOutput(
         tool="fio",
         version=version,
         phases=tuple(phases),
         tasks=_tasks(parts, shared, remote),
-        nodes=len(set(hosts)) if remote else 1,
+        nodes=len(hosts) if remote else 1,
         warnings=warnings,
         parameters=parameters,
         moments=_moments(document, parts),
@@ -315,12 +305,6 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
     except ToolOutputError as error:
         raise ToolOutputError(f"fio JSON: {error}; expected finite numbers") from None
     except ValueError as error:
-        if match := re.search(r'"([^"\n]+)"\s*:\s*(-?(?:nan|inf))\b', text[starts[0] :]):
-            raise ToolOutputError(
-                f"fio JSON: {match[1]!r} is {match[2]}, expected a finite number"
-            ) from None
-        if text.rstrip().endswith("}") and text.count("{") == text.count("}"):
-            raise ToolOutputError(f"fio JSON is not valid JSON: {error}") from None
         raise ToolOutputError(
             f"fio JSON is cut off or invalid ({error}); last line "
             f"{excerpt(text.rstrip().splitlines()[-1])!r}"
@@ -401,32 +385,10 @@ def _moments(document: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) ->
     return tuple(moments)
 
 
-def _of_jobs(parts: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return every local job once; raises ToolOutputError if a name has several entries."""
-    names: set[str] = set()
-    for entry in parts:
-        name = str(entry["jobname"])
-        if name in names:
-            raise ToolOutputError(
-                f"fio JSON: several entries of job {name!r}: set group_reporting=1, or the "
-                "latencies of its processes cannot be merged"
-            )
-        names.add(name)
-    return [(entry, entry) for entry in parts]
-
-
 def _of_servers(
     entries: Sequence[dict[str, Any]], parts: Sequence[dict[str, Any]], complaint: str
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the entry that stands for all servers, and one with the job's name and options."""
-    if len({str(entry["jobname"]) for entry in parts}) > 1:
-        raise ToolOutputError("fio JSON: the servers ran several jobs: give fio one job at a time")
-    servers = [(str(entry.get("hostname")), str(entry.get("port"))) for entry in parts]
-    if len(set(servers)) < len(servers):
-        raise ToolOutputError(
-            "fio JSON: several entries of one server: set group_reporting=1, or its processes "
-            "cannot be counted"
-        )
     if len(parts) == 1:
         return [(parts[0], parts[0])]
     every = [entry for entry in entries if entry["jobname"] == _ALL]
@@ -446,20 +408,6 @@ def _of_servers(
                     f"{added:.0f}: a server's report is missing"
                 )
     return [(every[0], parts[0])]
-
-
-def _rates_of_clients(
-    parts: Sequence[Mapping[str, Any]], engine: str
-) -> dict[str, dict[str, float]]:
-    """Return iops and bw_bytes (B/s) by host, summed over its servers and directions."""
-    clients: dict[str, dict[str, float]] = {}
-    for entry in parts:
-        rates = clients.setdefault(str(entry["hostname"]), {})
-        for key in ("iops",) if engine in METADATA_PHASES else ("iops", "bw_bytes"):
-            where = f"fio JSON, client {entry['hostname']}"
-            values = (non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
-            rates[key] = rates.get(key, 0) + sum(values)
-    return clients
 
 
 def _phases_of(
@@ -550,12 +498,6 @@ def _latencies(stats: Mapping[str, Any], where: str) -> dict[str, Quantity]:
                     value = positive(percentiles, percentile, f"{where}, {key} percentiles")
                     latencies[name] = Quantity(value / 1e3, "us")
     return latencies
-
-
-def _busiest(entry: Mapping[str, Any], key: str) -> float:
-    """Return the largest value of a key over the directions of an entry."""
-    where = f"fio JSON, job {entry.get('jobname')!r}"
-    return max(non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
 
 
 def _tasks(
