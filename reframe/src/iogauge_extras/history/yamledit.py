@@ -42,7 +42,7 @@ def _key_text(key: Key) -> str:
     return plain if alone else flow({key: 0})[1:].removesuffix(": 0}")
 
 
-def _child(node: yaml.Node, key: Key) -> tuple[yaml.Node, yaml.Node] | None:
+def _child(node: Any, key: Key) -> tuple[yaml.Node, yaml.Node] | None:
     """Return the nodes of a key and its value in a mapping, if they are there."""
     for named, value in node.value:
         told = yaml.constructor.SafeConstructor().construct_object(named, deep=True)
@@ -173,9 +173,11 @@ def add_words(text: str, path: Sequence[Key], words: str) -> str:
     """
     before, node = _read(text, path), yaml.compose(text, Loader=yaml.SafeLoader)
     for key in path:
-        before, (_, node) = before[key], _child(node, key) or (None, None)
-        if node is None:
+        before, pair = before[key], _child(node, key)
+        if pair is None:
             raise EditError(f"{_dotted(path)}: merged from elsewhere, not a text of its own")
+        node = pair[1]
+    assert isinstance(node, yaml.ScalarNode)
     if words in before:
         return text
     end = _end(text, node) - (node.style in ("'", '"'))
