@@ -24,11 +24,10 @@ from iogauge.tools.fio import options
 from iogauge.tools.fio.options import FioJob, arguments
 from iogauge.tools.fio.output import (
     in_flight,
-    parse_apart,
-    parse_disturbed,
     parse_json,
     told_seconds,
 )
+from iogauge_extras.loads.beside import disturbed_jobs, parse_apart, parse_disturbed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -165,7 +164,7 @@ def test_two_loads_at_the_same_time() -> None:
     files = options.metadata_job("filecreate", directory="/t", files=10, runtime_s=30)
     storm = replace(files, name="disturber", endless=True)
     jobs = configparser.ConfigParser(allow_no_value=True, interpolation=None)
-    jobs.read_string(options.disturbed_jobs(stream, storm))
+    jobs.read_string(disturbed_jobs(stream, storm))
     # The stream comes first, or it would not find the files of its layout job by their number.
     assert jobs.sections() == ["disturbed", "disturber"]
     assert (jobs["disturbed"]["startdelay"], jobs["disturbed"]["runtime"]) == ("1s", "30s")
@@ -175,7 +174,7 @@ def test_two_loads_at_the_same_time() -> None:
     assert jobs["disturber"]["new_group"] == "1"
     turned = configparser.ConfigParser(allow_no_value=True, interpolation=None)
     turned.read_string(
-        options.disturbed_jobs(replace(storm, name="disturbed"), replace(stream, name="disturber"))
+        disturbed_jobs(replace(storm, name="disturbed"), replace(stream, name="disturber"))
     )
     assert turned.sections() == ["disturber", "disturbed"]
     assert turned["disturbed"]["startdelay"] == "1s"

@@ -7,7 +7,8 @@ from typing import Final
 
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.units import format_bytes
-from iogauge.evidence.witness import Moved, Testimony, files_changed
+from iogauge.evidence.times import files_changed
+from iogauge.evidence.witness import Moved, Testimony
 from iogauge.guards.figures import within
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import Claim, Tolerance, settle
@@ -82,14 +83,6 @@ def foreign_load(seen: CaseSeen) -> Finding:
         foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
         who = f"others on {len(distinct) or seen.plan.nodes} node(s)"
         weigh(foreign, counted.read + counted.written, who, _all_requests(seen))
-    jobs = [
-        (change.jobs_own, change.jobs_foreign)
-        for change in distinct
-        if change.jobs_own is not None and change.jobs_foreign is not None
-    ]
-    if jobs:
-        theirs = sum(foreign for _, foreign in jobs)
-        weigh(theirs, theirs + sum(mine for mine, _ in jobs), "other jobs, as the servers say,")
     new = "ext4" if seen.extras.target.type in ("ext4", "overlay") else ""
     saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
     limit = seen.extras.limits.max_foreign

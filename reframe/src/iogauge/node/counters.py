@@ -17,12 +17,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from iogauge.core import commands
 from iogauge.node.mounts import BLOCK_DEVICE, unescape
 
 
@@ -209,17 +209,10 @@ def _asked(devices: Sequence[str], whole: bool) -> dict[str, Reading]:
     questions = ["ignore_errors", *(f"get_param {device}.stats" for device in devices)]
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     try:
-        done = subprocess.run(
-            ["lctl"],
-            input="".join(f"{line}\n" for line in questions),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LCTL_S,
-            check=False,
-            env=os.environ | {"PATH": path},
-        )
-    except (OSError, subprocess.SubprocessError):
+        given = "".join(f"{line}\n" for line in questions)
+        environment = os.environ | {"PATH": path}
+        done = commands.run("lctl", seconds=_LCTL_S, environment=environment, given=given)
+    except OSError:
         return {}
     told = {}
     for part in re.split(r"^(?=(?:osc|mdc)\.)", done.stdout, flags=re.M):

@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from iogauge.core import processes, untrusted
+from iogauge.core import commands, processes, untrusted
 from iogauge.core.paths import logs_dir, project_root, stages_dir, state_dir
 from iogauge.core.text import visible_lines
 from iogauge.plan.bounds import Cost, excess
@@ -61,11 +60,6 @@ def is_gate() -> bool:
     raise SystemExit(f"iogauge: IOGAUGE_GATE is {value!r}: expected 1 or 0")
 
 
-def is_over_budget_allowed() -> bool:
-    """Return whether the run may exceed the site's budget (``iogauge run --over-budget``)."""
-    return os.environ.get("IOGAUGE_OVER_BUDGET", "") == "1"
-
-
 def gate_marks() -> dict[str, object]:
     """Return the fields of a gate's records that identify the selection (``records.missing``)."""
     chosen = os.environ.get("IOGAUGE_SELECTION")
@@ -86,9 +80,8 @@ def suite() -> str:
         known = [version("iogauge")]
     if (root / ".git").exists():  # not a repository that happens to hold an installed library
         words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=10)
-            known += [f"commit {done.stdout.strip()}"] if done.returncode == 0 else []
+        with contextlib.suppress(OSError):
+            known += [f"commit {commands.output(*words, seconds=10).strip()}"]
     return " ".join(known) or "unknown"
 
 
@@ -140,10 +133,13 @@ class Session:
                 signal.signal(number, _Noted(self, handler))
 
     def spend(self, partition: str, cost: Cost, budget: Budget | None) -> str:
-        """Add a case's cost; if it exceeds the rest of the budget, add nothing and return why."""
+        """Add a case's cost; if it exceeds the rest of the budget, add nothing and return why.
+
+        ``iogauge run --over-budget`` allows it.
+        """
         before = self.spent.get(partition, Cost())
         over = excess(budget, before + cost) if budget else []
-        if over and not is_over_budget_allowed():
+        if over and os.environ.get("IOGAUGE_OVER_BUDGET", "") != "1":
             return (
                 f"refused: budget of {partition}: {'; '.join(over)}, this case after "
                 f"{before.cases} other(s) of the session included. Select fewer cases, raise the budget, "

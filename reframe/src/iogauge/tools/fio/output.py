@@ -27,8 +27,6 @@ fio's servers (observed with fio 3.33):
 * fio makes missing directories of a ``filename_format``, and accepts existing ones.
 * A server that cannot be reached, or cannot run the job, is left out: fio complains on its standard
   output and ends with status 0. A server that dies during the run makes it end with 1.
-
-Many runs of fio, one after the other, as rounds.sh prints them: the probes of a needle in turn.
 """
 
 from __future__ import annotations
@@ -36,12 +34,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from iogauge.core.measurement import (
-    Disturber,
     Moment,
     Phase,
     Quantity,
@@ -50,7 +46,7 @@ from iogauge.core.measurement import (
 )
 from iogauge.core.versions import too_old
 from iogauge.core.words import FIO, FIO_METADATA
-from iogauge.tools.fio.options import APART_LEAD_S, LEAD_S, METADATA_PHASES, ROUND
+from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.parsing import (
     excerpt,
     load_json_object,
@@ -207,75 +203,6 @@ def in_flight(output: ToolOutput) -> tuple[float, int] | None:
         return None
     mean = sum(rates["iops"].value * rates["latency_mean"].value / 1e6 for rates in each)
     return mean, int(kept[0]) * int(kept[1])
-
-
-def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> ToolOutput:
-    """Parse the output of two jobs that ran at the same time; the arguments are their names.
-
-    The phase of the measured job gets ``name``, and its options are those of ``parameters``. The other becomes the
-    output's disturber. Its lead is the difference of both starts if fio tells them. Else it is the delay that fio
-    was asked for, before which it starts no job. Raises :class:`ToolOutputError` as :func:`parse_json`, and if a
-    job is missing.
-    """
-    output = parse_json(text, {measured: name, disturber: disturber})
-    phases = {phase.name: phase for phase in output.phases}
-    if set(phases) != {name, disturber}:
-        raise ToolOutputError(
-            f"fio JSON: phases {sorted(phases)}, expected {sorted((name, disturber))}"
-        )
-    jobs: Any = output.parameters["jobs"]
-    starts: Any = output.parameters["starts"]
-    lead = starts[measured] - starts[disturber] if len(starts) == 2 else float(LEAD_S)
-    own = {**jobs[measured], "engine": jobs[measured].get("ioengine", "psync")}
-    return replace(
-        output,
-        parameters={**output.parameters, **own},
-        phases=(phases[name],),
-        totals={"write": sum(phase.bytes_moved or 0 for phase in phases.values())},
-        disturber=_disturber(output, phases[disturber], lead),
-    )
-
-
-def _disturber(output: ToolOutput, phase: Phase, lead_s: float) -> Disturber:
-    """Return what a job of the phase's name did in an output, and the share of half-seconds in which it worked."""
-    told: Any = output.parameters
-    processes = int(told["jobs"][phase.name].get("numjobs", "1")) * (output.nodes or 1)
-    windows = 2 * phase.seconds * processes
-    return Disturber(phase, lead_s, told["half_seconds"][phase.name] / windows)
-
-
-def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str) -> ToolOutput:
-    """Parse the outputs of two jobs that ran at the same time on different nodes, as :func:`parse_disturbed`.
-
-    Two servers have no common clock, but their clients have: that of the first node, in whole seconds. The lead is
-    the delay that fio was asked for, and the time between the dates of both clients. The second by which they may
-    be cut is taken off.
-    """
-    output, other = parse_json(text, {measured: name}), parse_json(beside, {disturber: disturber})
-    if [phase.name for phase in (*output.phases, *other.phases)] != [name, disturber]:
-        raise ToolOutputError(
-            f"fio JSON: phases {[phase.name for phase in (*output.phases, *other.phases)]}, expected one of each job"
-        )
-    (phase,) = other.phases
-    began, beside_began = (
-        next(one.seconds for one in out.moments if one.name == "timestamp")
-        for out in (output, other)
-    )
-    lead = APART_LEAD_S + began - beside_began - 1
-    jobs: Any = [out.parameters["jobs"] for out in (output, other)]
-    both = (*output.phases, phase)
-    return replace(
-        output,
-        tasks=None
-        if None in (output.tasks, other.tasks)
-        else (output.tasks or 0) + (other.tasks or 0),
-        nodes=(output.nodes or 0) + (other.nodes or 0),
-        parameters={**output.parameters, "jobs": jobs[0] | jobs[1]},
-        warnings=(*output.warnings, *other.warnings),
-        moments=(*output.moments, *other.moments),
-        totals={"write": sum(one.bytes_moved or 0 for one in both)},
-        disturber=_disturber(other, phase, lead),
-    )
 
 
 def _half_seconds(entry: Mapping[str, Any], where: str) -> int:
@@ -513,109 +440,3 @@ def _tasks(
             return None
         total += int(numjobs)
     return total
-
-
-#: The line that rounds.sh prints before each of fio's results.
-_TURN: Final = re.compile(r"^needle ([1-9][0-9]{0,8}) (\S+)$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One run of fio: the round, the probe that was measured alone, and fio's report."""
-
-    round: int
-    probe: str
-    output: ToolOutput
-
-    @property
-    def phase(self) -> Phase:
-        """Return the phase in which the probe was measured."""
-        return self.output.phases[0]
-
-    @property
-    def quantity(self) -> Quantity:
-        """Return MiB/s, or operations per second of a metadata engine."""
-        rates = self.phase.rates
-        return rates["bw"] if "bw" in rates else rates["rate"]
-
-    @property
-    def rate(self) -> float:
-        """Return the number of :attr:`quantity`."""
-        return self.quantity.value
-
-
-def parse_turns(text: str) -> list[Turn]:
-    """Return the turns in the order in which they were measured.
-
-    Each turn is a line ``needle ROUND PROBE`` and the output of fio. Raises
-    :class:`ToolOutputError`, also for a turn with reads and writes. Text before the first turn is
-    no error here.
-    """
-    found = list(_TURN.finditer(text))
-    starts = [turn.start() for turn in found]
-    turns = []
-    for turn, end in zip(found, [*starts[1:], len(text)], strict=False):
-        number, probe = int(turn[1]), turn[2]
-        where = f"needle, round {number}, {probe}"
-        try:
-            output = parse_json(text[turn.end() : end])
-        except ToolOutputError as error:
-            raise ToolOutputError(f"{where}: {error}") from error
-        if len(output.phases) != 1:
-            names = " and ".join(phase.name for phase in output.phases)
-            raise ToolOutputError(f"{where}: {names}, expected one of them")
-        turns.append(Turn(number, probe, _of_whole(output, number, probe)))
-    return turns
-
-
-def _of_whole(output: ToolOutput, number: int, probe: str) -> ToolOutput:
-    """Return a turn's output with the words of the whole execution in place of the turn's own.
-
-    rounds.sh adds an end to the execution's word, and gives the number for the names of files.
-    """
-    found: Any = output.parameters["jobs"]
-
-    def whole(key: str, value: str) -> str:
-        if key == "description":
-            return value.removesuffix(f".{number}.{probe}")
-        if key == "filename_format" and value.startswith(f"{number}."):
-            return ROUND + value.removeprefix(str(number))
-        return value
-
-    jobs = {
-        name: {key: whole(key, value) for key, value in options.items()}
-        for name, options in found.items()
-    }
-    return replace(output, parameters={**output.parameters, "jobs": jobs})
-
-
-def rates_of(turns: Sequence[Turn], first: int, last: int) -> dict[str, tuple[float, ...]]:
-    """Return the rates of each probe in the rounds from ``first`` to ``last``, round by round.
-
-    Raises :class:`ToolOutputError` if a probe of these rounds is missing in one of them, or was
-    measured twice.
-    """
-    table: dict[str, dict[int, float]] = {}
-    for turn in turns:
-        if first <= turn.round <= last:
-            row = table.setdefault(turn.probe, {})
-            if turn.round in row:
-                raise ToolOutputError(
-                    f"needle, round {turn.round}: {turn.probe} was measured twice"
-                )
-            row[turn.round] = turn.rate
-    for name, row in table.items():
-        for number in range(first, last + 1):
-            if number not in row:
-                raise ToolOutputError(
-                    f"needle: {name} is missing in round {number}, the last is {last}"
-                )
-    return {name: tuple(row[n] for n in range(first, last + 1)) for name, row in table.items()}
-
-
-def in_order(turns: Sequence[Turn]) -> list[dict[str, float]]:
-    """Return each round as the rates by probe, five digits, in the order of measuring."""
-    rounds: dict[int, dict[str, float]] = {}
-    for turn in turns:
-        rounds.setdefault(turn.round, {})[turn.probe] = float(f"{turn.rate:.5g}")
-    return [rounds[number] for number in sorted(rounds)]
