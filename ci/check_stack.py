@@ -168,7 +168,7 @@ def check_programs(stack):
     if differs:
         raise Told(
             f"not what every site measures with; results compare with this site's alone\n{differs}\n"
-            "a scope of this site asks for it: spack config blame packages"
+            "a scope of this site asks for it (spack config blame packages), or a recipe was changed"
         )
     return "as at every site"
 

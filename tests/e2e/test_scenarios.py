@@ -240,6 +240,7 @@ def findings(record: dict[str, Any], guard: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.nightly
 def test_a_case_that_asks_for_no_layout_says_which_it_had(make_rig: Callable[..., Rig]) -> None:
     """And a changed default of the target is a fact of the fingerprint, with which a series begins anew."""
     rig = striped(make_rig)

@@ -238,6 +238,7 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
     assert {f["outcome"] for f in clocks} <= {"ok"}
 
 
+@pytest.mark.nightly
 @pytest.mark.needs_fio
 @pytest.mark.slow
 def test_all_hosts_read_and_write_at_once(

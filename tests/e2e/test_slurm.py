@@ -264,6 +264,7 @@ def test_one_launch_asks_the_nodes_what_they_lack(
     assert "nodes of default: no node answered" in said, said
 
 
+@pytest.mark.nightly
 def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     """The job is warned, tidies up, and its record says why."""
     rig = long_fio(make_rig, time_limit="1m")

@@ -25,7 +25,7 @@ from rich.console import Console
 from iogauge.core import yamlfile
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.yamlfile import YamlError
-from iogauge.evidence import witness
+from iogauge.evidence import times, witness
 from iogauge.node import host, identity, probes
 from iogauge.node.lustre import checksums, client, layout, lov, targets
 from iogauge.node.lustre.programs import LustreError
@@ -49,6 +49,7 @@ from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan.subject import of_log
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
+from iogauge_extras.loads.beside import parse_disturbed
 from iogauge_extras.loads.series import series_of_instants
 from iogauge_extras.needle import judge as needle
 from iogauge_extras.page import charts, collect, page
@@ -311,9 +312,9 @@ def _round_samples() -> list[bytes]:
 
 
 def _ior_ranks(data: bytes) -> object:
-    for times in (found := rank_times_csv(text_of(data))):
-        finite(times)
-        assert times.total_seconds and all(s > 0 for s in times.total_seconds)
+    for one in (found := rank_times_csv(text_of(data))):
+        finite(one)
+        assert one.total_seconds and all(s > 0 for s in one.total_seconds)
     return found
 
 
@@ -416,7 +417,7 @@ def _noted(data: bytes) -> object:
         heard.counted({"n1": names})
     found.counts(seen.PROCESSES), found.hidden(), found.words(seen.LOADED)
     instants = found.instants(seen.MOVED)
-    witness.seconds_of_activity(instants, (0.0, 1e9), 0)
+    times.seconds_of_activity(instants, (0.0, 1e9), 0)
     run = stage.PhaseRun(1, "write", 0, 0.0, 1e9, "x")
     if one := series_of_instants(instants, "write", run, 10.0):
         assert all(map(math.isfinite, [one.mean, *one.windows]))
@@ -472,7 +473,7 @@ def _alarm(data: bytes) -> object:
         page.page(raised, found).encode()
         ElementTree.fromstring(export.junit(found, True, raised.ending))
         for curve in raised.curves:
-            ElementTree.fromstring(charts.svg(curve, alone=True))
+            ElementTree.fromstring(charts.svg(curve))
         selected.gone(selected.seen_before(file.parent, "-n x"), found, "mysite")
         return found
 
@@ -551,7 +552,7 @@ def _tool(parse: Callable[[str], ToolOutput]) -> Callable[[bytes], object]:
 READERS: tuple[Reader, ...] = (
     Reader(
         "ior.parse_json",
-        _samples("samples/ior*.json", "samples/ior_i3_stdout.stdout"),
+        _samples("samples/ior*.json"),
         lambda data: proper(parse_json(text_of(data), text_of(data)[-400:])),
         TOOL,
         "IOR",
@@ -596,9 +597,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "fio.parse_disturbed",
         _samples("samples/fio_disturbed*.json"),
-        lambda data: proper(
-            tools_output.parse_disturbed(text_of(data), "disturbed", "disturber", "write")
-        ),
+        lambda data: proper(parse_disturbed(text_of(data), "disturbed", "disturber", "write")),
         TOOL,
         "fio",
     ),

@@ -44,7 +44,7 @@ VIEW = View(
 
 def parse_ior(printed: Printed) -> ToolOutput:
     output = parse_json(printed.result, printed.stdout)
-    return with_rank_times(output, rank_times_csv(printed.ranks, output.tasks))
+    return with_rank_times(output, rank_times_csv(printed.ranks))
 
 
 def parse_fio(printed: Printed) -> ToolOutput:

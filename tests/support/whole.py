@@ -13,7 +13,7 @@ from typing import Any, Final
 from iogauge.core.measurement import Metric, Moment, Phase, Quantity, Reference, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import ClockSeen, Evidence, Striping, rates_of
-from iogauge.evidence.witness import Calls, Moved, NodeActivity, Testimony, Witness
+from iogauge.evidence.witness import Moved, NodeActivity, Testimony, Witness
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.judge.case import Judgement, judge
 from iogauge.node.files import Block, Eviction, Held, Sample
@@ -218,7 +218,7 @@ def _testimony(system: System, begin: float, moved: Moved, calls: int, synced: b
         ended=begin + 1.0 + LASTS,
         synced=begin + 1.05 + LASTS if synced else None,
         asked=half + Moved(MIB // 4, 0),
-        calls=Calls(calls // 2 + 50, calls // 2),
+        calls=Moved(calls // 2 + 50, calls // 2),
         moved=half,
         **_counted(system, moved),
     )

@@ -26,7 +26,7 @@ from iogauge.guards.catalogue import (
     Guard,
 )
 from iogauge.guards.rules import rows, rule
-from iogauge.guards.seen import CaseSeen, MetricSeen
+from iogauge.guards.seen import CaseSeen
 from iogauge.job import opening, target
 from support import stage
 from support.extras import extras
@@ -85,7 +85,7 @@ def test_findings_bear_the_number_of_their_guard(tmp_path: Path) -> None:
     case = CaseSeen(plan, evidence, extras(), "quick", stage.METRICS, values)
     asked = [(guard, case) for guard in OF_CASE]
     asked += [(guard, phase) for guard in OF_PHASE for phase in case.phases]  # type: ignore[misc]
-    asked += [(guard, MetricSeen(case, name)) for guard in OF_METRIC for name in values]  # type: ignore[misc]
+    asked += [(guard, (case, name)) for guard in OF_METRIC for name in values]  # type: ignore[misc]
     spoken = [(guard.name, finding.name) for guard, seen in asked for finding in guard.asked(seen)]
     assert len(spoken) > 25
     assert all(name == said for name, said in spoken)

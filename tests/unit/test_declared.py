@@ -19,7 +19,6 @@ from iogauge.evidence.model import Evidence
 from iogauge.guards import figures, nodes, others, preflight
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.seen import MetricSeen
 from iogauge.judge import case
 from iogauge.node import probes
 from iogauge.node.lustre.targets import StorageTarget
@@ -305,7 +304,7 @@ def test_a_case_says_that_its_limits_exclude_hardly_anything(
     limit: float, outcome: Outcome
 ) -> None:
     seen = data().declared(limits={"max_spread": limit}).seen(read_bw=[1.0, 1.1])
-    repeated = figures.spread(MetricSeen(seen, "read_bw"))
+    repeated = figures.spread((seen, "read_bw"))
     foreign = others.foreign_load(data().declared(limits={"max_foreign": limit}).seen())
     assert (repeated.outcome, foreign.outcome) == (outcome, outcome)
     assert ("max_spread" in repeated.saw, "max_foreign" in foreign.saw) == (outcome is WARN,) * 2

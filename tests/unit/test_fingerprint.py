@@ -170,19 +170,13 @@ def test_variables_that_are_no_hints_are_not_looked_at(
 # --- command lines and names ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "command", ["ior -a POSIX -o '/s/x/f' -k", "ior -a POSIX -o ${IOG_DIR}/f -k"]
-)
-def test_command_lines_that_do_the_same_are_one(command: str) -> None:
-    assert evidence_fingerprint.normalise(command, "/s/x") == "ior -a POSIX -o DIR/f -k"
-
-
 def test_a_command_line_is_without_session_repetition_and_secrets() -> None:
     text = "fio --output=a-20260101-ab.$IOG_REP.json --password=tiger --size=1m"
     seen = evidence_fingerprint.normalise(text, session="20260101-ab")
     assert seen == "fio --output=a-SESSION.REP.json '--password=***' --size=1m"
     assert evidence_fingerprint.normalise("ior 'unfinished  -k") == "ior 'unfinished -k"
     assert evidence_fingerprint.normalise("") == ""
+    assert evidence_fingerprint.normalise("ior -o ${IOG_DIR}/f -k") == "ior -o DIR/f -k"
 
 
 def unfold(text: str) -> set[str]:
@@ -295,7 +289,6 @@ def test_what_the_case_knows_of_itself() -> None:
         tools=["fio 3.33", "ior 4.0.0"],
         commands=["/x/ior -o $IOG_DIR/f.$IOG_REP", "ior -r"],
         stack={"fingerprint": "ab12", "hashes": {"ior": "h1"}, "environment": "e"},
-        hints="cb_nodes=4",
         data_types=["random", "random"],
     )
     assert found == {
@@ -306,7 +299,6 @@ def test_what_the_case_knows_of_itself() -> None:
         "stack.ior": "h1",
         "command": found["command"],
         "command.text": "ior -o DIR/f.REP; ior -r",
-        "hints": "cb_nodes=4",
         "data_type": "random",
     }
     assert re.fullmatch(r"[0-9a-f]{12}", str(found["command"]))

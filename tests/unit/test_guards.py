@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from iogauge.core.measurement import Disturber, Quantity, Stonewall, ToolOutput
+from iogauge.core.measurement import Disturber, Quantity, ToolOutput
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Tier
 from iogauge.evidence.model import DIRECTORIES_FOUND, DIRECTORIES_READ, Striping
-from iogauge.evidence.witness import Calls, Moved, NodeActivity, change
-from iogauge.guards import figures, ledger, nodes, others, preflight, striping, witness
+from iogauge.evidence.witness import Moved, NodeActivity, change
+from iogauge.guards import figures, ledger, nodes, origin, others, preflight, striping, witness
 from iogauge.guards.cache import client_cache, server_cache, write_back
 from iogauge.guards.clock import seconds_claims
 from iogauge.guards.contents import data_entropy
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import client_modes
-from iogauge.guards.seen import LayoutSeen, MetricSeen
+from iogauge.guards.seen import LayoutSeen
 from iogauge.node import host
 from iogauge.node.files import Eviction
 from iogauge.node.host import Load
@@ -272,38 +272,22 @@ def test_g4_wants_operations_beyond_a_percentile(
 # --- G5: stragglers -------------------------------------------------------------------------------
 
 
-def g5(ranks: Sequence[Sequence[float]], wall: Stonewall | None = None) -> Finding | None:
-    """G5 of two repetitions of 140 MiB/s on two tasks."""
-    rates = {"bw": Quantity(140.0, "MiB/s")}
-    whole = data().output("read", 0, rank_seconds=(), rates=rates, stonewall=wall)
-    whole = whole.output("read", 1, rank_seconds=(), rates=rates)
-    for at, times in enumerate(ranks):
-        whole = whole.output("read", at, rank_seconds=times)
-    return figures.tail(whole.phase("read"))
-
-
-def wall(mean: float | None = None, least: int | None = None, most: int | None = None) -> Stonewall:
-    return Stonewall(1.0, mean, least, most)
-
-
 @pytest.mark.parametrize(
-    ("ranks", "stonewall", "outcome"),
+    ("ranks", "outcome"),
     [
-        ([(0.85, 1.15)], None, OK),
-        ([(0.84, 1.16)], None, WARN),
-        ([(1.0, 1.0), (0.5, 1.5)], None, WARN),
-        ([], wall(100.0), OK),
-        ([], wall(100.1), WARN),
-        ([], wall(None, 5, 10), OK),
-        ([], wall(None, 4, 10), WARN),
+        ([(0.85, 1.15)], OK),
+        ([(0.84, 1.16)], WARN),
+        ([(1.0, 1.0), (0.5, 1.5)], WARN),
+        ([], None),
+        ([()], None),
     ],
 )
-def test_g5(
-    ranks: Sequence[Sequence[float]], stonewall: Stonewall | None, outcome: Outcome
-) -> None:
-    finding = g5(ranks, stonewall)
-    assert finding
-    assert finding.outcome is outcome
+def test_g5(ranks: Sequence[Sequence[float]], outcome: Outcome | None) -> None:
+    whole = data().output("read", 0, rank_seconds=()).output("read", 1, rank_seconds=())
+    for at, times in enumerate(ranks):
+        whole = whole.output("read", at, rank_seconds=times)
+    finding = figures.tail(whole.phase("read"))
+    assert (finding and finding.outcome) is outcome
 
 
 # --- G6: the ceiling ------------------------------------------------------------------------------
@@ -597,7 +581,7 @@ def spread(samples: list[float], limit: float, tail: bool = False) -> Finding:
     whole = data().declared(limits={"max_spread": limit})
     metrics = tuple(replace(metric, tail=tail) for metric in whole.metrics)
     seen = replace(whole, metrics=metrics).seen(read_bw=samples)
-    return figures.spread(MetricSeen(seen, "read_bw"))
+    return figures.spread((seen, "read_bw"))
 
 
 def test_g17_only_remarks_on_the_slowest_requests() -> None:
@@ -605,6 +589,13 @@ def test_g17_only_remarks_on_the_slowest_requests() -> None:
 
 
 # --- G22: the tool --------------------------------------------------------------------------------
+
+
+def test_g22_names_each_version_with_its_phases() -> None:
+    whole = data().output("write", 1, version="3.3.0")
+    finding = origin.tool_integrity(whole.phase("read"))
+    assert finding.outcome is INVALID
+    says(finding, "G22", "ior 3.3.0 in write; 4.0.0 in write, read", "one version")
 
 
 # --- G10: the layout that was asked for -----------------------------------------------------------
@@ -1417,7 +1408,7 @@ def test_g13_wants_the_fill_that_was_asked_for(reached: float, outcome: Outcome)
     whole = data()
     filled = ToolOutput("fill", "", (), parameters=told)
     left = {**whole.evidence.outputs, FILL: (filled,)}
-    (finding,) = preflight.fill_level(whole.alter(outputs=left).seen())
+    (finding,) = figures.fill_level(whole.alter(outputs=left).seen())
     assert finding.outcome is outcome
     assert f"{reached:.1%} full, 5 GiB of it in files of this case" in finding.saw
 
@@ -1721,7 +1712,7 @@ def g8(
         if given.get("passed") is not None:
             heard["counters"] = {"8:16": moved("passed")}
         if "calls" in given:
-            heard["calls"] = Calls(given["calls"] // 2, given["calls"] // 2)
+            heard["calls"] = Moved(given["calls"] // 2, given["calls"] // 2)
         whole = whole.witness(direction, at, **heard)
         whole = whole.output(direction, at, operations=given.get("operations"))
     (finding,) = witness.bytes_witnessed(whole.phase(direction))
@@ -1737,6 +1728,29 @@ def test_g8_refuses_bytes_that_one_of_the_kernels_counts_lacks(direction: str, w
         says(finding, "1 GiB", format_bytes(count), "within 5%")
 
 
+@pytest.mark.parametrize(
+    ("told", "warnings", "saw"),
+    [
+        (100, (), ""),
+        (99, (), "99 bytes moved"),
+        (None, (), "an unknown number of bytes moved"),
+        (100, ("short read",), "warning of the tool: short read"),
+    ],
+)
+def test_g8_bytes(told: int | None, warnings: tuple[str, ...], saw: str) -> None:
+    whole = data().planned("read", data_bytes=100)
+    for at, moved in enumerate((100, told)):
+        whole = whole.output("read", at, bytes_moved=moved, warnings=warnings)
+    finding = figures.bytes_moved(whole.phase("read"))
+    assert finding and (finding.outcome is OK) == (not saw) and saw in str(finding)
+
+
+def test_g15_counts_the_cores_that_a_job_may_use() -> None:
+    found = [preflight.cores(bound, 12, 24) for bound in (12, 13)]
+    assert [one.outcome for one in found] == [OK, INVALID]
+    says(found[1], "13 task(s) on 12 physical core(s), node.cores is 24")
+
+
 @pytest.mark.parametrize(("calls", "outcome"), [(95_000, OK), (94_998, INVALID)])
 @pytest.mark.parametrize("direction", ["read", "write"])
 def test_g8_wants_a_call_for_each_operation(direction: str, calls: int, outcome: Outcome) -> None:
@@ -1748,6 +1762,7 @@ def test_g8_wants_a_call_for_each_operation(direction: str, calls: int, outcome:
 
 
 def test_g8_refuses_a_tool_that_says_too_little() -> None:
+    assert "sdb1: " in g8({"own": GIB, "counted": int(0.951 * GIB)}).saw
     too_much = {"own": int(1.1 * GIB)}
     assert g8(too_much).outcome is INVALID
     assert g8(too_much, o_direct=False).outcome is OK

@@ -353,7 +353,7 @@ def test_g8_counts_the_calls_of_posix(
         wrote = replace(output.phases[0], bytes_moved=claimed, operations=4096)
         outputs.append(replace(output, phases=(wrote,), parameters=parameters))
     says = {"asked": Moved(1 << 20, claimed), "moved": Moved(0, claimed)}
-    evidence = writes_heard(left, outputs, calls=witness.Calls(30, calls), **says)
+    evidence = writes_heard(left, outputs, calls=Moved(30, calls), **says)
     (finding,) = bytes_witnessed(phase(evidence, 0))
     assert (finding.outcome is Outcome.INVALID) is refused, finding
 

@@ -14,7 +14,7 @@ import pytest
 
 from iogauge.core.measurement import Moment, Quantity
 from iogauge.evidence.model import ClockSeen
-from iogauge.evidence.witness import Calls, Moved
+from iogauge.evidence.witness import Moved
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.node.files import GONE, Block, Eviction, Held
@@ -153,7 +153,7 @@ MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
 
 def contained(case: Whole) -> Whole:
     """The tasks' processes were waited for by nobody: the agent saw what the kernel added to no sum."""
-    lost = {"asked": Moved(33_000, 0), "moved": Moved(), "calls": Calls(60, 0)}
+    lost = {"asked": Moved(33_000, 0), "moved": Moved(), "calls": Moved(60, 0)}
     case = case.witness("read", 0, **lost).witness("read", 1, **lost)
     told = case.evidence.testimony
     watched = tuple(replace(one, watched=GIB // 2) for one in told["read"])
@@ -291,7 +291,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
         ),
         "small transfers were gathered in large ones": (
             data(),
-            lambda c: c.witness("write", calls=Calls(60, 40)),
+            lambda c: c.witness("write", calls=Moved(60, 40)),
         ),
         "all was read twice, the second time from a cache": (
             data(),

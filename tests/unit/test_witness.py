@@ -24,10 +24,7 @@ from iogauge.core import processes
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import witness
-from iogauge.evidence.witness import (
-    Calls,
-    Moved,
-    Witness,
+from iogauge.evidence.times import (
     longest_silence,
     seconds_of_activity,
     seconds_of_asking,
@@ -35,9 +32,8 @@ from iogauge.evidence.witness import (
     seconds_of_growth,
     seconds_of_jobs,
 )
-from iogauge.evidence.witness import (
-    Testimony as Heard,
-)
+from iogauge.evidence.witness import Moved, Witness
+from iogauge.evidence.witness import Testimony as Heard
 from iogauge.job import recorder as looks_at
 from iogauge.job.bell import Task
 from iogauge.job.recorder import Mounts, Recorder
@@ -94,7 +90,7 @@ def witnesses(draw: st.DrawFn) -> Witness:
         ended=started + draw(SECONDS),
         synced=draw(st.none() | SECONDS),
         asked=draw(BYTES),
-        calls=Calls(draw(SUMS), draw(SUMS)),
+        calls=Moved(draw(SUMS), draw(SUMS)),
         moved=draw(BYTES),
         counters=counters,
         requests={name: draw(SUMS) for name in counting},

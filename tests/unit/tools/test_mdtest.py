@@ -48,7 +48,7 @@ def test_the_headers_of_4_1_name_units(version: str) -> None:
     assert create.name == "create" and create.operations is not None
     assert create.seconds == pytest.approx(create.operations / create.rates["rate"].value)
     for header, other in (("ops/sec", "ms/op"), ("ms/op", "us/op")):
-        with pytest.raises(ToolOutputError, match=f"unit '{other}', expected {header}"):
+        with pytest.raises(ToolOutputError, match="expected a table of rates in ops/sec"):
             parse_table(text.replace(f"(in {header})", f"(in {other})"))
 
 
@@ -133,25 +133,10 @@ def test_phases_of_io500_in_executions_of_their_own() -> None:
     assert (stat.name, stat.seconds, stat.operations) == ("stat", 0.036, None)
 
 
-def test_version_3_3() -> None:
-    stonewalled = parse_table(sample("mdtest33_stonewall.stdout"))
-    assert stonewalled.version == "3.3.0"
-    assert [phase.name for phase in stonewalled.phases] == [
-        "create",
-        "stat",
-        "read",
-        "remove",
-        "tree_create",
-        "tree_remove",
-    ]
-    assert stonewalled.phases[0].rates["rate"].value == 114231.571
-    assert stonewalled.phases[0].operations == 40000
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("mdtest_i3.stdout", r"expected '\(of 1 iterations\)'"),
+        ("mdtest_i3.stdout", r"mdtest printed .* '\(of 1 iterations\)'"),
         ("mdtest_enospc.stdout", r"no table 'SUMMARY rate'.*complained: WARNING: task 1, partial"),
         ("mdtest_ver.stdout", r"damaged row 'V-1: Entering PrintTimestamp"),
         ("mdtest_two_worlds.stdout", r"2 runs of mdtest with 1 task\(s\) each .*matching mpirun"),
@@ -166,11 +151,10 @@ def test_damaged_output(name: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("22967.386      22967.386      22967.386", "inf inf inf", "'inf', expected a number"),
-        ("22967.386      22967.386      22967.386", "2.000 1.000 3.000", "mean of 3.0 outside"),
+        ("22967.386      22967.386      22967.386", "inf inf inf", "damaged row 'File creation"),
         ("   File stat ", "   File creation ", "damaged row"),
-        ("rate: (of", "rate (in kops/sec): (of", "no table 'SUMMARY rate'|unit"),
-        ("(of 1 iterations)", "", r"expected '\(of 1 iterations\)'"),
+        ("rate: (of", "rate (in kops/sec): (of", "mdtest printed .* rates in ops/sec"),
+        ("(of 1 iterations)", "", r"mdtest printed .* '\(of 1 iterations\)'"),
         ("2 tasks, 200 files", "2 tasks, 0 files", "did 0 operations"),
     ],
 )

@@ -60,7 +60,7 @@ def _parse(printed: Printed) -> ToolOutput:
     output = parse_json(printed.result, printed.stdout)
     if not printed.ranks:
         return output
-    return with_rank_times(output, rank_times_csv(printed.ranks, output.tasks))
+    return with_rank_times(output, rank_times_csv(printed.ranks))
 
 
 def _option(words: Sequence[str], flag: str) -> str | None:

@@ -35,8 +35,8 @@ _TREE: Final = f"{DIR}/tree.{REP}"
 _SIGNATURE = 1181783497
 #: How most phases touch data.
 _METADATA: Final = Access(direction="metadata")
-#: Seed of the order of reads; each task adds its number.
-_SEED = 7
+#: Options for reads in the order of the creation, and in another; each task adds its number to the seed.
+_ORDER: Final[Mapping[bool, Any]] = {False: {}, True: {"shuffled": True, "random_seed": 7}}
 
 
 def _parse(printed: Printed) -> ToolOutput:
@@ -160,7 +160,7 @@ class MdtestCheck(StorageCheck):
         if self.file_bytes:
             offset = 1 if self.nodes >= 2 else None
             access = Access(direction="read", task_offset=offset, evict=offset is None)
-            phase("read", READ, access, read=True, verify_read=True, random_seed=self._seed)
+            phase("read", READ, access, read=True, verify_read=True, **_ORDER[self.random_reads])
             phases[-1] = self._counted(phases[-1], data)
         phase("remove", REMOVE, _METADATA, remove=True)
         return CasePlan(
@@ -173,11 +173,6 @@ class MdtestCheck(StorageCheck):
             files=files + self.total_tasks + 1 + self.directories,
             layout=self.layout,
         )
-
-    @property
-    def _seed(self) -> int | None:
-        """Return the seed of the order of reads, None for the order of creation."""
-        return _SEED if self.random_reads else None
 
     def _counted(self, read: PhasePlan, data: int) -> PhasePlan:
         """Return the phase of the reads, which claims the bytes of the files that it reads.

@@ -26,14 +26,7 @@ from reframe.core.backends import getlauncher
 from reframe.core.exceptions import SanityError
 from reframe.utility.typecheck import Duration
 
-from iogauge.cases.job_files import (
-    bound_tasks,
-    launch_of,
-    order_of,
-    resources,
-    script_lines,
-    write_inputs,
-)
+from iogauge.cases import job_files
 from iogauge.cases.judged import JudgedCheck
 from iogauge.core import registry
 from iogauge.core.measurement import Metric, Reference, ToolOutputError
@@ -220,8 +213,8 @@ class StorageCheck(JudgedCheck):
         self.job.num_cpus_per_task = self.num_cpus_per_task
         bind = self.variant != "published"
         per_node = self.tasks_per_node
-        bound = bound_tasks(self.job, plan, extras, per_node) if bind else 0
-        order = order_of(
+        bound = job_files.bound_tasks(self.job, plan, extras, per_node) if bind else 0
+        order = job_files.order_of(
             plan, extras, current().name, self.case_name, self._time_limit_s, self.job, bound
         )
         try:
@@ -254,16 +247,16 @@ class StorageCheck(JudgedCheck):
             doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
             refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
         )
-        write_inputs(stage, planned, plan)
+        job_files.write_inputs(stage, planned, plan)
         if planned.refused:
             self._refuse(Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}")
         try:
-            launch = launch_of(self.job, plan, extras, stage, per_node, bind)
+            launch = job_files.launch_of(self.job, plan, extras, stage, per_node, bind)
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
-        self.extra_resources = resources(plan, extras)
+        self.extra_resources = job_files.resources(plan, extras)
         loaded = [self.current_partition.local_env, self.current_environ]
-        lines = script_lines(self.job, plan, extras, launch, order, loaded)
+        lines = job_files.script_lines(self.job, plan, extras, launch, order, loaded)
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():

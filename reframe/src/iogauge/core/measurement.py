@@ -53,20 +53,6 @@ class Unsettled:
 
 
 @dataclass(frozen=True, slots=True)
-class Stonewall:
-    """How far the tasks had come at the stonewall deadline.
-
-    ``seconds`` is the time to the deadline. ``mean_task_mib_s`` is IOR's ``StoneWallbwMeanMIB``,
-    which is per task: the aggregate is that times the number of tasks (IOR 4.0.0, ior.c).
-    """
-
-    seconds: float
-    mean_task_mib_s: float | None = None
-    min_pairs: int | None = None
-    max_pairs: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Phase:
     """One timed phase of one repetition.
 
@@ -82,7 +68,6 @@ class Phase:
     operations: int | None = None
     transfer_bytes: int | None = None
     rank_seconds: tuple[float, ...] = ()
-    stonewall: Stonewall | None = None
 
 
 @dataclass(frozen=True, slots=True)

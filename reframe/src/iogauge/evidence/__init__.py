@@ -4,5 +4,6 @@
 - complaints: why a launcher, a job or a tool failed, in its own words
 - fingerprint: join the facts of the nodes, and name a change
 - model: the types of all evidence, and layouts that a job noted
-- witness: what the kernel says that the tasks did, and when
+- times: for how long bytes moved, files changed and processes ran
+- witness: what the kernel says that the tasks did
 """

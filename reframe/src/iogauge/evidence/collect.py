@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
@@ -33,46 +32,18 @@ from iogauge.evidence.complaints import (
 )
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence
-from iogauge.evidence.witness import NodeActivity, Testimony, changes
+from iogauge.evidence.witness import Testimony, changes
 from iogauge.node.between import SCRIPT
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
 from iogauge.node.lustre.layout import Layouts
 from iogauge.node.view import View
+from iogauge.plan import seen
+from iogauge.plan import stage as files
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
-from iogauge.plan.seen import (
-    ASKED,
-    CONTENTS,
-    FOUND,
-    LAYOUTS,
-    LOADED,
-    LOST,
-    MOVED,
-    PRINTED,
-    PROCESSES,
-    SEEN,
-    Instant,
-    Noted,
-    read,
-)
-from iogauge.plan.stage import (
-    FACTS,
-    JOB_COMPLAINTS,
-    NEIGHBOURS,
-    OPENED,
-    PINNED,
-    RUNS,
-    VIEW,
-    Opened,
-    PhaseRun,
-    complaints_file,
-    evict_stem,
-    parse_runs,
-    printed_file,
-)
+from iogauge.plan.seen import Instant, Noted
+from iogauge.plan.stage import Opened, PhaseRun
 from iogauge.tools.mpi import Binding, parse_bindings, unlabelled
-
-_Item = TypeVar("_Item")
 
 #: Seconds to wait for what other nodes noted: a stage directory on NFS shows it late.
 ANSWER_S = 10.0
@@ -93,7 +64,7 @@ def collect(
     anything else that is missing, damaged or failed. The error names the phase, the repetition and
     the tool's own message, and says if the directory is full.
     """
-    old = _too_old(read(stage), plan)
+    old = _too_old(seen.read(stage), plan)
     try:
         found = _collect(stage, plan, job_status, owner, job_state)
     except ToolOutputError as error:
@@ -127,7 +98,7 @@ def _collect(
         return Evidence(views=first, refused=opened.refused, occupied=opened.occupied)
 
     # How its phases ended.
-    runs = parse_runs(stage_text(stage / RUNS, "phases"))
+    runs = files.parse_runs(stage_text(stage / files.RUNS, "phases"))
     if wrong := mismatch(stage, plan, runs):
         return Evidence(views=first, mismatch=wrong)
     if refused := refused_by_node(stage, runs):
@@ -138,34 +109,27 @@ def _collect(
 
     # What its nodes noted, and what its tools printed.
     noted = _complete(stage, plan, runs)
-    facts = _facts(noted, runs, plan)
-    outputs = _outputs(stage, plan, runs, noted)
     return Evidence(
         views=_views(noted, plan, opened),
         runs=tuple(runs),
-        outputs=_frozen(outputs.judged),
-        evictions=_frozen(outputs.evictions),
-        cold=_frozen(outputs.cold),
-        testimony=_frozen(outputs.testimony),
-        activity=noted.instants(MOVED),
-        asked=noted.instants(ASKED),
-        processes=noted.counts(PROCESSES),
-        printed=noted.counts(PRINTED),
+        **_outputs(stage, plan, runs, noted),
+        activity=noted.instants(seen.MOVED),
+        asked=noted.instants(seen.ASKED),
+        processes=noted.counts(seen.PROCESSES),
+        printed=noted.counts(seen.PRINTED),
         hidden=noted.hidden(),
-        loaded=tuple(sorted(noted.words(LOADED))),
-        found=noted.counts(FOUND),
-        neighbours=tuple(dict.fromkeys(stage_text(stage / NEIGHBOURS, NEIGHBOURS).splitlines())),
+        loaded=tuple(sorted(noted.words(seen.LOADED))),
+        found=noted.counts(seen.FOUND),
+        neighbours=tuple(
+            dict.fromkeys(stage_text(stage / files.NEIGHBOURS, files.NEIGHBOURS).splitlines())
+        ),
         lost=_lost(noted) if opened.locked else "",
         striping=_striping(noted, plan),
         opened=opened.view,
         disks=opened.disks,
         passed_on=opened.directory_seen,
         directory=opened.directory,
-        clocks=(*_own_clock(opened.clock), *facts.clocks),
-        nodes=facts.nodes,
-        versions=facts.versions,
-        idle=facts.idle,
-        changes=facts.changes,
+        **_facts(noted, runs, plan, opened.clock),
         bindings=_bindings(stage, plan),
         samples=_samples(noted) if plan.sampled else (),
     )
@@ -177,10 +141,12 @@ def _collect(
 def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -> Opened:
     """Return the agent's look before the first write; raises :class:`ToolOutputError`."""
     try:
-        opened = Opened.from_json(untrusted.parse_json(stage_text(stage / OPENED, "open")))
+        opened = Opened.from_json(untrusted.parse_json(stage_text(stage / files.OPENED, "open")))
     except (ToolOutputError, ValueError, TypeError) as error:
-        said = _said(stage / JOB_COMPLAINTS)
-        ended = [visible(line[:300]) for line in said if line.startswith("iogauge: ")]
+        ended: list[str] = []
+        with contextlib.suppress(ToolOutputError):
+            said = stage_text(stage / files.JOB_COMPLAINTS, "").splitlines()
+            ended = [visible(line[:300]) for line in said if line.startswith("iogauge: ")]
         reasons = f" ({', '.join([*ended, *ending])})" if ended or ending else ""
         raise ToolOutputError(
             f"the job ended before it looked at the target{reasons}: {error}"
@@ -193,12 +159,6 @@ def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -
     return opened
 
 
-def _said(file: Path) -> list[str]:
-    with contextlib.suppress(ToolOutputError):
-        return stage_text(file, "").splitlines()
-    return []
-
-
 # What its nodes noted.
 
 
@@ -207,21 +167,23 @@ def _complete(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> Noted:
 
     Raises :class:`ToolOutputError` without any, or for a damaged line.
     """
-    expected = [run.name for run in runs if run.name in (VIEW, *FACTS)]
+    expected = [run.name for run in runs if run.name in (files.VIEW, *files.FACTS)]
     expected += [
-        evict_stem(phase.name, repetition)
+        files.evict_stem(phase.name, repetition)
         for repetition, phase in executions(plan)
         if phase.access.evict
     ]
     deadline = time.monotonic() + ANSWER_S
-    noted = read(stage)
+    noted = seen.read(stage)
     while plan.nodes > 1 and time.monotonic() < deadline:
         if all(len(noted.by_host(what)) >= plan.nodes for what in expected):
             break
         time.sleep(0.5)
-        noted = read(stage)
+        noted = seen.read(stage)
     if not noted.notes:
-        raise ToolOutputError(f"no output of the agents: {stage / SEEN}.HOST.jsonl: No such file")
+        raise ToolOutputError(
+            f"no output of the agents: {stage / seen.SEEN}.HOST.jsonl: No such file"
+        )
     if noted.damaged:
         raise ToolOutputError(
             f"agents: {noted.damaged[0]}; expected whole lines. Run the case again"
@@ -255,7 +217,7 @@ def _views(noted: Noted, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
     """Return the view of every node; raises :class:`ToolOutputError`."""
     if plan.nodes == 1:
         return (opened.view,) if opened.view else ()
-    answers = _answers(noted, VIEW).values()
+    answers = _answers(noted, files.VIEW).values()
     with _reading("view", "a view of the target"):
         views = [View.from_json(answer) for answer in answers]
     if len(views) != plan.nodes:
@@ -263,24 +225,19 @@ def _views(noted: Noted, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
     return tuple(views)
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What the nodes said of themselves: fields as in :class:`Evidence`."""
+def _facts(
+    noted: Noted, runs: Sequence[PhaseRun], plan: CasePlan, own: Clock | None
+) -> dict[str, Any]:
+    """Return what the nodes said of themselves, fields of :class:`Evidence`; missing or damaged answers are left out.
 
-    nodes: tuple[Mapping[str, Value], ...]
-    versions: Mapping[str, Mapping[str, str]]
-    idle: tuple[Load, ...]
-    changes: tuple[NodeActivity, ...]
-    clocks: tuple[ClockSeen, ...]
-
-
-def _facts(noted: Noted, runs: Sequence[PhaseRun], plan: CasePlan) -> _Facts:
-    """Return the nodes' fingerprints, looks and changes; missing or damaged answers are left out."""
+    ``own`` is the look at the clock of the first node, whose seconds since boot the job script counts.
+    """
+    booted = (own.epoch - own.boot,) * 2 if own else (0.0, 0.0)
+    clocks = [ClockSeen(*booted, own.utc_offset)] if own else []
     prints: dict[str, list[Mapping[str, Value]]] = {}
-    looks: dict[str, list[Load]] = {out: [] for out in FACTS}
-    clocks: list[ClockSeen] = []
+    looks: dict[str, list[Load]] = {out: [] for out in files.FACTS}
     versions: dict[str, Mapping[str, str]] = {}
-    for run in (run for run in runs if run.name in FACTS):
+    for run in (run for run in runs if run.name in files.FACTS):
         with contextlib.suppress(ToolOutputError):
             for answer in _answers(noted, run.name).values():
                 with contextlib.suppress(KeyError, TypeError):
@@ -289,11 +246,17 @@ def _facts(noted: Noted, runs: Sequence[PhaseRun], plan: CasePlan) -> _Facts:
                     clock = Clock.from_json(answer["clock"])
                     prints.setdefault(load.host, []).append(facts)
                     looks[run.name].append(load)
-                    clocks.append(_while(run, clock))
+                    booted = clock.epoch - run.ended, clock.epoch - run.started
+                    clocks.append(ClockSeen(*booted, clock.utc_offset))
                     versions[load.host] = untrusted.build(Mapping[str, str], answer["versions"])
-    start, before, after = (looks[out] for out in FACTS)
-    merged = tuple(merge(facts) for facts in prints.values())
-    return _Facts(merged, versions, tuple(start), changes(before, after), tuple(clocks))
+    start, before, after = (looks[out] for out in files.FACTS)
+    return {
+        "nodes": tuple(merge(facts) for facts in prints.values()),
+        "versions": versions,
+        "idle": tuple(start),
+        "changes": changes(before, after),
+        "clocks": tuple(clocks),
+    }
 
 
 def _too_old(noted: Noted, plan: CasePlan) -> str:
@@ -301,7 +264,7 @@ def _too_old(noted: Noted, plan: CasePlan) -> str:
     of_files = any("metadata" in (phase.access.direction, phase.beside) for phase in plan.phases)
     feature = FIO_METADATA if plan.tool == FIO and of_files else plan.tool
     with contextlib.suppress(ToolOutputError, TypeError, KeyError):
-        for answer in _answers(noted, FACTS[0]).values():
+        for answer in _answers(noted, files.FACTS[0]).values():
             found = untrusted.build(Mapping[str, str], answer["versions"])
             if old := too_old(feature, found.get(plan.tool, "")):
                 return old
@@ -315,20 +278,9 @@ def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
     return {k: v for k, v in facts.items() if not k.startswith(SCRIPT) or k == own}
 
 
-def _own_clock(clock: Clock | None) -> list[ClockSeen]:
-    """Return the look at the clock of the first node, whose seconds since boot the job script counts."""
-    booted = clock.epoch - clock.boot if clock else 0.0
-    return [ClockSeen(booted, booted, clock.utc_offset)] if clock else []
-
-
-def _while(run: PhaseRun, clock: Clock) -> ClockSeen:
-    """Return a look at the clock of any node, which was taken while a phase ran."""
-    return ClockSeen(clock.epoch - run.ended, clock.epoch - run.started, clock.utc_offset)
-
-
 def _lost(noted: Noted) -> str:
     """Return why the job may not have held the target's lock throughout; empty if it did."""
-    told = [text for _, _, text in noted.each(LOST, str)]
+    told = [text for _, _, text in noted.each(seen.LOST, str)]
     return (
         told[-1]
         if told
@@ -336,25 +288,33 @@ def _lost(noted: Noted) -> str:
     )
 
 
-def _layouts(noted: Noted) -> dict[int, Layouts]:
-    """Return the layouts that were noted, by repetition; raises :class:`ToolOutputError`."""
-    found: dict[int, Layouts] = {}
-    for _, _, value in noted.each(LAYOUTS):
-        with _reading(LAYOUTS, "the layouts of the files"):
-            layouts = Layouts.from_json(value)
-        if layouts.repetition in found:
-            raise ToolOutputError(f"{LAYOUTS}: repetition {layouts.repetition}: there twice")
-        found[layouts.repetition] = layouts
+def _once(
+    noted: Noted, what: str, read: Callable[[Any], Any], key: Callable[[Any], object]
+) -> dict[Any, Any]:
+    """Return what was noted, each under a key of its own; raises :class:`ToolOutputError`."""
+    found: dict[Any, Any] = {}
+    for _, _, value in noted.each(what):
+        with _reading(what, "what agents note"):
+            one = read(value)
+        if key(one) in found:
+            raise ToolOutputError(f"{what}: {key(one)} appears twice")
+        found[key(one)] = one
     return found
 
 
 def _striping(noted: Noted, plan: CasePlan) -> tuple[model.Striping, ...]:
-    return model.striping_of_repetitions(plan, _layouts(noted), lambda n: _placed(noted, n))
+    layouts = _once(noted, seen.LAYOUTS, Layouts.from_json, lambda one: one.repetition)
+    return model.striping_of_repetitions(plan, layouts, lambda n: _placed(noted, n))
+
+
+def _samples(noted: Noted) -> tuple[Sample, ...]:
+    blocks = _once(noted, seen.CONTENTS, Sample.from_json, lambda one: (one.after, one.repetition))
+    return tuple(blocks.values())
 
 
 def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
     """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
-    what = f"{PINNED}.{repetition}"
+    what = f"{files.PINNED}.{repetition}"
     answers = _answers(noted, what).values()
     with _reading(what, "the targets of the files"):
         (pinned,) = answers
@@ -363,37 +323,13 @@ def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
 
 
 def _evictions(noted: Noted, phase: PhasePlan, repetition: int) -> list[Eviction]:
-    what = evict_stem(phase.name, repetition)
+    what = files.evict_stem(phase.name, repetition)
     answers = _answers(noted, what).values()
     with _reading(what, "an eviction"):
         return [Eviction.from_json(answer) for answer in answers]
 
 
-def _samples(noted: Noted) -> tuple[Sample, ...]:
-    """Return the samples of the contents; raises :class:`ToolOutputError`."""
-    samples: dict[tuple[int, str], Sample] = {}
-    for _, _, value in noted.each(CONTENTS):
-        with _reading(CONTENTS, "a sample"):
-            sample = Sample.from_json(value)
-        if (sample.repetition, sample.after) in samples:
-            raise ToolOutputError(
-                f"{CONTENTS}: {sample.after}, repetition {sample.repetition}: appears twice"
-            )
-        samples[sample.repetition, sample.after] = sample
-    return tuple(samples.values())
-
-
 # What its tools printed.
-
-
-@dataclass(frozen=True, slots=True)
-class _Outputs:
-    """What the executions left, by phase name: fields as in :class:`Evidence`."""
-
-    judged: dict[str, list[ToolOutput]]
-    cold: dict[str, list[ToolOutput]]
-    evictions: dict[str, list[Eviction]]
-    testimony: dict[str, list[Testimony]]
 
 
 def _outputs(
@@ -401,29 +337,31 @@ def _outputs(
     plan: CasePlan,
     runs: Sequence[PhaseRun],
     noted: Noted,
-) -> _Outputs:
-    """Return the outputs of all executions, and what the kernels say of them; raises :class:`ToolOutputError`."""
-    told, activity = witness.witnesses(noted), noted.instants(MOVED)
-    asked = noted.instants(ASKED)
-    outputs = _Outputs(
-        judged={phase.name: [] for phase in plan.phases},
-        cold={phase.name: [] for phase in plan.repeat},
-        evictions={phase.name: [] for phase in plan.phases if phase.access.evict},
-        testimony={phase.name: [] for phase in plan.phases if phase.witnessed},
-    )
+) -> dict[str, Any]:
+    """Return what the executions left, and what the kernels say of them, as fields of :class:`Evidence` by phase name.
+
+    Raises :class:`ToolOutputError`.
+    """
+    told, activity = witness.witnesses(noted), noted.instants(seen.MOVED)
+    asked = noted.instants(seen.ASKED)
+    judged: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
+    cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
+    emptied: dict[str, list[Eviction]] = {p.name: [] for p in plan.phases if p.access.evict}
+    testimony: dict[str, list[Testimony]] = {p.name: [] for p in plan.phases if p.witnessed}
     for repetition, phase in executions(plan):
-        warm_up = repetition == 0 and phase.name in outputs.cold
+        warm_up = repetition == 0 and phase.name in cold
         run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
         heard = witness.hear(plan, phase, repetition, run, told, asked)
         output = _output(stage, phase, repetition, run, heard, activity)
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
             if output is not None:
-                (outputs.cold if warm_up else outputs.judged)[part.name].append(output)
-            if phase.name in outputs.testimony and not warm_up:
-                outputs.testimony[part.name].append(heard)
+                (cold if warm_up else judged)[part.name].append(output)
+            if phase.name in testimony and not warm_up:
+                testimony[part.name].append(heard)
         if phase.access.evict and not warm_up:
-            outputs.evictions[phase.name] += _evictions(noted, phase, repetition)
-    return outputs
+            emptied[phase.name] += _evictions(noted, phase, repetition)
+    named = {"outputs": judged, "cold": cold, "evictions": emptied, "testimony": testimony}
+    return {what: {n: tuple(each) for n, each in found.items()} for what, found in named.items()}  # type: ignore[attr-defined]
 
 
 def _output(
@@ -442,11 +380,11 @@ def _output(
     def text(name: str) -> str:
         return stage_text(stage / name.replace(REP, str(repetition)), what)
 
-    stdout, folder = unlabelled(text(printed_file(phase.name, REP))), phase.folder
+    stdout, folder = unlabelled(text(files.printed_file(phase.name, REP))), phase.folder
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
-        stderr=unlabelled(text(complaints_file(phase.name, REP))),
+        stderr=unlabelled(text(files.complaints_file(phase.name, REP))),
         ranks=text(phase.ranks) if phase.ranks else "",
         files=stage_folder(stage / folder.replace(REP, str(repetition)), what) if folder else {},
     )
@@ -468,10 +406,8 @@ def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
         if repetition > 0 and phase.launch == "tasks":
             with contextlib.suppress(ToolOutputError):
                 return tuple(
-                    parse_bindings(stage_text(stage / complaints_file(phase.name, repetition), ""))
+                    parse_bindings(
+                        stage_text(stage / files.complaints_file(phase.name, repetition), "")
+                    )
                 )
     return ()
-
-
-def _frozen(values: Mapping[str, Sequence[_Item]]) -> dict[str, tuple[_Item, ...]]:
-    return {name: tuple(items) for name, items in values.items()}

@@ -71,13 +71,13 @@ _DISTINCT: Final = 8
 _MOVED: Final = {str(JOB_FILES / "rounds.sh"): str(LIBRARY / "sweep.sh")}
 
 
-def normalise(command: str, directory: str = "", session: str = "") -> str:
+def normalise(command: str, session: str = "") -> str:
     """Return a command line without the parts that differ from run to run.
 
-    These are directory, session, repetition, and the folders of programs. Command lines that do the
+    These are session, repetition, and the folders of programs. Command lines that do the
     same become equal. A command that cannot be split into words keeps the folders of programs.
     """
-    for text, name in ((directory, "DIR"), (session, "SESSION"), *_MOVED.items()):
+    for text, name in ((session, "SESSION"), *_MOVED.items()):
         command = command.replace(text, name) if text else command
     command = re.sub(r"\$\{IOG_DIR\}|\$IOG_DIR\b", "DIR", command)
     command = re.sub(r"\$\{IOG_REP\}|\$IOG_REP\b", "REP", command)
@@ -231,13 +231,11 @@ def of_case(
     tools: Sequence[str],
     commands: Sequence[str],
     stack: Mapping[str, object] | None = None,
-    hints: str = "",
     data_types: Sequence[str] = (),
-    directory: str = "",
     session: str = "",
 ) -> Fingerprint:
     """Return the facts of the case: nodes, UUIDs and layouts of the target, tools as ``name
-    version``, stack, commands, hints, data.
+    version``, stack, commands, data.
 
     ``stack`` is the value of :meth:`iogauge.site.stack.Stack.to_record`.
     """
@@ -254,10 +252,8 @@ def of_case(
         if isinstance(hashes, Mapping):
             facts |= {f"stack.{name}": str(value) for name, value in hashes.items()}
     if commands:
-        text = "; ".join(normalise(command, directory, session) for command in commands)
+        text = "; ".join(normalise(command, session) for command in commands)
         facts |= {"command": text_digest(text), "command.text": text}
-    if hints:
-        facts["hints"] = hints
     if data_types:
         facts["data_type"] = ",".join(sorted(set(data_types)))
     return facts

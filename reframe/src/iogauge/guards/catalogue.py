@@ -24,7 +24,7 @@ from iogauge.guards import (
     witness,
 )
 from iogauge.guards.finding import Finding
-from iogauge.guards.seen import CaseSeen, LayoutSeen, MetricSeen, PhaseSeen
+from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 
 Seen = TypeVar("Seen")
 
@@ -57,7 +57,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G12 servers", preflight.servers_of),
     Guard("G6 measured ceilings", figures.measured_ceilings),
     Guard("G10 passed on", striping.passed_on),
-    Guard("G13 fill level", preflight.fill_level),
+    Guard("G13 fill level", figures.fill_level),
     Guard("G10 metadata targets", striping.on_metadata_targets),
     Guard("G10 directories", striping.directories),
     Guard("G8 verification", contents.verification),
@@ -103,4 +103,4 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G6 ceiling", figures.ceiling),
 )
 
-OF_METRIC: Final[tuple[Guard[MetricSeen], ...]] = (Guard("G17 spread", figures.spread),)
+OF_METRIC: Final[tuple[Guard[tuple[CaseSeen, str]], ...]] = (Guard("G17 spread", figures.spread),)

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import statistics
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from iogauge.core.units import (
     convert,
@@ -20,8 +20,9 @@ from iogauge.core.words import Tier
 from iogauge.evidence.model import SERIES, OverTime
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import CaseSeen, MetricSeen, PhaseSeen
+from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.plan.bounds import MOST_SHARE, lower_ceiling
+from iogauge.plan.stage import FILL
 from iogauge.site.doubts import DOUBTFUL_LIMIT, generous
 from iogauge.tools.fio.output import in_flight
 
@@ -66,13 +67,15 @@ def _of_tail(case: CaseSeen, name: str) -> Outcome | None:
     return Outcome.WARN if any(m.tail for m in case.metrics if m.name == name) else None
 
 
-def spread(seen: MetricSeen) -> Finding:
-    samples, limit = seen.case.values[seen.name], seen.case.extras.limits.max_spread
+def spread(seen: tuple[CaseSeen, str]) -> Finding:
+    """Return G17 for a metric of a case."""
+    case, name = seen
+    samples, limit = case.values[name], case.extras.limits.max_spread
     if len(samples) < 2:
         return rule("G17 spread", "once", limit=limit).warn("one repetition: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
-    otherwise = _of_tail(seen.case, seen.name)
+    otherwise = _of_tail(case, name)
     return within("G17 spread", cv, limit, saw, key="max_spread", otherwise=otherwise)
 
 
@@ -126,32 +129,17 @@ def duration(seen: PhaseSeen) -> Finding | None:
 
 
 _MAX_IMBALANCE: Final = 0.3
-_MIN_WEAR_OUT: Final = 0.7
-_MIN_PAIRS: Final = 0.5
 
 
 def tail(seen: PhaseSeen) -> Finding | None:
-    if not seen.timed:
-        return None
     ranks = [phase.rank_seconds for phase in seen.tool_phases]
     means = [(times, statistics.fmean(times)) for times in ranks if len(times) > 1]
+    if not (seen.timed and any(ranks)):
+        return None
     worst = max(((max(times) - min(times)) / mean for times, mean in means if mean > 0), default=0)
-    parts = [f"(max - min) / mean of task times = {worst:.2f}"] if any(ranks) else []
-    holds = worst <= _MAX_IMBALANCE
-    for output, phase in seen.reported:
-        wall, tasks = phase.stonewall, output.tasks or seen.case.plan.tasks
-        if wall is None or "bw" not in phase.rates:
-            continue
-        if wall.mean_task_mib_s:
-            ratio = phase.rates["bw"].value / (wall.mean_task_mib_s * tasks)
-            holds = holds and ratio >= _MIN_WEAR_OUT
-            parts.append(f"wear-out ratio {ratio:.2f}")
-        if wall.min_pairs is not None and wall.max_pairs:
-            ratio = wall.min_pairs / wall.max_pairs
-            holds = holds and ratio >= _MIN_PAIRS
-            parts.append(f"fewest over most transfers {ratio:.2f}")
-    limits = {"imbalance": _MAX_IMBALANCE, "wear_out": _MIN_WEAR_OUT, "pairs": _MIN_PAIRS}
-    return rule("G5 tail", **limits).decide(holds, ", ".join(parts)) if parts else None
+    demanded = rule("G5 tail", imbalance=_MAX_IMBALANCE)
+    saw = f"(max - min) / mean of task times = {worst:.2f}"
+    return demanded.decide(worst <= _MAX_IMBALANCE, saw)
 
 
 def ceiling(seen: PhaseSeen) -> Iterator[Finding]:
@@ -297,3 +285,18 @@ def read_after_write(seen: PhaseSeen) -> Finding | None:
             wrong = f"repetition {read.repetition} reads before all repetitions have written"
     fine = f"{len(reads)} read(s), each after a write"
     return rule("G21 order", "writes" if plan.writes_first else "").unless(wrong, fine)
+
+
+#: How far the fill may be from its level, as a share of the target.
+_OFF_LEVEL: Final = 0.01
+
+
+def fill_level(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G13 for a case that fills the target."""
+    for output in seen.evidence.outputs.get(FILL, ()):
+        filled: Any = output.parameters["filled"]
+        wanted, reached = filled["level"] / 100, filled["fill"]
+        files = f"{format_bytes(filled['bytes'])} of it in files of this case"
+        holds = abs(reached - wanted) <= _OFF_LEVEL
+        saw = f"{reached:.1%} full, {files}"
+        yield rule("G13 fill level", wanted=wanted).decide(holds, saw)

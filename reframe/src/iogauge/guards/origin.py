@@ -17,7 +17,7 @@ from typing import Any, Final
 from iogauge.core.measurement import Moment, ToolOutput
 from iogauge.evidence.fingerprint import fold
 from iogauge.evidence.model import ClockSeen
-from iogauge.evidence.witness import jobs_at_once
+from iogauge.evidence.times import jobs_at_once
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import SLACK_S, CaseSeen, PhaseSeen

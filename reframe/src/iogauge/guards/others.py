@@ -7,7 +7,8 @@ from typing import Final
 
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.units import format_bytes
-from iogauge.evidence.witness import Moved, Testimony, files_changed
+from iogauge.evidence.times import files_changed
+from iogauge.evidence.witness import Moved, Testimony
 from iogauge.guards.figures import within
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import Claim, Tolerance, settle

@@ -355,14 +355,6 @@ class PhaseSeen:
         return (self.phase.data_bytes or 0) // self.case.plan.nodes
 
 
-@dataclass(frozen=True)
-class MetricSeen:
-    """The samples of a metric of a case."""
-
-    case: CaseSeen
-    name: str
-
-
 def synchronous(output: ToolOutput) -> bool:
     """Return whether the kernel counts what a tool asks for: not with an asynchronous engine of a job that moves data."""
     if output.tool != "fio":

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from iogauge.core.measurement import Phase, ToolOutput
 from iogauge.core.units import format_bytes
 from iogauge.evidence.model import ClockSeen
-from iogauge.evidence.witness import counted_between, seconds_of_activity
+from iogauge.evidence.times import counted_between, seconds_of_activity
 from iogauge.guards.clock import seconds_claims
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import BYTES, BYTES_BESIDE, Claim, settle

@@ -183,12 +183,7 @@ def main(argv: list[str]) -> int:
         return 1
     if status is not None:
         return status
-    usage = (
-        "open FILE | attend STAGE DIR PROGRAM INTERFACE | await NODES TOOL LAUNCHER SECONDS | evict DIR OUT | pin PINS DIR OUT | spread N DIR | "
-        "stripe-directory WORD... DIR KEEP | on-metadata-targets DIR KEEP | passed-on DIR... KEEP | fill LEVEL MOST NEED DIR KEEP | facts DIR OUT | empty DIR | remove DIR SECONDS | checksums on|off DIR KEEP | restore KEEP | "
-        "turns JOBFILE ROUNDS MEASURED [SERVERS] | streams PLAN OUT INTERFACE START..."
-    )
-    print(visible(f"usage: python -m iogauge.job.agent {usage}, not {argv}"), file=sys.stderr)
+    print(visible(f"iogauge: {argv}: not a command of the agent"), file=sys.stderr)
     return 2
 
 

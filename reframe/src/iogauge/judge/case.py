@@ -15,7 +15,7 @@ from iogauge.evidence import model
 from iogauge.guards import contents, others
 from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guard, Seen
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.seen import CaseSeen, MetricSeen
+from iogauge.guards.seen import CaseSeen
 from iogauge.judge.verdict import (
     MetricVerdict,
     Verdict,
@@ -57,7 +57,7 @@ def findings_of(case: CaseSeen) -> list[Finding]:
         of_metric[name] = [finding for source in computed.sources for finding in of_metric[source]]
     for name, answers in of_metric.items():
         # A source that the case does not promise has no verdict, and no spread to judge.
-        own = [*answers, *(_ask(OF_METRIC, MetricSeen(case, name)) if name in case.values else ())]
+        own = [*answers, *(_ask(OF_METRIC, (case, name)) if name in case.values else ())]
         findings += [dataclasses.replace(finding, metric=name) for finding in own]
     return findings
 

@@ -61,11 +61,6 @@ def is_gate() -> bool:
     raise SystemExit(f"iogauge: IOGAUGE_GATE is {value!r}: expected 1 or 0")
 
 
-def is_over_budget_allowed() -> bool:
-    """Return whether the run may exceed the site's budget (``iogauge run --over-budget``)."""
-    return os.environ.get("IOGAUGE_OVER_BUDGET", "") == "1"
-
-
 def gate_marks() -> dict[str, object]:
     """Return the fields of a gate's records that identify the selection (``records.missing``)."""
     chosen = os.environ.get("IOGAUGE_SELECTION")
@@ -140,10 +135,13 @@ class Session:
                 signal.signal(number, _Noted(self, handler))
 
     def spend(self, partition: str, cost: Cost, budget: Budget | None) -> str:
-        """Add a case's cost; if it exceeds the rest of the budget, add nothing and return why."""
+        """Add a case's cost; if it exceeds the rest of the budget, add nothing and return why.
+
+        ``iogauge run --over-budget`` allows it.
+        """
         before = self.spent.get(partition, Cost())
         over = excess(budget, before + cost) if budget else []
-        if over and not is_over_budget_allowed():
+        if over and os.environ.get("IOGAUGE_OVER_BUDGET", "") != "1":
             return (
                 f"refused: budget of {partition}: {'; '.join(over)}, this case after "
                 f"{before.cases} other(s) of the session included. Select fewer cases, raise the budget, "

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
@@ -53,22 +53,6 @@ def _duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
-class Job(Protocol):
-    """What is asked of ReFrame's job."""
-
-    @property
-    def state(self) -> str | None: ...
-
-    @property
-    def jobid(self) -> str | None: ...
-
-    @property
-    def completion_time(self) -> float | None: ...
-
-    @property
-    def stdout(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Step:
     """An execution of a phase, as the plan announces it; preparing phases have repetition 0."""
@@ -99,7 +83,7 @@ def remaining_s(ahead: Sequence[Step], done: Sequence[PhaseRun]) -> float | None
 
 
 class Watched:
-    """A case whose job is about to be submitted; ``expected_s`` is the plan's estimate.
+    """A case whose job is about to be submitted; ``job`` is ReFrame's, ``expected_s`` the plan's estimate.
 
     ``assumed`` means that the estimate rests on an assumed speed of the target.
     """
@@ -108,7 +92,7 @@ class Watched:
         self,
         name: str,
         stage: Path,
-        job: Job,
+        job: Any,
         steps: Sequence[Step],
         expected_s: float,
         assumed: bool = False,

@@ -1,5 +1,6 @@
 """The benchmark programs: options become arguments, output becomes values.
 
+- arguments: options of a tool, each with its word on the command line
 - darshan: words that put Darshan under the ranks of a tool
 - fio: job files of fio, and its JSON
 - ior: command lines of IOR, and its JSON

@@ -1,10 +1,9 @@
 """mdtest: command lines from options, values from its tables and from the details of ranks.
 
-Written against mdtest 4.0.0 and 3.3.0 (``src/mdtest.c`` of IOR). mdtest has no JSON.
+Written against mdtest 4.0.0 and 4.1 (``src/mdtest.c`` of IOR). mdtest has no JSON.
 
-In mdtest 4.0 the rate is the *slowest* task's rate times the number of tasks
-(``summarize_results_rank0``). The table gives greatest, least, mean and standard deviation over the
-iterations (-i), of which there is one here. In 3.3 the values are taken over the tasks too.
+The rate is the *slowest* task's rate times the number of tasks (``summarize_results_rank0``). The table gives greatest,
+least, mean and standard deviation over the iterations (-i), of which there is one here: the three are equal.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from iogauge.core import units
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.untrusted import is_number
+from iogauge.tools.arguments import arguments, said
 from iogauge.tools.parsing import COMPLAINT, excerpt, local_moment, unique
 
 
@@ -25,85 +24,43 @@ class MdtestOptions:
     """Options of one execution of mdtest: IO500's easy and hard forms, and forms between them.
 
     Without ``create``, ``stat``, ``read`` and ``remove`` mdtest does all of them. ``items`` is for
-    each task (-n). -P is always given: without it mdtest prints only rates, and
+    each task (-n). Without ``times`` mdtest prints only rates, and
     :func:`parse_table` must derive the seconds. A tree has ``depth`` levels below its root (-z) and
     ``branching`` directories in each directory (-b). mdtest has no stonewall (-W, -x)
     with branches, and -R with one would shuffle items that it left out.
     """
 
-    directory: str
-    items: int | None = None
-    items_per_directory: int | None = None
-    files_only: bool = False
-    leaf_only: bool = False
-    unique_dir: bool = False
-    time_unique_dir: bool = False
-    depth: int = 0
-    branching: int = 1
-    create: bool = False
-    stat: bool = False
-    read: bool = False
-    remove: bool = False
-    write_bytes: int = 0
-    read_bytes: int = 0
-    verify_read: bool = False
-    signature: int | None = None
-    data_type: str | None = None
-    stride: int = 0
-    random_seed: int | None = None
-    sync_phase: bool = False
-    stonewall_s: int = 0
-    stonewall_status_file: str | None = None
-    api: str | None = None
-    rank_details_csv: str | None = None
+    api: str | None = said("-a", None)
+    items: int | None = said("-n", None)
+    items_per_directory: int | None = said("-I", None)
+    files_only: bool = said("-F", False)
+    leaf_only: bool = said("-L", False)
+    unique_dir: bool = said("-u", False)
+    time_unique_dir: bool = said("-t", False)
+    create: bool = said("-C", False)
+    stat: bool = said("-T", False)
+    read: bool = said("-E", False)
+    remove: bool = said("-r", False)
+    verify_read: bool = said("-X", False)
+    sync_phase: bool = said("-Y", False)
+    shuffled: bool = said("-R", False)
+    times: bool = said("-P", True)
+    write_bytes: int = said("-w", 0, size=True)
+    read_bytes: int = said("-e", 0, size=True)
+    signature: int | None = said("-G", None)
+    stride: int = said("-N", 0)
+    depth: int = said("-z", 0)
+    branching: int | None = said("-b", None)
+    stonewall_s: int = said("-W", 0)
+    stonewall_status_file: str | None = said("-x", None)
+    directory: str = said("-d")
+    random_seed: int | None = said("--random-seed=", None)
+    data_type: str | None = said("--dataPacketType=", None)
+    rank_details_csv: str | None = said("--saveRankPerformanceDetails=", None)
 
     def arguments(self) -> list[str]:
-        """Return the arguments after ``mdtest``, in a stable order: what, how, where, output."""
-        args: list[str] = []
-        size = units.tool_size
-        for option, value in (
-            ("-a", self.api),
-            ("-n", self.items),
-            ("-I", self.items_per_directory),
-        ):
-            if value is not None:
-                args += [option, str(value)]
-        for given, flag in (
-            (self.files_only, "-F"),
-            (self.leaf_only, "-L"),
-            (self.unique_dir, "-u"),
-            (self.time_unique_dir, "-t"),
-            (self.create, "-C"),
-            (self.stat, "-T"),
-            (self.read, "-E"),
-            (self.remove, "-r"),
-            (self.verify_read, "-X"),
-            (self.sync_phase, "-Y"),
-            (self.random_seed is not None, "-R"),
-        ):
-            if given:
-                args.append(flag)
-        args.append("-P")
-        for option, value in (
-            ("-w", size(self.write_bytes) if self.write_bytes else None),
-            ("-e", size(self.read_bytes) if self.read_bytes else None),
-            ("-G", self.signature),
-            ("-N", self.stride or None),
-            ("-z", self.depth or None),
-            ("-b", self.branching if self.branching != 1 else None),
-            ("-W", self.stonewall_s or None),
-            ("-x", self.stonewall_status_file),
-            ("-d", self.directory),
-        ):
-            if value is not None:
-                args += [option, str(value)]
-        if self.random_seed is not None:
-            args.append(f"--random-seed={self.random_seed}")
-        if self.data_type is not None:
-            args.append(f"--dataPacketType={self.data_type}")
-        if self.rank_details_csv is not None:
-            args.append(f"--saveRankPerformanceDetails={self.rank_details_csv}")
-        return args
+        """Return the arguments after ``mdtest``."""
+        return arguments(self)
 
 
 #: Rows of mdtest's table, and their phases here.
@@ -131,20 +88,19 @@ _COMMAND: Final = re.compile(r"(?m)^Command line used: (.*)$")
 _WORK: Final = re.compile(
     r"(?m)^(\d{1,9}) tasks, (\d{1,18}) (files/directories|files?|directories)\s*$"
 )
-_SUMMARY: Final = re.compile(r"(?m)^SUMMARY (\w+)\s*(?:\(in (\S+)\))?\s*:(.*)$")
-#: Units that mdtest 4.1 puts into the headers of its tables (src/mdtest.c). Its seconds bear the wrong name.
-_HEADED: Final = {"rate": "ops/sec", "time": "ms/op"}
-_COUNT: Final = re.compile(r"\(of (\d{1,9}) iterations\)")
-_UNIT: Final = re.compile(r"\((\S+)\)")
-_HEADER: Final = re.compile(r"\s+Operation\s+Max\s+Min\s+Mean\s+Std Dev\s*")
-_ROW: Final = re.compile(r"   (?P<name>[A-Z][a-z]+ [a-z]+)\s*:?\s+(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s*")
+#: mdtest 4.1 puts units into the headers of its tables. Its seconds bear the wrong name.
+_SUMMARY: Final = re.compile(
+    r"(?m)^SUMMARY (rate(?= *:| \(in ops/sec\):)|time(?= *:| \(in ms/op\):))\b.*: \(of 1 iterations\) *\n"
+    r"\s+Operation\s+Max\s+Min\s+Mean\s+Std Dev\s*\n.*\n"
+)
+_TABLE: Final = re.compile(r"(?m)^SUMMARY .*")
+_ROW: Final = re.compile(r"   ([A-Z][a-z]+ [a-z]+)\s*:?\s+(?:\S+\s+){2}(\d{1,300}\.\d{3})\s+\S+\s*")
 _STONEWALL_ROW: Final = re.compile(r"   File create \(stonewall\)\s")
 _DATE: Final = re.compile(r"(?m)^-- (started|finished) at (\S+ \S+) --\s*$")
 SHIFT: Final = re.compile(r"Shifting ranks by (-?\d{1,9}) for each phase")
 _CONTINUE: Final = re.compile(
     r"(?m)^Continue stonewall hit min: \d{1,18} max: (\d{1,18}) avg: \d{1,18}\.\d"
 )
-_NUMBER: Final = re.compile(r"\d{1,300}\.\d{3}")
 
 
 def parse_table(text: str) -> ToolOutput:
@@ -245,29 +201,13 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
 
 def _tables(text: str, warnings: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return the rows of each SUMMARY table."""
-    tables: dict[str, dict[str, float]] = {}
-    for match in _SUMMARY.finditer(text):
-        what, headed, rest = match.groups()
-        where = f"mdtest table 'SUMMARY {what}'"
-        if what not in ("rate", "time") or what in tables:
-            raise ToolOutputError(
-                f"{where}: unknown, or more than one; run mdtest with one number of tasks"
-            )
-        if headed not in (None, _HEADED[what]):
-            raise ToolOutputError(f"{where}: unit {headed!r}, expected {_HEADED[what]}")
-        count = _COUNT.search(rest)
-        if count is None or count[1] != "1":
-            raise ToolOutputError(f"{where}: expected '(of 1 iterations)' in {match[0]!r}")
-        unit = _UNIT.search(rest.replace(count[0], ""))
-        if unit and unit[1] not in ("ops/sec", "ops/s", "sec", "s"):
-            raise ToolOutputError(f"{where}: unit {unit[1]!r}, expected ops/sec or sec")
-        lines = text[match.end() + 1 :].split("\n")
-        if not _HEADER.fullmatch(lines[0]):
-            raise ToolOutputError(
-                f"{where}: header {excerpt(lines[0])!r}, expected Operation, Max, Min, Mean, Std "
-                "Dev"
-            )
-        tables[what] = _rows(lines[2:], where)
+    headers, found = _TABLE.findall(text), list(_SUMMARY.finditer(text))
+    tables = {match[1]: _rows(text[match.end() :].split("\n"), match[1]) for match in found}
+    if not len(headers) == len(found) == len(tables):
+        raise ToolOutputError(
+            f"mdtest printed {excerpt(' '.join(headers), 1)!r}: expected a table of rates in ops/sec and one of times at "
+            "most, '(of 1 iterations)' and of one number of tasks"
+        )
     if "rate" not in tables:
         raise ToolOutputError(
             "mdtest printed no table 'SUMMARY rate': it failed or was killed; last line "
@@ -279,7 +219,7 @@ def _tables(text: str, warnings: Sequence[str]) -> dict[str, dict[str, float]]:
     return tables
 
 
-def _rows(lines: Sequence[str], where: str) -> dict[str, float]:
+def _rows(lines: Sequence[str], what: str) -> dict[str, float]:
     """Return the mean of each row."""
     rows: dict[str, float] = {}
     for line in lines:
@@ -288,23 +228,11 @@ def _rows(lines: Sequence[str], where: str) -> dict[str, float]:
         if _STONEWALL_ROW.match(line) or COMPLAINT.match(line):
             continue
         match = _ROW.fullmatch(line)
-        if match is None or match["name"] not in PHASES or match["name"] in rows:
-            raise ToolOutputError(f"{where}: damaged row {excerpt(line)!r}")
-        cells = match.groups()[1:]
-        for cell in cells:
-            if not _NUMBER.fullmatch(cell):
-                raise ToolOutputError(
-                    f"{where}: {match['name']!r} has {excerpt(cell)!r}, expected a number of at "
-                    "least 0"
-                )
-        greatest, least, mean, _ = (float(cell) for cell in cells)
-        if not least - 2 * _PRINTED <= mean <= greatest + 2 * _PRINTED:
-            raise ToolOutputError(
-                f"{where}: {match['name']!r} has a mean of {mean} outside {least} to {greatest}"
-            )
-        rows[match["name"]] = mean
+        if match is None or match[1] not in PHASES or match[1] in rows:
+            raise ToolOutputError(f"mdtest table 'SUMMARY {what}': damaged row {excerpt(line)!r}")
+        rows[match[1]] = float(match[2])
     if "Tree removal" not in rows:
-        raise ToolOutputError(f"{where}: cut off: no row 'Tree removal'")
+        raise ToolOutputError(f"mdtest table 'SUMMARY {what}': cut off: no row 'Tree removal'")
     return rows
 
 

@@ -15,18 +15,6 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.measurement import Moment, ToolOutputError
 
-__all__ = [
-    "COMPLAINT",
-    "excerpt",
-    "load_json_object",
-    "local_moment",
-    "member",
-    "moment",
-    "non_negative",
-    "positive",
-    "unique",
-]
-
 #: A line on which a program of IOR's source tree warns, or reports an error.
 COMPLAINT: Final = re.compile(r"(?m)^[ \t]*((?:WARNING|ERROR)\b.*\S)")
 

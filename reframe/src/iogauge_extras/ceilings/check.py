@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,9 +18,9 @@ from iogauge.cases.fio import OneNodeFioCheck
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
-from iogauge.core.units import format_bytes
+from iogauge.core.units import format_bytes, tool_size
 from iogauge.plan.case import REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools.fio.options import arguments, device_jobs, memory_job
+from iogauge.tools.fio.options import TOKEN, arguments, duration
 from iogauge.tools.fio.output import parse_json
 from iogauge_extras.ceilings import iperf3
 
@@ -32,6 +32,50 @@ _STREAMS: Final = "streams.json"
 
 #: Bytes of memory that a task copies from, at most: more than the caches of a processor hold.
 _MOST_MEMORY: Final = 256 << 20
+#: Requests in flight on a device that is read as fast as it can.
+_DEVICE_DEPTH: Final = 32
+
+
+def memory_job(*, file_bytes: int, numjobs: int, runtime_s: float) -> str:
+    """Return the text of a job whose processes each copy from memory of their own.
+
+    A shared mapping of /dev/zero is memory that belongs to no file: nothing is left behind.
+    The first second, in which the kernel makes its pages, does not count.
+    """
+    lines = [
+        "[memory]",
+        f"description={TOKEN}",
+        "ioengine=mmap",
+        "filename=/dev/zero",
+        "rw=read",
+        "bs=1m",
+        f"size={tool_size(file_bytes)}",
+        f"numjobs={numjobs}",
+        "group_reporting=1",
+        "time_based=1",
+        "ramp_time=1s",
+        f"runtime={duration(runtime_s)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def device_jobs(devices: Sequence[str], *, runtime_s: float) -> str:
+    """Return the text of jobs that read a block device each, all at once, past the page cache."""
+    lines = []
+    for number, device in enumerate(devices):
+        lines += [
+            f"[device{number}]",
+            f"description={TOKEN}",
+            f"filename={device}",
+            "ioengine=libaio",
+            f"iodepth={_DEVICE_DEPTH}",
+            "direct=1",
+            "rw=read",
+            "bs=1m",
+            "time_based=1",
+            f"runtime={duration(runtime_s)}",
+        ]
+    return "\n".join(lines) + "\n"
 
 
 class NetworkCeilingCheck(StorageCheck):

@@ -22,15 +22,18 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import FIO_METADATA
 from iogauge.plan.case import REP, Access, CasePlan, Computed, PhasePlan, Printed
 from iogauge.tools.fio.options import (
-    APART_LEAD_S,
-    LEAD_S,
     FioJob,
-    disturbed_jobs,
-    disturbed_pair,
     layout_job,
     metadata_job,
 )
-from iogauge.tools.fio.output import parse_apart, parse_disturbed
+from iogauge_extras.loads.beside import (
+    APART_LEAD_S,
+    LEAD_S,
+    disturbed_jobs,
+    disturbed_pair,
+    parse_apart,
+    parse_disturbed,
+)
 
 #: Files that a process of a storm makes before it removes them, at most. fio counts no removal: they must take less than
 #: half a second also where a process removes a hundred files in a second, or the storm would seem to stand still (G19).

@@ -22,8 +22,9 @@ from iogauge.node.lustre.request import Layout, Pins
 from iogauge.node.lustre.targets import of_metadata_targets
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import ROUNDS, SERVERS
-from iogauge.tools.fio.options import ROUND, FioJob, layout_job, metadata_job
+from iogauge.tools.fio.options import FioJob, layout_job, metadata_job
 from iogauge_extras.needle.judge import Rounds, medians, parse_rounds
+from iogauge_extras.needle.measured import ROUND
 from iogauge_extras.needle.rounds import most_turns
 
 _ROUNDS: Final = JOB_FILES / "rounds.sh"

@@ -17,8 +17,9 @@ from typing import Any, Final, Literal
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
 from iogauge.core.quantiles import t_quantile
 from iogauge.core.units import with_unit
-from iogauge.tools.fio.output import Turn, in_order, join_options, parse_turns, rates_of
+from iogauge.tools.fio.output import join_options
 from iogauge.tools.parsing import excerpt, unique
+from iogauge_extras.needle.measured import Turn, in_order, parse_turns, rates_of
 from iogauge_extras.needle.rounds import Again, again, shares, turns_again
 
 #: Probability that a pass names any probe, if all are alike and some were measured again.
@@ -306,7 +307,7 @@ def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
 
     Raises :class:`ToolOutputError` if a probe is missing in a round, comes twice or is unknown. The same holds if
     others were measured again than :func:`iogauge_extras.needle.rounds.again` says. Errors of
-    :func:`iogauge.tools.fio.output.parse_turns` and :func:`decide` pass through.
+    :func:`parse_turns` and :func:`decide` pass through.
     """
     turns = parse_turns(text)
     if not turns:

@@ -14,8 +14,8 @@ import sys
 
 from iogauge.core import untrusted
 from iogauge.plan.stage import ROUNDS
-from iogauge.tools.fio.output import parse_turns, rates_of
 from iogauge_extras.needle import rounds as plan
+from iogauge_extras.needle.measured import parse_turns, rates_of
 
 
 def next_turns(job_file: str, rounds: int, measured: str, servers: str | None) -> list[str]:

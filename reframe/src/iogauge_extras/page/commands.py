@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iogauge.cli.reporting import Asked, sessions_of, write_file
-from iogauge.cli.screen import Wide, new_console, say
+from iogauge.cli.screen import Wide, new_console, say, slip
 from iogauge.core import paths, registry
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
@@ -21,8 +21,12 @@ from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras, Receivers
 
 if TYPE_CHECKING:
-    from iogauge_extras.page.collect import Alarm
     from iogauge_extras.page.receivers import Message, Receiver
+
+NOBODY = (
+    "nobody would be told: declare alarm in the site's settings.yaml, or set IOGAUGE_ALARM_COMMAND, "
+    "IOGAUGE_WEBHOOK_URL or IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
+)
 
 
 def raise_alarm(
@@ -46,24 +50,24 @@ def raise_alarm(
     test: Annotated[
         bool, typer.Option("--test", help="Send a test message to every receiver, and end.")
     ] = False,
-    figures: Annotated[
-        Path | None, typer.Option(help="Directory for a figure of each trouble.")
-    ] = None,
 ) -> None:
     """Say what failed and what has become worse, and send it.
 
     Exit status 0: no trouble; 1: trouble, and every receiver has it; 2: a wrong option or setting;
-    3: trouble that a receiver did not get. Nothing is sent without trouble.
+    3: trouble that a receiver did not get, or that has none. Nothing is sent without trouble.
     """
     from iogauge_extras.page import receivers  # with numpy and polars
-    from iogauge_extras.page.collect import TEST, collect
+    from iogauge_extras.page.collect import collect
+    from iogauge_extras.page.trouble import TEST
 
     console = new_console()
     try:
         asked = Asked() if test or (expect and not names) else sessions_of(console, names or [])
         systems = [one.partition(":")[0] for one in expect or ()]
         systems += [record.system for record in asked.records]
-        wanted = _wanted(systems, test) if send or test else {}
+        wanted = receivers.receivers(os.environ, _declared(systems, test)) if send or test else {}
+        if test and not wanted:
+            raise ValueError(NOBODY)
         if test:
             raise typer.Exit(0 if _send(receivers.Message(TEST, link), wanted) else 3)
         alarm = collect(
@@ -75,27 +79,15 @@ def raise_alarm(
             unmeasured=asked.unmeasured,
         )
     except (ValueError, OSError) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     typer.echo(visible_lines(alarm.text))
-    if figures:
-        _write_figures(figures, alarm)
+    if send and not wanted:
+        typer.echo(f"iogauge: {NOBODY}", err=True)
     if alarm.failed:
-        everybody_has_it = _send(receivers.Message(alarm, link), wanted)
-        raise typer.Exit(1 if everybody_has_it else 3)
-
-
-def _wanted(systems: Sequence[str], here: bool) -> dict[str, Receiver]:
-    """Return the receivers of the environment and of sites; raises ValueError if there is none."""
-    from iogauge_extras.page import receivers  # with numpy and polars
-
-    wanted = receivers.receivers(os.environ, _declared(systems, here))
-    if not wanted:
-        raise ValueError(
-            "nobody would be told: declare alarm in the site's settings.yaml, or set IOGAUGE_ALARM_COMMAND, "
-            "IOGAUGE_WEBHOOK_URL or IOGAUGE_GITLAB_TOKEN (docs/pipeline.md)"
+        everybody_has_it = _send(receivers.Message(alarm, link), wanted) and bool(
+            wanted or not send
         )
-    return wanted
+        raise typer.Exit(1 if everybody_has_it else 3)
 
 
 def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:
@@ -108,19 +100,6 @@ def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:
         for partition in site["systems"][0]["partitions"] if not mistakes else ():
             found[PartitionExtras.of_partition(partition["extras"]).alarm] = None
     return list(found)
-
-
-def _write_figures(folder: Path, alarm: Alarm) -> None:
-    """Write a figure of each trouble; only say so if that fails, as the alarm matters more."""
-    from iogauge_extras.page import charts
-
-    curves = [trouble.curve for trouble in alarm.troubles if trouble.curve]
-    try:
-        for number, curve in enumerate(curves, 1):
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{number}.svg").write_text(charts.svg(curve, alone=True), encoding="utf-8")
-    except OSError as error:
-        typer.echo(visible_lines(f"iogauge: figures were not written: {error}"), err=True)
 
 
 def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
@@ -177,8 +156,7 @@ def show_status(
             raise typer.Exit(show_trend(system, name, start, false_alarms, as_json, wide))
         cases = marks.read_marks(paths.history_dir(), system, start, name)
     except (ValueError, TypeError, OSError) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     if not cases:
         console.print(plain(f"no case was measured since {since or '30d'}: {paths.history_dir()}"))
         if brief:
@@ -219,8 +197,9 @@ def write_bundle(
 def report(asked: Asked, since: datetime | None, until: datetime | None) -> tuple[Ending, str]:
     """Return how sessions ended, with what has become worse, and their page: ``iogauge report --html``."""
     from iogauge_extras.ceilings import table  # with numpy and polars
-    from iogauge_extras.page.collect import Span, collect
+    from iogauge_extras.page.collect import collect
     from iogauge_extras.page.page import page
+    from iogauge_extras.page.past import Span
 
     alarm = collect(
         paths.history_dir(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -18,8 +18,6 @@ METADATA_PHASES: Final[Mapping[str, str]] = MappingProxyType(
 )
 #: The word of an execution, which fio repeats in its report; fio's syntax for a variable.
 TOKEN: Final = "${IOG_TOKEN}"
-#: The number of a needle's round, which rounds.sh gives to fio.
-ROUND: Final = "${IOG_ROUND}"
 
 #: What fio prints if data do not fit their checksum. It names the file and the offset, and ends.
 MISMATCH: Final = r"verify: bad |verify failed"
@@ -30,8 +28,6 @@ READ_BACK: Final = ("verify_state_save=0",)
 #: The same for random writes that end by time: after every 1,024 blocks, as fio reads nothing back when
 #: the time is over. Of two writes of a block in flight the last one is not known, so they wait.
 READ_BACK_BY_TURNS: Final = (*READ_BACK, "verify_backlog=1024", "serialize_overlap=1")
-#: Requests in flight on a device that is read as fast as it can.
-_DEVICE_DEPTH: Final = 32
 #: A submission that blocks belongs to the latency: fio's percentiles of completion leave it out.
 _PERCENTILES: Final = (
     "lat_percentiles=1",
@@ -148,7 +144,7 @@ class FioJob:
                 self.runtime_s and (self.endless or not self.metadata) and not self.once,
                 "time_based=1",
             ),
-            (self.runtime_s, f"runtime={_duration(self.runtime_s)}"),
+            (self.runtime_s, f"runtime={duration(self.runtime_s)}"),
             (self.delay_s, f"startdelay={self.delay_s}s"),
             (self.endless, "unlink_each_loop=1\nunlink=1"),
             (
@@ -201,7 +197,7 @@ def layout_job(*, directory: str, file_bytes: int, numjobs: int, checksum_bytes:
     )
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return seconds as a value of fio's options, which are whole numbers (``get_mult_time``, parse.c): s, else ms."""
     milliseconds = round(seconds * 1000)
     return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
@@ -280,30 +276,6 @@ def metadata_job(
     )
 
 
-#: Seconds for which a disturber runs before and after the measured job.
-LEAD_S: Final = 1
-#: The same on different nodes: their servers do not begin at the same moment.
-APART_LEAD_S: Final = 3
-
-
-def disturbed_pair(
-    measured: FioJob, disturber: FioJob, lead_s: int = APART_LEAD_S
-) -> tuple[FioJob, FioJob]:
-    """Return a job and its disturber, which begins ``lead_s`` seconds before it, and ends as much after it."""
-    longer = replace(disturber, runtime_s=measured.runtime_s + 2 * lead_s)
-    return replace(measured, delay_s=lead_s), longer
-
-
-def disturbed_jobs(measured: FioJob, disturber: FioJob) -> str:
-    """Return the text of two jobs at the same time on one node, each with a report of its own.
-
-    The disturber begins :data:`LEAD_S` before the measured job, and ends as much after it. A job that works on files of a layout job comes first: ``$jobnum`` counts over all jobs of the file.
-    """
-    pair = disturbed_pair(measured, disturber, LEAD_S)
-    first, second = sorted(pair, key=lambda job: job.metadata)
-    return f"{first.job_file()}{second.job_file()}new_group=1\n"
-
-
 def arguments(job_file: str, output: str) -> list[str]:
     """Return the arguments after ``fio`` on one node: one job file. On servers iog_client of servers.sh gives them.
 
@@ -311,45 +283,3 @@ def arguments(job_file: str, output: str) -> list[str]:
     read job would not find the files of its layout job.
     """
     return ["--output-format=json", f"--output={output}", job_file]
-
-
-def memory_job(*, file_bytes: int, numjobs: int, runtime_s: float) -> str:
-    """Return the text of a job whose processes each copy from memory of their own.
-
-    A shared mapping of /dev/zero is memory that belongs to no file: nothing is left behind.
-    The first second, in which the kernel makes its pages, does not count.
-    """
-    lines = [
-        "[memory]",
-        f"description={TOKEN}",
-        "ioengine=mmap",
-        "filename=/dev/zero",
-        "rw=read",
-        "bs=1m",
-        f"size={units.tool_size(file_bytes)}",
-        f"numjobs={numjobs}",
-        "group_reporting=1",
-        "time_based=1",
-        "ramp_time=1s",
-        f"runtime={_duration(runtime_s)}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def device_jobs(devices: Sequence[str], *, runtime_s: float) -> str:
-    """Return the text of jobs that read a block device each, all at once, past the page cache."""
-    lines = []
-    for number, device in enumerate(devices):
-        lines += [
-            f"[device{number}]",
-            f"description={TOKEN}",
-            f"filename={device}",
-            "ioengine=libaio",
-            f"iodepth={_DEVICE_DEPTH}",
-            "direct=1",
-            "rw=read",
-            "bs=1m",
-            "time_based=1",
-            f"runtime={_duration(runtime_s)}",
-        ]
-    return "\n".join(lines) + "\n"

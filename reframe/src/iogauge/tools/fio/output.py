@@ -27,8 +27,6 @@ fio's servers (observed with fio 3.33):
 * fio makes missing directories of a ``filename_format``, and accepts existing ones.
 * A server that cannot be reached, or cannot run the job, is left out: fio complains on its standard
   output and ends with status 0. A server that dies during the run makes it end with 1.
-
-Many runs of fio, one after the other, as rounds.sh prints them: the probes of a needle in turn.
 """
 
 from __future__ import annotations
@@ -36,12 +34,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from iogauge.core.measurement import (
-    Disturber,
     Moment,
     Phase,
     Quantity,
@@ -50,7 +46,7 @@ from iogauge.core.measurement import (
 )
 from iogauge.core.versions import too_old
 from iogauge.core.words import FIO, FIO_METADATA
-from iogauge.tools.fio.options import APART_LEAD_S, LEAD_S, METADATA_PHASES, ROUND
+from iogauge.tools.fio.options import METADATA_PHASES
 from iogauge.tools.parsing import (
     excerpt,
     load_json_object,
@@ -94,10 +90,8 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     ``names`` overrides that: it maps a
     job's name to the name of its phase; the job must then have one direction.
 
-    A reported job must stand for all its processes. Several entries of one name in a local run, as
-    fio writes them without ``group_reporting``, are refused: their percentiles cannot be merged.
-    Entries of different names are separate phases. In a run on several servers all must have run
-    one job. Its entry "All clients" is used, and checked against the sum of the servers. It has no
+    A reported job stands for all its processes, as with ``group_reporting``.
+    Entries of different names are separate phases. In a run on several servers all run one job. Its entry "All clients" is used, and checked against the sum of the servers. It has no
     percentiles, so these are missing there.
 
     Rates are ``bw`` (MiB/s, of ``bw_bytes``) and ``iops`` (ops/s); for metadata ``rate`` (ops/s)
@@ -115,9 +109,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     ``parameters`` has fio's global and job options (of the first job) and the engine. ``jobs`` has
     the options of each job, by its name; if servers differ, all their values. ``half_seconds`` has the half-seconds
     with I/O of all processes of a job, by its name. ``starts`` has its start in seconds since the epoch (since fio
-    3.36). For servers it has hostnames, client_seconds and client_bytes, one for each server. ``clients`` maps
-    hosts to iops and, except for metadata, bw_bytes (B/s). ``warnings`` are the lines around the JSON that begin
-    with "fio:", or with a server's "<host> fio:". ``notes`` are the other lines.
+    3.36). ``warnings`` are the lines around the JSON that begin with "fio:", or with a server's "<host> fio:".
     """
     document, around = _load(text)
     version = member(document, "fio version", "fio JSON")
@@ -140,7 +132,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     parts = [entry for entry in entries if entry["jobname"] != _ALL]
     if not parts:
         raise ToolOutputError("fio JSON: no entry of a single job")
-    reported = _of_servers(entries, parts, complaint) if remote else _of_jobs(parts)
+    reported = _of_servers(entries, parts, complaint) if remote else [(e, e) for e in parts]
     options = {**shared, **_options(parts[0])}
     phases: list[Phase] = []
     short = 0
@@ -173,19 +165,13 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
         for entry in parts
         if "job_start" in entry
     }
-    parameters["notes"] = unique(line for line in lines if not _COMPLAINT.match(line))
-    hosts = [str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote]
-    if remote:
-        parameters["hostnames"] = tuple(hosts)
-        parameters["clients"] = _rates_of_clients(parts, str(parameters["engine"]))
-        parameters["client_seconds"] = tuple(_busiest(entry, "runtime") / 1e3 for entry in parts)
-        parameters["client_bytes"] = tuple(int(_busiest(entry, "io_bytes")) for entry in parts)
+    hosts = {str(member(e, "hostname", "fio JSON, client_stats")) for e in parts if remote}
     return ToolOutput(
         tool="fio",
         version=version,
         phases=tuple(phases),
         tasks=_tasks(parts, shared, remote),
-        nodes=len(set(hosts)) if remote else 1,
+        nodes=len(hosts) if remote else 1,
         warnings=warnings,
         parameters=parameters,
         moments=_moments(document, parts),
@@ -219,75 +205,6 @@ def in_flight(output: ToolOutput) -> tuple[float, int] | None:
     return mean, int(kept[0]) * int(kept[1])
 
 
-def parse_disturbed(text: str, measured: str, disturber: str, name: str) -> ToolOutput:
-    """Parse the output of two jobs that ran at the same time; the arguments are their names.
-
-    The phase of the measured job gets ``name``, and its options are those of ``parameters``. The other becomes the
-    output's disturber. Its lead is the difference of both starts if fio tells them. Else it is the delay that fio
-    was asked for, before which it starts no job. Raises :class:`ToolOutputError` as :func:`parse_json`, and if a
-    job is missing.
-    """
-    output = parse_json(text, {measured: name, disturber: disturber})
-    phases = {phase.name: phase for phase in output.phases}
-    if set(phases) != {name, disturber}:
-        raise ToolOutputError(
-            f"fio JSON: phases {sorted(phases)}, expected {sorted((name, disturber))}"
-        )
-    jobs: Any = output.parameters["jobs"]
-    starts: Any = output.parameters["starts"]
-    lead = starts[measured] - starts[disturber] if len(starts) == 2 else float(LEAD_S)
-    own = {**jobs[measured], "engine": jobs[measured].get("ioengine", "psync")}
-    return replace(
-        output,
-        parameters={**output.parameters, **own},
-        phases=(phases[name],),
-        totals={"write": sum(phase.bytes_moved or 0 for phase in phases.values())},
-        disturber=_disturber(output, phases[disturber], lead),
-    )
-
-
-def _disturber(output: ToolOutput, phase: Phase, lead_s: float) -> Disturber:
-    """Return what a job of the phase's name did in an output, and the share of half-seconds in which it worked."""
-    told: Any = output.parameters
-    processes = int(told["jobs"][phase.name].get("numjobs", "1")) * (output.nodes or 1)
-    windows = 2 * phase.seconds * processes
-    return Disturber(phase, lead_s, told["half_seconds"][phase.name] / windows)
-
-
-def parse_apart(text: str, beside: str, measured: str, disturber: str, name: str) -> ToolOutput:
-    """Parse the outputs of two jobs that ran at the same time on different nodes, as :func:`parse_disturbed`.
-
-    Two servers have no common clock, but their clients have: that of the first node, in whole seconds. The lead is
-    the delay that fio was asked for, and the time between the dates of both clients. The second by which they may
-    be cut is taken off.
-    """
-    output, other = parse_json(text, {measured: name}), parse_json(beside, {disturber: disturber})
-    if [phase.name for phase in (*output.phases, *other.phases)] != [name, disturber]:
-        raise ToolOutputError(
-            f"fio JSON: phases {[phase.name for phase in (*output.phases, *other.phases)]}, expected one of each job"
-        )
-    (phase,) = other.phases
-    began, beside_began = (
-        next(one.seconds for one in out.moments if one.name == "timestamp")
-        for out in (output, other)
-    )
-    lead = APART_LEAD_S + began - beside_began - 1
-    jobs: Any = [out.parameters["jobs"] for out in (output, other)]
-    both = (*output.phases, phase)
-    return replace(
-        output,
-        tasks=None
-        if None in (output.tasks, other.tasks)
-        else (output.tasks or 0) + (other.tasks or 0),
-        nodes=(output.nodes or 0) + (other.nodes or 0),
-        parameters={**output.parameters, "jobs": jobs[0] | jobs[1]},
-        warnings=(*output.warnings, *other.warnings),
-        moments=(*output.moments, *other.moments),
-        totals={"write": sum(one.bytes_moved or 0 for one in both)},
-        disturber=_disturber(other, phase, lead),
-    )
-
-
 def _half_seconds(entry: Mapping[str, Any], where: str) -> int:
     """Return the half-seconds with I/O, which fio counts for each process; 0 if this fio does not tell."""
     ways = (entry[way] for way in _DIRECTIONS if isinstance(entry.get(way), dict))
@@ -315,12 +232,6 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
     except ToolOutputError as error:
         raise ToolOutputError(f"fio JSON: {error}; expected finite numbers") from None
     except ValueError as error:
-        if match := re.search(r'"([^"\n]+)"\s*:\s*(-?(?:nan|inf))\b', text[starts[0] :]):
-            raise ToolOutputError(
-                f"fio JSON: {match[1]!r} is {match[2]}, expected a finite number"
-            ) from None
-        if text.rstrip().endswith("}") and text.count("{") == text.count("}"):
-            raise ToolOutputError(f"fio JSON is not valid JSON: {error}") from None
         raise ToolOutputError(
             f"fio JSON is cut off or invalid ({error}); last line "
             f"{excerpt(text.rstrip().splitlines()[-1])!r}"
@@ -401,32 +312,10 @@ def _moments(document: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) ->
     return tuple(moments)
 
 
-def _of_jobs(parts: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Return every local job once; raises ToolOutputError if a name has several entries."""
-    names: set[str] = set()
-    for entry in parts:
-        name = str(entry["jobname"])
-        if name in names:
-            raise ToolOutputError(
-                f"fio JSON: several entries of job {name!r}: set group_reporting=1, or the "
-                "latencies of its processes cannot be merged"
-            )
-        names.add(name)
-    return [(entry, entry) for entry in parts]
-
-
 def _of_servers(
     entries: Sequence[dict[str, Any]], parts: Sequence[dict[str, Any]], complaint: str
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Return the entry that stands for all servers, and one with the job's name and options."""
-    if len({str(entry["jobname"]) for entry in parts}) > 1:
-        raise ToolOutputError("fio JSON: the servers ran several jobs: give fio one job at a time")
-    servers = [(str(entry.get("hostname")), str(entry.get("port"))) for entry in parts]
-    if len(set(servers)) < len(servers):
-        raise ToolOutputError(
-            "fio JSON: several entries of one server: set group_reporting=1, or its processes "
-            "cannot be counted"
-        )
     if len(parts) == 1:
         return [(parts[0], parts[0])]
     every = [entry for entry in entries if entry["jobname"] == _ALL]
@@ -446,20 +335,6 @@ def _of_servers(
                     f"{added:.0f}: a server's report is missing"
                 )
     return [(every[0], parts[0])]
-
-
-def _rates_of_clients(
-    parts: Sequence[Mapping[str, Any]], engine: str
-) -> dict[str, dict[str, float]]:
-    """Return iops and bw_bytes (B/s) by host, summed over its servers and directions."""
-    clients: dict[str, dict[str, float]] = {}
-    for entry in parts:
-        rates = clients.setdefault(str(entry["hostname"]), {})
-        for key in ("iops",) if engine in METADATA_PHASES else ("iops", "bw_bytes"):
-            where = f"fio JSON, client {entry['hostname']}"
-            values = (non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
-            rates[key] = rates.get(key, 0) + sum(values)
-    return clients
 
 
 def _phases_of(
@@ -552,12 +427,6 @@ def _latencies(stats: Mapping[str, Any], where: str) -> dict[str, Quantity]:
     return latencies
 
 
-def _busiest(entry: Mapping[str, Any], key: str) -> float:
-    """Return the largest value of a key over the directions of an entry."""
-    where = f"fio JSON, job {entry.get('jobname')!r}"
-    return max(non_negative(member(entry, way, where), key, where) for way in _DIRECTIONS)
-
-
 def _tasks(
     parts: Sequence[Mapping[str, Any]], shared: Mapping[str, Any], remote: bool
 ) -> int | None:
@@ -571,109 +440,3 @@ def _tasks(
             return None
         total += int(numjobs)
     return total
-
-
-#: The line that rounds.sh prints before each of fio's results.
-_TURN: Final = re.compile(r"^needle ([1-9][0-9]{0,8}) (\S+)$", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One run of fio: the round, the probe that was measured alone, and fio's report."""
-
-    round: int
-    probe: str
-    output: ToolOutput
-
-    @property
-    def phase(self) -> Phase:
-        """Return the phase in which the probe was measured."""
-        return self.output.phases[0]
-
-    @property
-    def quantity(self) -> Quantity:
-        """Return MiB/s, or operations per second of a metadata engine."""
-        rates = self.phase.rates
-        return rates["bw"] if "bw" in rates else rates["rate"]
-
-    @property
-    def rate(self) -> float:
-        """Return the number of :attr:`quantity`."""
-        return self.quantity.value
-
-
-def parse_turns(text: str) -> list[Turn]:
-    """Return the turns in the order in which they were measured.
-
-    Each turn is a line ``needle ROUND PROBE`` and the output of fio. Raises
-    :class:`ToolOutputError`, also for a turn with reads and writes. Text before the first turn is
-    no error here.
-    """
-    found = list(_TURN.finditer(text))
-    starts = [turn.start() for turn in found]
-    turns = []
-    for turn, end in zip(found, [*starts[1:], len(text)], strict=False):
-        number, probe = int(turn[1]), turn[2]
-        where = f"needle, round {number}, {probe}"
-        try:
-            output = parse_json(text[turn.end() : end])
-        except ToolOutputError as error:
-            raise ToolOutputError(f"{where}: {error}") from error
-        if len(output.phases) != 1:
-            names = " and ".join(phase.name for phase in output.phases)
-            raise ToolOutputError(f"{where}: {names}, expected one of them")
-        turns.append(Turn(number, probe, _of_whole(output, number, probe)))
-    return turns
-
-
-def _of_whole(output: ToolOutput, number: int, probe: str) -> ToolOutput:
-    """Return a turn's output with the words of the whole execution in place of the turn's own.
-
-    rounds.sh adds an end to the execution's word, and gives the number for the names of files.
-    """
-    found: Any = output.parameters["jobs"]
-
-    def whole(key: str, value: str) -> str:
-        if key == "description":
-            return value.removesuffix(f".{number}.{probe}")
-        if key == "filename_format" and value.startswith(f"{number}."):
-            return ROUND + value.removeprefix(str(number))
-        return value
-
-    jobs = {
-        name: {key: whole(key, value) for key, value in options.items()}
-        for name, options in found.items()
-    }
-    return replace(output, parameters={**output.parameters, "jobs": jobs})
-
-
-def rates_of(turns: Sequence[Turn], first: int, last: int) -> dict[str, tuple[float, ...]]:
-    """Return the rates of each probe in the rounds from ``first`` to ``last``, round by round.
-
-    Raises :class:`ToolOutputError` if a probe of these rounds is missing in one of them, or was
-    measured twice.
-    """
-    table: dict[str, dict[int, float]] = {}
-    for turn in turns:
-        if first <= turn.round <= last:
-            row = table.setdefault(turn.probe, {})
-            if turn.round in row:
-                raise ToolOutputError(
-                    f"needle, round {turn.round}: {turn.probe} was measured twice"
-                )
-            row[turn.round] = turn.rate
-    for name, row in table.items():
-        for number in range(first, last + 1):
-            if number not in row:
-                raise ToolOutputError(
-                    f"needle: {name} is missing in round {number}, the last is {last}"
-                )
-    return {name: tuple(row[n] for n in range(first, last + 1)) for name, row in table.items()}
-
-
-def in_order(turns: Sequence[Turn]) -> list[dict[str, float]]:
-    """Return each round as the rates by probe, five digits, in the order of measuring."""
-    rounds: dict[int, dict[str, float]] = {}
-    for turn in turns:
-        rounds.setdefault(turn.round, {})[turn.probe] = float(f"{turn.rate:.5g}")
-    return [rounds[number] for number in sorted(rounds)]

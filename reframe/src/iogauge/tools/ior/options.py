@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from iogauge.core import units
 from iogauge.core.measurement import ToolOutputError
+from iogauge.tools.arguments import arguments, said
 from iogauge.tools.parsing import excerpt
 
 DataType = Literal["timestamp", "offset", "incompressible", "random"]
@@ -30,30 +30,31 @@ class IorOptions:
     ``write`` and ``read``, ``task_offset`` needs ``reorder_tasks``: else IOR ignores them.
     """
 
-    api: str = "POSIX"
-    test_file: str
-    transfer_bytes: int
-    block_bytes: int
-    segments: int = 1
-    file_per_process: bool = False
-    write: bool = False
-    read: bool = False
-    fsync: bool = False
-    reorder_tasks: bool = False
-    task_offset: int | None = None
-    random_offsets: bool = False
-    random_offset_seed: int | None = None
-    barriers: bool = False
-    keep: bool = False
-    use_existing: bool = False
-    verify_write: bool = False
-    verify_read: bool = False
-    signature: int | None = None
-    data_type: DataType | None = None
-    o_direct: bool = False
-    collective: bool = False
-    summary_file: str | None = None
-    rank_details_csv: str | None = None
+    api: str = said("-a", "POSIX")
+    test_file: str = said("-o")
+    transfer_bytes: int = said("-t", size=True)
+    block_bytes: int = said("-b", size=True)
+    segments: int = said("-s", 1)
+    file_per_process: bool = said("-F", False)
+    write: bool = said("-w", False)
+    read: bool = said("-r", False)
+    verify_write: bool = said("-W", False)
+    verify_read: bool = said("-R", False)
+    fsync: bool = said("-e", False)
+    collective: bool = said("-c", False)
+    barriers: bool = said("-g", False)
+    reorder_tasks: bool = said("-C", False)
+    random_offsets: bool = said("-z", False)
+    keep: bool = said("-k", False)
+    use_existing: bool = said("-E", False)
+    o_direct: bool = said("--posix.odirect", False)
+    task_offset: int | None = said("-Q", None)
+    data_type: DataType | None = said("-l", None)
+    signature: int | None = said("-G=", None)
+    random_offset_seed: int | None = said("--random-offset-seed=", None)
+    rank_details_csv: str | None = said("-O saveRankPerformanceDetailsCSV=", None)
+    summary_file: str | None = said("-O summaryFile=", None)
+    summary_format: str = said("-O summaryFormat=", "JSON")
 
     @property
     def bytes_per_task(self) -> int:
@@ -78,44 +79,8 @@ class IorOptions:
         return tuple(word for word in checked.arguments() if word not in plain)
 
     def arguments(self) -> list[str]:
-        """Return the arguments after ``ior``, in stable order: what, where, how, limits, output."""
-        size = units.tool_size
-        args = ["-a", self.api, "-o", self.test_file]
-        args += ["-t", size(self.transfer_bytes), "-b", size(self.block_bytes)]
-        args += ["-s", str(self.segments)]
-        for given, flag in (
-            (self.file_per_process, "-F"),
-            (self.write, "-w"),
-            (self.read, "-r"),
-            (self.verify_write, "-W"),
-            (self.verify_read, "-R"),
-            (self.fsync, "-e"),
-            (self.collective, "-c"),
-            (self.barriers, "-g"),
-            (self.reorder_tasks, "-C"),
-            (self.random_offsets, "-z"),
-            (self.keep, "-k"),
-            (self.use_existing, "-E"),
-            (self.o_direct, "--posix.odirect"),
-        ):
-            if given:
-                args.append(flag)
-        if self.task_offset is not None:
-            args += ["-Q", str(self.task_offset)]
-        if self.data_type is not None:
-            args += ["-l", self.data_type]
-        if self.signature is not None:
-            args.append(f"-G={self.signature}")
-        if self.random_offset_seed is not None:
-            args.append(f"--random-offset-seed={self.random_offset_seed}")
-        for directive, value in (
-            ("saveRankPerformanceDetailsCSV", self.rank_details_csv),
-            ("summaryFile", self.summary_file),
-            ("summaryFormat", "JSON"),
-        ):
-            if value is not None:
-                args += ["-O", f"{directive}={value}"]
-        return args
+        """Return the arguments after ``ior``."""
+        return arguments(self)
 
 
 def parse_help(text: str) -> frozenset[str]:
