@@ -20,9 +20,10 @@ from iogauge.records.record import Record
 from iogauge.report import history_table
 from iogauge.report.export import junit
 from iogauge.report.outcome import SessionRecords, conclude
-from iogauge_extras.page import charts, collect, page
+from iogauge_extras.page import charts, collect, page, svg
 from iogauge_extras.page.charts import Curve, Run
-from iogauge_extras.page.collect import DRIFT, Alarm, Span, Trouble
+from iogauge_extras.page.past import Span
+from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 from support import records
 from support.records import metric
 
@@ -217,14 +218,13 @@ def test_a_chart_has_level_limits_steps_and_says_what_it_is_of() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [5.0], [5.0] * 30, [1e-9, 1e12], [100.0, 30.0, 101.0]])
-@pytest.mark.parametrize("alone", [True, False])
-def test_a_figure_is_whole_whatever_the_values(values: list[float], alone: bool) -> None:
+def test_a_figure_is_whole_whatever_the_values(values: list[float]) -> None:
     curve = Curve(title=NASTY, unit="MiB/s", points=points(values), reference=90.0, least=80.0)
-    text = charts.svg(curve, alone=alone)
+    text = charts.svg(curve)
     found = shapes(text, "circle")
     assert len(found) + text.count('class="run clip') == len(values)
-    bottom = charts.HIGH - charts.BOTTOM
-    assert all(charts.TOP <= float(c.get("cy", "-1")) <= bottom for c in found)
+    bottom = svg.HIGH - svg.BOTTOM
+    assert all(svg.TOP <= float(c.get("cy", "-1")) <= bottom for c in found)
     assert "<script" not in text and "nan" not in text and "inf" not in text.replace("info", "")
 
 

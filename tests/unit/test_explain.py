@@ -68,7 +68,7 @@ def test_a_guard_says_its_formula_its_limit_and_what_to_do() -> None:
 def test_every_check_is_explained(check: str) -> None:
     text = said(f"{check} %with=parameters")
     assert text.startswith(f"{check}\n  ")
-    assert "  Source: checks/" in text and "See docs/" in text
+    assert "  It measures " in text and "See docs/" in text
 
 
 def test_a_word_of_the_glossary() -> None:

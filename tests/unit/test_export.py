@@ -16,7 +16,6 @@ from iogauge.cli import app
 from iogauge.judge.verdict import Verdict
 from iogauge.records.rows import COLUMNS
 from iogauge.report import export
-from iogauge.report.outcome import SessionRecords
 from support import records
 from support.records import append, metric
 
@@ -117,15 +116,6 @@ def test_what_is_no_file_is_written_and_not_replaced(home: Path) -> None:
     pipe = home / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    run("report", "--markdown", str(pipe))
-    assert os.read(reader, 100).startswith(b"**iogauge") and pipe.is_fifo()
+    run("report", "--junit", str(pipe))
+    assert os.read(reader, 100).startswith(b"<?xml") and pipe.is_fifo()
     os.close(reader)
-
-
-def test_markdown_makes_no_markup_of_text_from_outside() -> None:
-    bad = records.record("FAIL", system=NASTY, metrics=[metric(verdict="FAIL", reason=NASTY)])
-    found = SessionRecords([bad])
-    text = export.markdown(found, found.ending(False))
-    assert "<script" not in text and text.startswith("**iogauge: FAILED: 1 failed (FAIL)**")
-    (row,) = [line for line in text.splitlines() if line.startswith("| ❌")]
-    assert len(re.findall(r"(?<!\\)\|", row)) == 7

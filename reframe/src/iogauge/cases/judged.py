@@ -34,6 +34,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final, cast, get_args
 
@@ -74,15 +75,9 @@ def _rounded(
     short = float(f"{median:.{_DIGITS}g}")
     if reference is None:
         return short, None
-    value = float(f"{reference.value:.{_DIGITS}g}")
-
-    def meets(number: float, of: float) -> bool:
-        lower, upper = reference.lower, reference.upper
-        above = lower is None or number >= of * (1 + lower)
-        return above and (upper is None or number <= of * (1 + upper))
-
-    same = meets(short, value) == meets(median, reference.value)
-    return (short, value) if same else (median, reference.value)
+    rounded = replace(reference, value=float(f"{reference.value:.{_DIGITS}g}"))
+    same = rounded.met_by(short) == reference.met_by(median)
+    return (short, rounded.value) if same else (median, reference.value)
 
 
 # ReFrame reads its alias `variables` itself, for the log and for the report of each case. Each time it reads the sources of

@@ -26,17 +26,10 @@ from reframe.core.backends import getlauncher
 from reframe.core.exceptions import SanityError
 from reframe.utility.typecheck import Duration
 
-from iogauge.cases.job_files import (
-    bound_tasks,
-    launch_of,
-    order_of,
-    resources,
-    script_lines,
-    write_inputs,
-)
+from iogauge.cases import job_files
 from iogauge.cases.judged import JudgedCheck
 from iogauge.core import registry
-from iogauge.core.measurement import Metric, Reference, ToolOutputError
+from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, parse_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.evidence import collect, fingerprint, model
@@ -62,6 +55,9 @@ class StorageCheck(JudgedCheck):
 
     local = False
     exclusive_access = True
+
+    #: Processes for each task, if the tool starts its processes itself: the job is one task on each node then.
+    own_processes: int = 0
 
     _plan: CasePlan
     _evidence: model.Evidence | None
@@ -109,6 +105,17 @@ class StorageCheck(JudgedCheck):
         alike = Reference(1.0, least, None, "1", "limits.max_deviation")
         return dict.fromkeys(shares, alike)
 
+    def outputs_of(self, phase: str) -> Sequence[ToolOutput]:
+        """Return the outputs of a phase; none before there is evidence."""
+        return self._evidence.outputs.get(phase, ()) if self._evidence else ()
+
+    def need_nodes(self, why: str) -> None:
+        """Raise ValueError on a single node."""
+        if self.nodes < 2:
+            raise ValueError(
+                f"nodes is {self.nodes}: expected two or more, because {why}; set scale.nodes"
+            )
+
     def case(self, tool: str, repeat: Sequence[PhasePlan], **more: Any) -> CasePlan:
         """Return the plan of a case at this scale."""
         return CasePlan(
@@ -153,6 +160,10 @@ class StorageCheck(JudgedCheck):
         self._check_variables()
         self.num_tasks = self.total_tasks
         self.num_tasks_per_node = self.tasks_per_node
+        if self.own_processes:
+            self.num_tasks, self.num_tasks_per_node = self.nodes, 1
+            most = self.own_processes * self.tasks_per_node
+            self.num_cpus_per_task = min(most, self.site.node.cores)
         self._point_to_references()
         try:
             self._plan = self.plan().in_pool(self._extras.target.pool)
@@ -220,8 +231,8 @@ class StorageCheck(JudgedCheck):
         self.job.num_cpus_per_task = self.num_cpus_per_task
         bind = self.variant != "published"
         per_node = self.tasks_per_node
-        bound = bound_tasks(self.job, plan, extras, per_node) if bind else 0
-        order = order_of(
+        bound = job_files.bound_tasks(self.job, plan, extras, per_node) if bind else 0
+        order = job_files.order_of(
             plan, extras, current().name, self.case_name, self._time_limit_s, self.job, bound
         )
         try:
@@ -254,16 +265,16 @@ class StorageCheck(JudgedCheck):
             doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
             refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
         )
-        write_inputs(stage, planned, plan)
+        job_files.write_inputs(stage, planned, plan)
         if planned.refused:
             self._refuse(Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}")
         try:
-            launch = launch_of(self.job, plan, extras, stage, per_node, bind)
+            launch = job_files.launch_of(self.job, plan, extras, stage, per_node, bind)
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
-        self.extra_resources = resources(plan, extras)
+        self.extra_resources = job_files.resources(plan, extras)
         loaded = [self.current_partition.local_env, self.current_environ]
-        lines = script_lines(self.job, plan, extras, launch, order, loaded)
+        lines = job_files.script_lines(self.job, plan, extras, launch, order, loaded)
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():

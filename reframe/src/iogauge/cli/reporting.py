@@ -130,9 +130,6 @@ def show_report(
         Path | None, typer.Option(help="Write a page: one file that needs no network.")
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML.")] = None,
-    markdown: Annotated[
-        Path | None, typer.Option(help="Write Markdown for a merge request.")
-    ] = None,
     openmetrics: Annotated[
         Path | None, typer.Option(help="Write OpenMetrics, for Prometheus and for GitLab.")
     ] = None,
@@ -164,13 +161,10 @@ def show_report(
 
         text = as_junit(asked.records, asked.gate, ending, asked.unmeasured.left_out)
         write_file(junit, text)
-    if markdown or openmetrics:
-        from iogauge.report import export  # with polars
+    if openmetrics:
+        from iogauge.report.export import openmetrics as as_openmetrics  # with polars
 
-        if markdown:
-            write_file(markdown, export.markdown(asked.records, ending))
-        if openmetrics:
-            write_file(openmetrics, export.openmetrics(outcome.newest(asked.records)))
+        write_file(openmetrics, as_openmetrics(outcome.newest(asked.records)))
     if as_json:
         typer.echo(outcome.to_json(asked.records, ending))
     else:

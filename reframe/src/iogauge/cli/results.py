@@ -1,17 +1,13 @@
 """Commands that show what was measured: explain and history.
 
-All texts of ``iogauge explain`` are kept elsewhere. The docstring of its rule explains a guard, and
-:mod:`iogauge.judge.verdict` explains a verdict. A check is explained by its class and its row in docs/checks.md, any
-other word by docs/keys.md.
+All texts of ``iogauge explain`` are kept elsewhere. Its row in rules.ini explains a guard, and
+:mod:`iogauge.judge.verdict` explains a verdict. A check is explained by its row in docs/checks.md, any other word by
+docs/keys.md.
 """
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import difflib
-import importlib
-import inspect
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -189,11 +185,6 @@ def _guard(row: rules.RuleText, whole: bool) -> Iterator[str]:
         yield f"  What to do: {remedy}."
 
 
-def _paragraphs(thing: object) -> list[str]:
-    text = (inspect.getdoc(thing) or "").replace("``", "`")
-    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n") if paragraph]
-
-
 def _verdict(verdict: Verdict) -> list[str]:
     fails = "in every run" if verdict.fails_run else "in a gate" if verdict.is_trouble(True) else ""
     guards = sorted(
@@ -210,54 +201,18 @@ def _verdict(verdict: Verdict) -> list[str]:
 
 
 def _check(name: str) -> list[str]:
-    """Return what is known of a check without ReFrame's pipeline: its class, and its row in the docs."""
-    folder = project_root() / "checks"
-    for file in sorted(folder.rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and node.name == name:
-                base = _imported(tree, ast.unparse(node.bases[0]))
-                return [name, *_class(node, base, file.relative_to(folder.parent)), *_row(name)]
-    raise LookupError(name)
-
-
-def _imported(tree: ast.Module, name: str) -> object:
-    """Return what a file imports under a name; None if it does not, or if its extra is not installed."""
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and name in [one.name for one in node.names]:
-            with contextlib.suppress(ModuleNotFoundError):
-                library = importlib.import_module(
-                    str(node.module)
-                )  # with ReFrame, which starts slowly
-                return getattr(library, name)
-    return None
-
-
-def _class(node: ast.ClassDef, base: object, file: Path) -> Iterator[str]:
-    values = {
-        ast.unparse(one.targets[0]): one.value for one in node.body if isinstance(one, ast.Assign)
-    }
-    if "descr" in values:
-        yield f"  {ast.literal_eval(values['descr'])}."
-    own = ast.get_docstring(node)
-    for paragraph in [" ".join(own.split())] if own else _paragraphs(base):
-        yield f"  {paragraph}"
-    if "tags" in values:
-        yield f"  Selected by -t: {', '.join(sorted(ast.literal_eval(values['tags'])))}."
-    for variable, value in values.items():
-        if isinstance(value, ast.Call) and ast.unparse(value.func) == "parameter":
-            yield f"  One case for each {variable}: {ast.unparse(value.args[0])}."
-    yield f"  Source: {file}."
-
-
-def _row(name: str) -> list[str]:
-    """Return the cells about a check in the table of docs/checks.md."""
+    """Return what docs/checks.md says of a check: its row in the table."""
     page = project_root() / "docs" / "checks.md"
     for line in page.read_text(encoding="utf-8").splitlines() if page.exists() else ():
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        if line.startswith("|") and name in cells[0].split(", ") and len(cells) > 2:
-            return [f"  It measures {cells[2]}.", "See docs/checks.md."]
-    return []
+        cells = [
+            re.sub(r"\[(.+?)\]\(.+?\)", r"\1", cell.strip()) for cell in line.strip("| ").split("|")
+        ]
+        if len(cells) == 4 and name in cells[0].split(", "):
+            _, parameters, measures, tool = cells
+            told = [f"  One case for each: {parameters}."] * bool(parameters)
+            told += [f"  It is measured by {tool}."] * bool(tool)
+            return [name, f"  It measures {measures}.", *told, "See docs/checks.md."]
+    return [name, "See docs/checks.md."]
 
 
 def _glossary() -> dict[str, str]:

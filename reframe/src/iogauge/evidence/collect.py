@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,9 +124,7 @@ def _collect(
             dict.fromkeys(stage_text(stage / files.NEIGHBOURS, files.NEIGHBOURS).splitlines())
         ),
         lost=_lost(noted) if opened.locked else "",
-        striping=model.striping_of_repetitions(
-            plan, _layouts(noted), lambda repetition: _placed(noted, repetition)
-        ),
+        striping=_striping(noted, plan),
         opened=opened.view,
         disks=opened.disks,
         passed_on=opened.directory_seen,
@@ -290,16 +288,28 @@ def _lost(noted: Noted) -> str:
     )
 
 
-def _layouts(noted: Noted) -> dict[int, Layouts]:
-    """Return the layouts that were noted, by repetition; raises :class:`ToolOutputError`."""
-    found: dict[int, Layouts] = {}
-    for _, _, value in noted.each(seen.LAYOUTS):
-        with _reading(seen.LAYOUTS, "the layouts of the files"):
-            layouts = Layouts.from_json(value)
-        if layouts.repetition in found:
-            raise ToolOutputError(f"{seen.LAYOUTS}: repetition {layouts.repetition}: there twice")
-        found[layouts.repetition] = layouts
+def _once(
+    noted: Noted, what: str, read: Callable[[Any], Any], key: Callable[[Any], object]
+) -> dict[Any, Any]:
+    """Return what was noted, each under a key of its own; raises :class:`ToolOutputError`."""
+    found: dict[Any, Any] = {}
+    for _, _, value in noted.each(what):
+        with _reading(what, "what agents note"):
+            one = read(value)
+        if key(one) in found:
+            raise ToolOutputError(f"{what}: {key(one)} appears twice")
+        found[key(one)] = one
     return found
+
+
+def _striping(noted: Noted, plan: CasePlan) -> tuple[model.Striping, ...]:
+    layouts = _once(noted, seen.LAYOUTS, Layouts.from_json, lambda one: one.repetition)
+    return model.striping_of_repetitions(plan, layouts, lambda n: _placed(noted, n))
+
+
+def _samples(noted: Noted) -> tuple[Sample, ...]:
+    blocks = _once(noted, seen.CONTENTS, Sample.from_json, lambda one: (one.after, one.repetition))
+    return tuple(blocks.values())
 
 
 def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
@@ -317,20 +327,6 @@ def _evictions(noted: Noted, phase: PhasePlan, repetition: int) -> list[Eviction
     answers = _answers(noted, what).values()
     with _reading(what, "an eviction"):
         return [Eviction.from_json(answer) for answer in answers]
-
-
-def _samples(noted: Noted) -> tuple[Sample, ...]:
-    """Return the samples of the contents; raises :class:`ToolOutputError`."""
-    samples: dict[tuple[int, str], Sample] = {}
-    for _, _, value in noted.each(seen.CONTENTS):
-        with _reading(seen.CONTENTS, "a sample"):
-            sample = Sample.from_json(value)
-        if (sample.repetition, sample.after) in samples:
-            raise ToolOutputError(
-                f"{seen.CONTENTS}: {sample.after}, repetition {sample.repetition}: appears twice"
-            )
-        samples[sample.repetition, sample.after] = sample
-    return tuple(samples.values())
 
 
 # What its tools printed.

@@ -57,7 +57,7 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G12 servers", preflight.servers_of),
     Guard("G6 measured ceilings", figures.measured_ceilings),
     Guard("G10 passed on", striping.passed_on),
-    Guard("G13 fill level", preflight.fill_level),
+    Guard("G13 fill level", figures.fill_level),
     Guard("G10 metadata targets", striping.on_metadata_targets),
     Guard("G10 directories", striping.directories),
     Guard("G8 verification", contents.verification),

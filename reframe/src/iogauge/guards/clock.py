@@ -8,14 +8,7 @@ from typing import Final
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.text import because
 from iogauge.core.units import format_seconds
-from iogauge.evidence.times import (
-    longest_silence,
-    seconds_of_activity,
-    seconds_of_asking,
-    seconds_of_files,
-    seconds_of_growth,
-    seconds_of_jobs,
-)
+from iogauge.evidence import times
 from iogauge.evidence.witness import Testimony
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import CLOCK, SECONDS, WORK, Claim, settle
@@ -119,7 +112,7 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
         way = seen.access.direction
         timed = metadata or seen.access.o_direct or way in ("read", "elsewhere")
         return (
-            seconds_of_jobs(seen.case.evidence.processes, span)
+            times.seconds_of_jobs(seen.case.evidence.processes, span)
             if timed and "ramp_time" not in told
             else None
         )
@@ -127,7 +120,7 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
         return None
     begins_at, iterations = told.get("begins_at"), told.get("iterations")
     begins = begins_at if isinstance(begins_at, int) else 1
-    worked = longest_silence(seen.case.evidence.printed, span, begins)
+    worked = times.longest_silence(seen.case.evidence.printed, span, begins)
     if worked is None:  # Something kept the output back, until its end.
         nodes = seen.case.plan.nodes
         start = _START_S if nodes == 1 else _STARTS_S + _START_OF_NODE_S * nodes
@@ -141,7 +134,7 @@ def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     made = seen.files_changed(output, testimony)
     if made is None or abs(made[1]) < LEAST_FILES:
         return None
-    seconds = seconds_of_files(seen.case.evidence.activity, *made)
+    seconds = times.seconds_of_files(seen.case.evidence.activity, *made)
     synced = (testimony.sync_seconds or 0.0) if seen.phase.syncs else 0.0
     return None if seconds is None else seconds + synced
 
@@ -182,11 +175,13 @@ def _moving(
     # What is written to the page cache reaches the devices later, and in less time.
     activity = case.evidence.activity
     growth = (
-        seconds_of_growth(activity, span, own.written, told.written) if asking is None else None
+        times.seconds_of_growth(activity, span, own.written, told.written)
+        if asking is None
+        else None
     )
     return [
         *heard,
-        (seconds_of_activity(activity, span, bytes_own), "counted on the devices"),
+        (times.seconds_of_activity(activity, span, bytes_own), "counted on the devices"),
         (growth, "as the target filled"),
     ]
 
@@ -203,4 +198,4 @@ def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float 
     ways = {"read", "write"} if both else names & {"read", "write"}
     if span is None or not ways or seen.phase.pauses or not synchronous(output):
         return None
-    return seconds_of_asking(seen.case.evidence.asked, span, ways, phases=output.stretches)
+    return times.seconds_of_asking(seen.case.evidence.asked, span, ways, phases=output.stretches)

@@ -6,7 +6,7 @@ import dataclasses
 import re
 import statistics
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from iogauge.core.units import (
     convert,
@@ -22,6 +22,7 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.plan.bounds import MOST_SHARE, lower_ceiling
+from iogauge.plan.stage import FILL
 from iogauge.site.doubts import DOUBTFUL_LIMIT, generous
 from iogauge.tools.fio.output import in_flight
 
@@ -284,3 +285,18 @@ def read_after_write(seen: PhaseSeen) -> Finding | None:
             wrong = f"repetition {read.repetition} reads before all repetitions have written"
     fine = f"{len(reads)} read(s), each after a write"
     return rule("G21 order", "writes" if plan.writes_first else "").unless(wrong, fine)
+
+
+#: How far the fill may be from its level, as a share of the target.
+_OFF_LEVEL: Final = 0.01
+
+
+def fill_level(seen: CaseSeen) -> Iterator[Finding]:
+    """Yield G13 for a case that fills the target."""
+    for output in seen.evidence.outputs.get(FILL, ()):
+        filled: Any = output.parameters["filled"]
+        wanted, reached = filled["level"] / 100, filled["fill"]
+        files = f"{format_bytes(filled['bytes'])} of it in files of this case"
+        holds = abs(reached - wanted) <= _OFF_LEVEL
+        saw = f"{reached:.1%} full, {files}"
+        yield rule("G13 fill level", wanted=wanted).decide(holds, saw)

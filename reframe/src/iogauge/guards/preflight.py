@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Value
@@ -22,7 +22,7 @@ from iogauge.node.lustre.layout import Part, last_with_data
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.mounts import Space, fsname_of
 from iogauge.node.view import View
-from iogauge.plan.stage import FILL, JobOrder
+from iogauge.plan.stage import JobOrder
 
 if TYPE_CHECKING:
     from iogauge.guards.seen import CaseSeen, LayoutSeen
@@ -405,9 +405,6 @@ def metadata_default(words: Sequence[str], problem: str) -> Finding:
     return rule("G10 metadata default", words=" ".join(words)).unless(problem, "as asked")
 
 
-#: How far the fill may be from its level, as a share of the target.
-_OFF_LEVEL: Final = 0.01
-
 #: How to set a fact, by a pattern of its key; ``{fs}`` is the file system's name on Lustre.
 _SETS: Final = (
     (
@@ -500,14 +497,3 @@ def expected_settings_of(seen: CaseSeen) -> Iterator[Finding]:
     ]
     worst = (Outcome.INVALID, Outcome.WARN, Outcome.OK)
     yield from sorted(found, key=lambda one: worst.index(one.outcome))[:1]
-
-
-def fill_level(seen: CaseSeen) -> Iterator[Finding]:
-    """Yield G13 for a case that fills the target."""
-    for output in seen.evidence.outputs.get(FILL, ()):
-        filled: Any = output.parameters["filled"]
-        wanted, reached = filled["level"] / 100, filled["fill"]
-        files = f"{format_bytes(filled['bytes'])} of it in files of this case"
-        holds = abs(reached - wanted) <= _OFF_LEVEL
-        saw = f"{reached:.1%} full, {files}"
-        yield rule("G13 fill level", wanted=wanted).decide(holds, saw)

@@ -26,18 +26,7 @@ from iogauge.core.text import visible
 from iogauge.job.bell import AGENT, Bell
 from iogauge.job.target import look_again
 from iogauge.plan import seen
-from iogauge.plan.stage import (
-    AGENTS_ERRORS,
-    HOSTFILE,
-    LEASE,
-    REFUSAL,
-    REFUSED,
-    SERVERS,
-    SERVERS_HOSTS,
-    SERVERS_NEXT,
-    SERVERS_SECRET,
-    VIEW,
-)
+from iogauge.plan import stage as files
 
 #: Seconds between two looks at what started an agent, and between two words of the job script in the lease.
 _PAUSE_S: Final = 0.5
@@ -49,7 +38,7 @@ _LEASE_S: Final = 30.0
 def server_here() -> int | None:
     """Return the process of this node's server; None without one."""
     with contextlib.suppress(OSError, ValueError):
-        for line in Path(SERVERS).read_text().splitlines():
+        for line in Path(files.SERVERS).read_text().splitlines():
             host, _, pid = line.split()
             if host == os.uname().nodename:
                 return int(pid)
@@ -63,17 +52,19 @@ def begin_lease() -> None:
     another node's clock.
     """
     script = os.getppid()
-    secret = os.open(SERVERS_SECRET, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    secret = os.open(
+        files.SERVERS_SECRET, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+    )
     os.write(secret, f"{uuid.uuid4()}\n".encode())
     os.close(secret)
-    Path(LEASE).write_text("0\n")
+    Path(files.LEASE).write_text("0\n")
 
     def work() -> None:
         count = 0
         while os.getppid() == script:
             count += 1
             with contextlib.suppress(OSError):
-                Path(LEASE).write_text(f"{count}\n")
+                Path(files.LEASE).write_text(f"{count}\n")
             time.sleep(_BEAT_S)
 
     threading.Thread(target=work, daemon=True).start()
@@ -122,7 +113,7 @@ class _Attendant:
             view, objection = look_again(expand(directory))
             if objection:
                 seen.note(seen.REFUSES, objection)
-                return REFUSED
+                return files.REFUSED
             with contextlib.ExitStack() as leaving:
                 server = None
                 if self._program:
@@ -139,7 +130,7 @@ class _Attendant:
                     ):  # no named pipes there: no witness of counters
                         bell = Bell()
                         leaving.callback(bell.close)
-                seen.note(VIEW, view.to_json())
+                seen.note(files.VIEW, view.to_json())
                 while not self._why:
                     ready = select.select([bell] if bell else [], [], [], _PAUSE_S)[0]
                     if ready and bell:
@@ -165,11 +156,11 @@ class _Attendant:
         now = time.monotonic()
         if now - self._renewed > self._lease_s / 5:
             with contextlib.suppress(OSError):
-                beat = Path(LEASE).read_text()
+                beat = Path(files.LEASE).read_text()
                 if beat != self._beat:
                     self._beat, self._renewed = beat, now
             if now - self._renewed > self._lease_s:
-                self._why = f"the job did not renew {LEASE} for {self._lease_s:.0f} s"
+                self._why = f"the job did not renew {files.LEASE} for {self._lease_s:.0f} s"
 
 
 def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
@@ -186,9 +177,9 @@ def await_all(nodes: int, tool: str, launcher: int, seconds: float) -> int:
             found = seen.read(Path())
             if refusals := [text for _, _, text in found.each(seen.REFUSES, str)]:
                 for text in refusals:
-                    print(visible(f"{REFUSAL}{text}"))
-                return REFUSED
-            there = set(found.by_host(VIEW))
+                    print(visible(f"{files.REFUSAL}{text}"))
+                return files.REFUSED
+            there = set(found.by_host(files.VIEW))
             served = {host: str(words[0]) for host, words in found.by_host(seen.SERVER).items()}
             if tool:
                 if _apart(tool, served):
@@ -223,14 +214,14 @@ def _apart(tool: str, served: dict[str, str]) -> bool:
 
 def _complain(tool: str, nodes: int, there: set[str], served: dict[str, str], why: str) -> None:
     """Print which nodes answered, and what the others and their launcher said."""
-    lines = Path(AGENTS_ERRORS).read_text(errors="replace").splitlines()
+    lines = Path(files.AGENTS_ERRORS).read_text(errors="replace").splitlines()
     own = [line for line in lines if line.startswith("iogauge: ")]
     for line in own or lines[-3:]:
         print(visible(line))
     for host in sorted(served.keys() - there):
         where = f"{served[host]}, which cannot be reached from {os.uname().nodename}"
         print(visible(f"iogauge: {host} serves at {where}"))
-    hosts = Path(HOSTFILE)
+    hosts = Path(files.HOSTFILE)
     if hosts.exists():
         silent = {
             line.split()[0] for line in hosts.read_text().splitlines() if line.strip()
@@ -248,9 +239,9 @@ def _write(found: seen.Noted) -> None:
     servers = sorted(found.by_host(seen.SERVER).items())
     if not servers:
         return
-    Path(SERVERS).write_text(
+    Path(files.SERVERS).write_text(
         "".join(f"{host} {address} {pid}\n" for host, (address, pid) in servers)
     )
     ends = [address.replace(",", ":") + "\n" for _, (address, _) in servers]
-    Path(SERVERS_HOSTS).write_text("".join(ends))
-    Path(SERVERS_NEXT).write_text("".join([*ends[1:], ends[0]]))
+    Path(files.SERVERS_HOSTS).write_text("".join(ends))
+    Path(files.SERVERS_NEXT).write_text("".join([*ends[1:], ends[0]]))

@@ -1,4 +1,4 @@
-"""The newest results, and the history, for other tools: Prometheus, Parquet, merge requests.
+"""The newest results, and the history, for other tools: Prometheus, Parquet, JUnit.
 
 docs/results.md lists every name, label and column. A value that is not valid is never exported as a
 measurement: Prometheus gets its verdict alone.
@@ -26,7 +26,6 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import UnrunCase
-from iogauge.report import outcome
 from iogauge.report.history_table import RecordChoice
 from iogauge.report.outcome import Ending, SessionRecords
 
@@ -132,46 +131,6 @@ def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:
     sorted_rows = frame.with_columns(shown).sort(SORTED, maintain_order=True)
     named = sorted_rows.select(pl.lit(site).alias("site"), *sorted_rows.columns)
     named.write_parquet(file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
-
-
-_MARKS: Final = {
-    Verdict.PASS: "✅",
-    Verdict.FAIL: "❌",
-    Verdict.ERROR: "❌",
-    Verdict.INVALID: "⛔",
-    Verdict.UNREFERENCED: "❔",
-    Verdict.UNSTABLE: "⚠️",
-    Verdict.CONTAMINATED: "⚠️",
-}
-
-
-def markdown(records: Iterable[Record], ending: Ending) -> str:
-    """Return a session as Markdown for a merge request: the ending, then a row a metric."""
-    lines = [
-        f"**iogauge: {_cell(str(ending))}**",
-        "",
-        "| | scenario | metric | measured | reference | ceiling |",
-        "|---|---|---|--:|--:|--:|",
-    ]
-    reasons = []
-    for record in records:
-        for row in outcome.rows([record]):
-            cells = (
-                f"{_MARKS[row.verdict]} {row.verdict.value}",
-                f"{record.system}:{record.partition} {row.scenario}",
-                *(row.metric, row.measured, row.reference, row.ceiling),
-            )
-            lines.append(f"| {' | '.join(map(_cell, cells))} |")
-            if row.verdict.fails_run:
-                reasons.append(f"- {_cell(f'{row.scenario} {row.metric}: {row.reason}')}")
-    folded = ["", "<details><summary>Why</summary>", "", *reasons, "", "</details>"]
-    return "\n".join([*lines, *(folded if reasons else []), ""])
-
-
-def _cell(text: str) -> str:
-    """Return text from outside that makes no Markdown and no tag of its own."""
-    plain = visible(text).replace("&", "&amp;").replace("<", "&lt;")
-    return re.sub(r"([\\`*_\[\]|~@#!])", r"\\\1", plain)
 
 
 _ELEMENT: Final = {

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from iogauge.core import processes, untrusted
+from iogauge.core import commands, processes, untrusted
 from iogauge.core.paths import LIBRARY
 from iogauge.core.words import (
     DARSHAN,
@@ -37,7 +37,6 @@ from iogauge.node.lustre.programs import LustreError
 from iogauge.node.mounts import Mount, Space, find_mount, space_of
 from iogauge.node.view import View, look, with_lustre
 from iogauge.site.programs import darshan_library, machine, mpi_environment
-from iogauge.site.scheduler import said_by
 from iogauge.tools.mpi import dialect_of
 
 #: Bytes that a quick case may hold, at most, on a target that nobody has described.
@@ -270,7 +269,7 @@ def look_through(words: Sequence[str], path: str) -> NodeSeen:
     command = [*words, sys.executable, "-m", "iogauge.site.machine", path]
     sources = [str(LIBRARY.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sources))}
-    printed = said_by(command, NODE_SECONDS, environment)
+    printed = commands.output(*command, seconds=NODE_SECONDS, environment=environment)
     try:
         seen = NodeSeen.from_json(json.loads(printed))
     except (ValueError, TypeError, KeyError) as error:

@@ -3,10 +3,13 @@
 - bars: ranked bars, gauges, layers and ratios as SVG
 - bundle: sessions as one file for a vendor
 - charts: curves over a parameter and the runs of a metric as SVG
-- collect: what failed and what has become worse, in words, and the history of those lines
+- collect: what failed and what has become worse
 - commands: status and alarm, and what the core asks for ``report --html``
 - marks: the newest runs of every case as marks
 - page: sessions, or a span of time, as one page of HTML
+- past: the history of the lines that some records measured
 - receivers: a command, a webhook, a note on a merge request
+- svg: the grammar of all figures: axes and marks
 - sweeps: which records make a curve over a parameter
+- trouble: what somebody must be told, in words
 """

@@ -1,6 +1,6 @@
 """Draw rows as SVG: the probes of a needle, layers, partitions side by side, two sides, all scenarios.
 
-Each figure is a list of :class:`Bar` on one horizontal axis. It has the style of :mod:`iogauge_extras.page.charts`.
+Each figure is a list of :class:`Bar` on one horizontal axis. It has the style of :mod:`iogauge_extras.page.svg`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records.record import LAYER_CHECKS, MetricRecord, Record
 from iogauge.site.references import Published
 from iogauge_extras.ceilings.table import Chain
-from iogauge_extras.page.charts import TOP, WIDE, begin, bounds, linked, tip_of
+from iogauge_extras.page.svg import TOP, WIDE, Axis, bounds, figure, linked, mark, word
 from iogauge_extras.page.sweeps import Dot, Plot, drawable, held_of, label_of, spaced
 
 #: A layer is drawn to scale up to this multiple of the least.
@@ -56,85 +56,63 @@ class Bar:
     link: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """Where values lie from left to right; a ``logarithmic`` one begins above 0."""
-
-    low: float
-    high: float
-    logarithmic: bool = False
-
-    def x(self, value: float, left: float) -> float:
-        """Return the place of a value; of one beyond the axis, that of its end."""
-        at = math.log if self.logarithmic else float
-        least = self.low if self.logarithmic else 0.0
-        share = (at(max(value, least)) - at(self.low)) / (at(self.high) - at(self.low))
-        return left + (WIDE - left - _END) * min(max(share, 0.0), 1.0)
-
-
 def rows(
-    title: str, bars: Sequence[Bar], axis: Axis, ticks: Mapping[float, str] | None = None
+    title: str,
+    bars: Sequence[Bar],
+    low: float,
+    high: float,
+    ticks: Mapping[float, str] | None = None,
 ) -> str:
-    """Return bars as a figure, with grid lines at ``ticks``. Long labels stand above their bars."""
+    """Return bars as a figure, with grid lines at ``ticks``. Long labels stand above their bars.
+
+    The axis is logarithmic if it begins above 0.
+    """
     above = any(len(bar.label) > _BESIDE for bar in bars)
-    left = 24 if above else _LEFT
+    axis = Axis(low, high, 24 if above else _LEFT, WIDE - _END, low > 0)
     parts, y = [], TOP - 14
     for bar in bars:
+        name = f"name {bar.kind}".replace(" slow", " word")
         if bar.heading:
-            parts.append(_text(8, y + 14, bar.heading[:_LONGEST], "number"))
+            parts.append(word(8, y + 14, bar.heading[:_LONGEST], "number"))
             y += _ABOVE
         if above:
-            parts.append(
-                _text(
-                    left, y + 14, bar.label[:_LONGEST], f"name {bar.kind}".replace(" slow", " word")
-                )
-            )
+            parts.append(word(24, y + 14, bar.label[:_LONGEST], name))
             y += _ABOVE
-        parts += _row(bar, axis, left, y, above)
+        else:
+            parts.append(word(_LEFT - 8, y + 15, bar.label, name, "end"))
+        parts += _row(bar, axis, y)
         y += _STEP
     grid = []
     for value, words in (ticks or {}).items():
-        at = axis.x(value, left)
-        kind = "reference" if value == 1 and not axis.logarithmic else "grid"
-        grid.append(f'<path class="{kind}" d="M{at:.1f} {TOP - 14}V{y + 2}"/>')
-        grid.append(_text(at, y + 18, words, "", "middle"))
-    linked = any(bar.link for bar in bars)
-    head = begin(title, y + (26 if ticks else 8), role="group" if linked else "img")
-    return "".join([head, *grid, *parts, "</svg>"])
+        at = axis.at(value)
+        grid.append(mark("path", "grid", d=f"M{at:.1f} {TOP - 14}V{y + 2}"))
+        grid.append(word(at, y + 18, words, anchor="middle"))
+    return figure(title, [*grid, *parts], y + (26 if ticks else 8))
 
 
-def _text(x: float, y: float, words: str, kind: str = "", anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(visible(words))}</text>'
-
-
-def _row(bar: Bar, axis: Axis, left: float, y: float, above: bool) -> Iterator[str]:
-    def x(value: float) -> float:
-        return axis.x(value, left)
-
-    if bar.label and not above:
-        yield _text(
-            left - 8, y + 15, bar.label, f"name {bar.kind}".replace(" slow", " word"), "end"
-        )
+def _row(bar: Bar, axis: Axis, y: int) -> Iterator[str]:
+    left, x, middle = axis.start, axis.at, y + 11
     if bar.track:
-        yield f'<rect class="track" x="{left}" y="{y + 3}" width="{x(bar.track) - left:.1f}" height="16"/>'
+        yield mark("rect", "track", x=left, y=y + 3, width=x(bar.track) - left, height=16)
     if bar.interval and bar.value is not None:
         low, high = map(x, bar.interval)
-        yield f'<path class="part" d="M{low:.1f} {y + 11}H{high:.1f}M{low:.1f} {y + 7}v8M{high:.1f} {y + 7}v8"/>'
-        yield f'<circle class="run {bar.kind}" cx="{x(bar.value):.1f}" cy="{y + 11}" r="4.5">{tip_of(bar.tip)}</circle>'
+        ends = f"M{low:.1f} {y + 7}v8M{high:.1f} {y + 7}v8"
+        yield mark("path", "part", d=f"M{low:.1f} {middle}H{high:.1f}{ends}")
+        yield mark("circle", f"run {bar.kind}", bar.tip, cx=x(bar.value), cy=middle, r=4.5)
     elif bar.value is not None:
-        width = max(x(bar.value) - left, 1)
-        mark = f'<rect class="bar {bar.kind}" x="{left}" y="{y + 4}" width="{width:.1f}" height="14">{tip_of(bar.tip)}</rect>'
-        yield linked(mark, bar.link, bar.tip)
+        width = max(x(bar.value) - left, 1.0)
+        shape = mark("rect", f"bar {bar.kind}", bar.tip, x=left, y=y + 4, width=width, height=14)
+        yield linked(shape, bar.link, bar.tip)
         if bar.value > axis.high:
-            yield f'<path class="run" d="M{x(axis.high) + 3:.1f} {y + 5}l10 6l-10 6z"/>'
+            yield mark("path", "run", d=f"M{x(axis.high) + 3:.1f} {y + 5}l10 6l-10 6z")
     for dot in bar.dots:
-        if axis.low <= dot <= axis.high:
-            yield f'<circle class="sample" cx="{x(dot):.1f}" cy="{y + 11}" r="1.8"/>'
+        if not axis.beyond(dot):
+            yield mark("circle", "sample", cx=x(dot), cy=middle, r=1.8)
     for kind, value, tip in bar.marks:
-        if axis.low <= value <= axis.high:
-            yield f'<path class="{kind}" d="M{x(value):.1f} {y}v{_STEP}">{tip_of(tip)}</path>'
+        if not axis.beyond(value):
+            yield mark("path", kind, tip, d=f"M{x(value):.1f} {y}v{_STEP}")
     if bar.text:
-        yield _text(WIDE - 8, y + 15, bar.text, "number", "end")
+        yield word(WIDE - 8, y + 15, bar.text, "number", "end")
 
 
 def probes_of(metric: MetricRecord) -> dict[str, float]:
@@ -169,54 +147,39 @@ def ranking(title: str, metric: MetricRecord, named: Callable[[str], bool]) -> s
     ]
     more = f", and {len(ranked) - len(shown)} more" if len(shown) < len(ranked) else ""
     ticks = {middle: f"median {with_unit(middle, metric.unit)}{more}"}
-    return rows(title, found, Axis(0.0, top), ticks)
+    return rows(title, found, 0.0, top, ticks)
 
 
 def gauge(metric: MetricRecord) -> str:
     """Return one line: the samples, the median as a bar, the reference and the ceiling as marks."""
     reference, ceiling = drawable(metric), metric.ceiling
-    known = [v for v in (reference.value if reference else None, ceiling) if v]
-    if not known:
-        return ""  # a bar would show a share of nothing
+    held = {"published": reference.value if reference else None, "ceiling": ceiling}
+    known = {name: float(value) for name, value in held.items() if value}
     # A value is drawn against what it is held against, whatever an outlier among the samples does.
-    top = 1.06 * max([float(metric.median), *known])
-    if not 0 < top < math.inf:
-        return ""  # nothing to draw against
-    wide, parts = 160, []
-
-    def x(value: float) -> float:
-        return 2 + (wide - 4) * min(max(value / top, 0), 1)
-
-    words = [f"measured {with_unit(metric.median, metric.unit)}"]
-    parts.append(f'<rect class="track" x="2" y="7" width="{wide - 4}" height="8"/>')
+    top = 1.06 * max([float(metric.median), *known.values()])
+    if not known or not 0 < top < math.inf:
+        return ""  # nothing to draw against: a bar would show a share of nothing
+    wide = 160
+    x = Axis(0.0, top, 2, wide - 2).at
+    parts = [mark("rect", "track", x=2, y=7, width=wide - 4, height=8)]
     if reference and reference.lower is not None:
+        upper = reference.upper
         low = x(reference.value * (1 + reference.lower))
-        high = x(reference.value * (1 + reference.upper)) if reference.upper is not None else wide
+        high = wide if upper is None else x(reference.value * (1 + upper))
         if metric.better == "less":
-            low, high = (2, high) if reference.upper is not None else (low, high)
-        parts.append(
-            f'<rect class="band" x="{low:.1f}" y="3" width="{max(high - low, 0):.1f}" height="16"/>'
-        )
+            low, high = (low, high) if upper is None else (2, high)
+        parts.append(mark("rect", "band", x=low, y=3, width=max(high - low, 0), height=16))
     kind = "bar slow" if metric.verdict is Verdict.FAIL else "bar"
     kind += "" if metric.verdict.is_valid else " off"
-    parts.append(
-        f'<rect class="{kind}" x="2" y="7" width="{x(metric.median) - 2:.1f}" height="8"/>'
-    )
-    for sample in numbers(metric.samples)[:40]:
-        parts.append(f'<circle class="sample" cx="{x(sample):.1f}" cy="11" r="1.7"/>')
-    for name, value in (
-        ("published", reference.value if reference else None),
-        ("ceiling", ceiling),
-    ):
-        if value:
-            words.append(
-                f"{'reference' if name == 'published' else name} {format_value(float(value))}"
-            )
-            parts.append(f'<path class="{name}" d="M{x(float(value)):.1f} 1v20"/>')
-    text = escape(visible(", ".join(words)))
+    parts.append(mark("rect", kind, x=2, y=7, width=x(metric.median) - 2, height=8))
+    parts += [mark("circle", "sample", cx=x(v), cy=11, r=1.7) for v in numbers(metric.samples)[:40]]
+    words = [f"measured {with_unit(metric.median, metric.unit)}"]
+    for name, value in known.items():
+        words.append(f"{name.replace('published', 'reference')} {format_value(value)}")
+        parts.append(mark("path", name, d=f"M{x(value):.1f} 1v20"))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="iog gauge" viewBox="0 0 {wide} 22" role="img" '
-        f'aria-label="{text}">{"".join(parts)}</svg>'
+        f'aria-label="{escape(visible(", ".join(words)))}">{"".join(parts)}</svg>'
     )
 
 
@@ -246,7 +209,7 @@ def layers(chain: Chain, partition: str) -> str:
                 marks=[("ceiling", declared, f"{name}: {said}")] if declared else [],
             )
         )
-    return rows(title, found, Axis(0.0, top))
+    return rows(title, found, 0.0, top)
 
 
 def beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
@@ -273,7 +236,7 @@ def beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     words = [plot.title, plot.shown_unit, f"{plot.x_name} {spaced(plot.dots[0].text)}"]
     mark = "; mark: reference" if any(bar.marks for bar in found) else ""
     title = ": ".join(filter(None, words)) + mark
-    return rows(title, found, Axis(0.0, 1.08 * max(values)))
+    return rows(title, found, 0.0, 1.08 * max(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +276,7 @@ def ratios(title: str, found: Sequence[Between]) -> str:
             )
     known = [mark for mark in _RATIOS if mark <= reach][-2:]
     ticks = {v: f"{v:.3g}" for v in (*(1 / mark for mark in reversed(known)), 1.0, *known)}
-    return rows(title, drawn, Axis(1 / reach, reach, logarithmic=True), ticks)
+    return rows(title, drawn, 1 / reach, reach, ticks)
 
 
 #: Units that an overview has an axis for, each with what is drawn on it.
@@ -367,8 +330,8 @@ def overviews(
             for nth, one in enumerate(p for p in fitting if p.system not in systems)
         ]
         values = [bar.value or 1.0 for bar in found]
-        axis = Axis(min(values) / 2, max(values) * 1.1, logarithmic=True)
-        first, last = math.ceil(math.log10(axis.low)), math.floor(math.log10(axis.high))
+        low, high = min(values) / 2, max(values) * 1.1
+        first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
         ticks = {10.0**n: f"{10.0**n:,.10g}" for n in range(first, last + 1)}
         title = f"{what}, {unit}, logarithmic: the best case of each check"
-        yield rows(title, found, axis, ticks)
+        yield rows(title, found, low, high, ticks)

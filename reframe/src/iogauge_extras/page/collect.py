@@ -1,5 +1,4 @@
-"""Collect the alarm after a run: what failed and what became worse, in words that need no context, and the history of
-those lines: runs, curves and days.
+"""Collect the alarm after a run: what failed and what became worse.
 
 :func:`collect` reads the records of the sessions and the history. :mod:`iogauge_extras.page.receivers`
 sends it.
@@ -7,392 +6,24 @@ sends it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-import polars as pl
-
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_value, with_unit
-from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
-from iogauge.records import journal, query
-from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
+from iogauge.records import journal
+from iogauge.records.record import MetricRecord, Record, short_name
 from iogauge.records.selected import Unmeasured
-from iogauge.report.outcome import Ending, SessionRecords, Word, of_damage, same_fault
-from iogauge_extras.history import shown, states, statistics
+from iogauge.report.outcome import SessionRecords, of_damage, same_fault
 from iogauge_extras.history.shown import one_of
 from iogauge_extras.history.states import Judged, State
-from iogauge_extras.page.charts import Curve, Run, bars
-from iogauge_extras.page.sweeps import LARGEST
-
-#: Runs in a figure, and days in a calendar.
-SHOWN: Final = 60
-DAYS: Final = 31
-
-#: Control limits lie so many standard deviations of the baseline from its level.
-_SIGMAS: Final = 3.0
-
-#: Most changes of a fingerprint to name.
-_NAMED: Final = 6
-
-_COLUMNS: Final = (
-    *("system", "partition", "case", "line", "series", "metric", "unit", "better", "record"),
-    *("time", "session", "median", "metric_verdict", "verdict", "fingerprint", "confirms"),
-    *("nodes", "tasks_per_node"),
-)
-UNCHANGED: Final = (
-    "nothing that the fingerprint knows (software, client, mount, network) changed with it: look at the "
-    "storage itself, its servers and its load"
-)
-
-#: The gravest first.
-GRAVEST: Final = (
-    *(Verdict.FAIL, Verdict.INVALID, Verdict.ERROR, Verdict.CONTAMINATED, Verdict.UNSTABLE),
-    *(Verdict.UNREFERENCED, Verdict.PASS),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """A part of the history; None is no limit, and both ends belong to it."""
-
-    since: datetime | None = None
-    until: datetime | None = None
-
-    def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows within the span."""
-        if self.since:
-            frame = frame.filter(pl.col("time") >= self.since)
-        return frame.filter(pl.col("time") <= self.until) if self.until else frame
-
-
-ALWAYS: Final = Span()
-
-
-@dataclass(frozen=True, slots=True)
-class Day:
-    """The worst verdict of a case on each day of the calendar; a day without a run is not there."""
-
-    where: str
-    case: str
-    worst: Mapping[date, Verdict]
-
-
-class History:
-    """The history of the lines that some records measured."""
-
-    def __init__(self, folder: Path, records: Sequence[Record], span: Span = ALWAYS) -> None:
-        """Load the rows of the records' lines; those after the span's end do not count."""
-        lines = {record.line for record in records}
-        frame = query.load(folder, columns=_COLUMNS)
-        rows = Span(until=span.until).of(frame.filter(pl.col("line").is_in(sorted(lines))))
-        judged = states.states_of(rows)
-        self.judged = {(series.line, series.metric): series for series in judged}
-        self._span = span
-        ids = shown.fingerprint_ids(judged)
-        ids |= set(rows["fingerprint"].drop_nulls().unique())
-        self.fingerprints = query.fingerprints(folder, ids)
-        self._rows: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
-        for row in rows.iter_rows(named=True):
-            self._rows.setdefault((row["line"], row["metric"]), []).append(row)
-        self._cases: dict[str, list[dict[str, Any]]] = {}
-        for row in rows.unique("record", keep="first", maintain_order=True).iter_rows(named=True):
-            self._cases.setdefault(row["line"], []).append(row)
-        self._references: dict[tuple[str, str], ReferenceRecord] = {}
-        for record in records:
-            for metric in record.metrics:
-                self._refer(record.line, metric)
-
-    def measured(self) -> list[tuple[str, str]]:
-        """Return line and metric of everything that has a value."""
-        return [(line, metric) for line, metric in self._rows if metric]
-
-    def repeats(self, line: str, metric: str) -> bool:
-        """Return whether a metric repeats another one, whose curve then shows both."""
-        series = self.judged.get((line, metric))
-        return series is not None and bool(series.repeats)
-
-    def _refer(self, line: str, metric: MetricRecord) -> None:
-        """Remember the reference of a newest record's metric."""
-        if metric.reference:
-            self._references[line, metric.name] = metric.reference
-
-    def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
-        """Return the runs of a metric (of the case if empty), oldest first, with an ``outcome``."""
-        if metric:
-            return [
-                r | {"outcome": r["metric_verdict"]} for r in self._rows.get((line, metric), [])
-            ]
-        return [r | {"outcome": r["verdict"]} for r in self._cases.get(line, [])]
-
-    def curve(self, line: str, metric: str, since: str = "") -> Curve:
-        """Return the newest runs of a metric that have the unit of the last run.
-
-        The curve's ``since`` is the session of the trend's alarm, or ``since`` if there is no such
-        alarm.
-        """
-        every, series = self._rows[line, metric], self.judged.get((line, metric))
-        first = self._span.since
-        rows = [row for row in every[-SHOWN:] if first is None or row["time"] >= first] or every[
-            -1:
-        ]
-        last = rows[-1]
-        alarmed = series is not None and series.state is State.ALARM and series.change is not None
-        reference = self._references.get((line, metric))
-
-        def bound(share: float | None) -> float | None:
-            """Return the value of a share of the reference; returns None if it cannot be drawn."""
-            if share is None or reference is None:
-                return None
-            drawn = float(reference.value) * (1 + share)
-            return drawn if abs(drawn) < LARGEST else None
-
-        return Curve(
-            title=f"{last['partition']} {short_name(last['case'])} {metric}",
-            unit=str(last["unit"]),
-            points=[
-                Run(
-                    row["time"],
-                    row["session"],
-                    row["median"],
-                    Verdict(row["metric_verdict"]),
-                    row["series"],
-                    row["fingerprint"],
-                )
-                for row in rows
-                if row["unit"] == last["unit"]
-                and row["metric_verdict"] is not None
-                and row["median"] is not None
-                and row["median"] > 0
-            ],
-            reference=bound(0.0),
-            least=bound(reference.lower if reference else None),
-            most=bound(reference.upper if reference else None),
-            since=series.change.session if alarmed and series and series.change else since or None,
-            system=visible(str(last["system"])),
-            key=line,
-            under="; ".join(filter(None, [*self._repeating(line, metric), self._under(last)])),
-            **self._limits(every, series),
-        )
-
-    def _repeating(self, line: str, metric: str) -> Iterator[str]:
-        """Yield the newest value of each metric that repeats one: ``read_bw is proportional, newest 9.971 MiB/s``."""
-        for name in [
-            name for (of, name), s in self.judged.items() if (of, s.repeats) == (line, metric)
-        ]:
-            last = self._rows[line, name][-1]
-            if last["median"] is not None:
-                value = with_unit(last["median"], last["unit"])
-                yield visible(f"{name} is proportional, newest {value}")
-
-    def _limits(self, rows: Sequence[Mapping[str, Any]], series: Judged | None) -> dict[str, Any]:
-        """Return level, control limits and steps of the newest series, if it has a baseline."""
-        if series is None or series.level is None:
-            return {}
-        valid = [
-            row
-            for row in rows
-            if row["series"] == series.series
-            and row["unit"] == series.unit
-            and row["confirms"] is None
-            and row["median"]
-            and Verdict(row["metric_verdict"]).is_valid
-        ]
-        values = [float(row["median"]) for row in valid]
-        location, scale = statistics.fit(np.log(np.array([values[: series.baseline]])))
-        low, high = (float(np.exp(location[0] + k * scale[0])) for k in (-_SIGMAS, _SIGMAS))
-        steps = tuple(valid[k]["session"] for k in statistics.change_points(values))
-        return {"level": series.level, "low": low, "high": high, "steps": steps}
-
-    def _under(self, row: Mapping[str, Any]) -> str:
-        """Return nodes, tasks, tools and stack of a run."""
-        known = self.fingerprints.get(row["fingerprint"] or "", {})
-        tools = [f"{key[5:]} {value}" for key, value in known.items() if key.startswith("tool.")]
-        stack = [f"stack {known['stack']}"] if "stack" in known else []
-        scale = (
-            [f"{count(row['nodes'], 'node')} x {count(row['tasks_per_node'], 'task')}"]
-            if row["nodes"] and row["tasks_per_node"]
-            else []
-        )
-        return visible("; ".join([*scale, *tools, *stack]))
-
-    def days(self) -> tuple[Day, ...]:
-        """Return the worst verdict of each case on each of the last days of the span."""
-        cases = [rows for rows in self._cases.values() if rows]
-        if not cases:
-            return ()
-        newest = max(rows[-1]["time"] for rows in cases).date()
-        oldest = newest - timedelta(days=DAYS - 1)
-        if self._span.since:
-            oldest = max(oldest, self._span.since.date())
-        found = []
-        for rows in cases:
-            worst: dict[date, Verdict] = {}
-            for row in rows:
-                day, verdict = row["time"].date(), Verdict(row["verdict"])
-                if day >= oldest:
-                    worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
-            last = rows[-1]
-            where = visible(f"{last['system']}:{last['partition']}")
-            found.append(Day(where, visible(short_name(last["case"])), worst))
-        return tuple(found)
-
-    def changed(self, before: str | None, after: str | None) -> str:
-        """Return a sentence on how two fingerprints differ, or that they do not."""
-        if before is None or after is None:
-            return ""
-        old, new = self.fingerprints.get(before, {}), self.fingerprints.get(after, {})
-        keys = [visible(f"{key}: {a} -> {b}") for key, a, b in fingerprint.changed(old, new)]
-        if not keys:
-            return UNCHANGED if all(map(fingerprint.is_of_node, (old, new))) else ""
-        more = f"; and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-        return "changed just before: " + "; ".join(keys[:_NAMED]) + more
-
-
-#: Kind of trouble for a series that has become worse although its newest run met its reference.
-DRIFT: Final = "DRIFT"
-
-#: Runs in a line of bars.
-BARS: Final = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """One problem that somebody must look at; all text is safe for a terminal.
-
-    ``kind`` is a verdict, or :data:`DRIFT`. A text is empty if there is nothing to say. ``curve``
-    is None if the metric has no valid run.
-    """
-
-    kind: str
-    where: str
-    case: str
-    metric: str = ""
-    measured: str = ""
-    expected: str = ""
-    reason: str = ""
-    guilty: str = ""
-    since: str = ""
-    trend: str = ""
-    cause: str = ""
-    remedy: str = ""
-    curve: Curve | None = None
-
-    @property
-    def headline(self) -> str:
-        """Return one line: ``FAIL mysite:scratch IorPosix shared direct write_bw: 24.9 MiB/s``."""
-        name = " ".join(word for word in (self.kind, self.where, self.case, self.metric) if word)
-        value = self.measured or self.reason
-        return f"{name}: {value}" if value else name
-
-    @property
-    def sentence(self) -> str:
-        """Return one sentence: what is wrong where, since when, and what changed just before."""
-        name = " ".join(word for word in (self.case, self.metric, "on", self.where) if word)
-        since = self.since.partition(", session")[0]
-        if self.kind == DRIFT:
-            text = (
-                f"{name} has become worse: {self.trend.partition(', session')[0] or self.measured}"
-            )
-        else:
-            text = f"{name} is {self.kind}: {self.reason or self.measured}"
-            text += f", since {since}" if since else ""
-        return text + (f"; {self.cause}" if self.cause else "") + "."
-
-    @property
-    def brief(self) -> str:
-        """Return a few words: ``write_bw 29.8 % below its reference``, ``DRIFT read_bw 12 % worse``."""
-        if self.kind == DRIFT:
-            if self.reason:
-                return f"{DRIFT} {self.metric}: {self.reason}"
-            return f"{DRIFT} {self.metric} {self.trend.partition(' (')[0]} since {self.since[:10]}"
-        if self.kind == Verdict.FAIL.value and self.metric:
-            return (
-                self.guilty.partition(";")[0]
-                or f"{self.metric} {self.measured.rpartition(', ')[2]}"
-            )
-        return ""
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """Return what is known beside the headline, by name; a remedy that the reason has is left out."""
-        told = (self.remedy.partition(": ")[2] or self.remedy) in self.reason
-        facts = {
-            "expected": self.expected,
-            "reason": self.reason if self.measured else "",
-            "guilty": self.guilty,
-            "since": self.since,
-            "trend": self.trend,
-            "cause": self.cause,
-            "remedy": "" if told else self.remedy,
-        }
-        return {name: text for name, text in facts.items() if text}
-
-    @property
-    def paragraph(self) -> str:
-        """Return the headline, and a line for each known fact."""
-        facts = self.facts | ({"runs": bars(self.curve, BARS)} if self.curve else {})
-        return "\n".join([self.headline, *(f"  {n + ':':<10}{text}" for n, text in facts.items())])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the same facts as JSON values."""
-        names = ("kind", "where", "case", "metric", "measured", "expected", "reason", "guilty")
-        facts = {
-            name: getattr(self, name) for name in (*names, "since", "trend", "cause", "remedy")
-        }
-        runs = self.curve.points[-BARS:] if self.curve else ()
-        return facts | {
-            "unit": self.curve.unit if self.curve else "",
-            "runs": [p.value for p in runs],
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
-    """The state of some sessions; the ending may be FAILED without any trouble.
-
-    ``missing`` counts what was asked for and has no record.
-    """
-
-    sessions: tuple[str, ...]
-    systems: tuple[str, ...]
-    ending: Ending
-    troubles: tuple[Trouble, ...]
-    curves: tuple[Curve, ...]
-    days: tuple[Day, ...] = ()
-    missing: int = 0
-
-    @property
-    def failed(self) -> bool:
-        """Return whether somebody must be told."""
-        return bool(self.ending.status)
-
-    @property
-    def title(self) -> str:
-        """Return one line that sums up the sessions."""
-        return f"iogauge {', '.join(self.systems) or '-'}: {self.ending}"
-
-    @property
-    def text(self) -> str:
-        """Return the title, what was not run, and a paragraph for each trouble."""
-        title = "\n".join([self.title, *self.ending.remarks])
-        return "\n\n".join([title, *(trouble.paragraph for trouble in self.troubles)])
-
-
-#: What ``iogauge alarm --test`` sends.
-TEST: Final = Alarm(
-    sessions=(),
-    systems=("test",),
-    ending=Ending(Word.OK, "a test of the alarm's way, nothing has happened"),
-    troubles=(),
-    curves=(),
-)
+from iogauge_extras.page.past import ALWAYS, GRAVEST, UNCHANGED, History, Span
+from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
 
 def collect(
@@ -468,10 +99,9 @@ def _of_records(
     records: SessionRecords, history: History, gate: bool, named: set[tuple[str, str]]
 ) -> list[Trouble]:
     """Return the troubles of the records that count; adds their lines and metrics to ``named``."""
-    troubles: list[Trouble] = []
-    for record in reversed(records):  # a failure is named once: by its confirmation, the newer one
-        if records.counts(record):
-            troubles += _of_record(record, history, gate, named)
+    # A failure is named once: by its confirmation, the newer one.
+    newest_first = [record for record in reversed(records) if records.counts(record)]
+    troubles = [one for r in newest_first for one in _of_record(r, history, gate, named)]
     return troubles[::-1]
 
 
@@ -512,58 +142,42 @@ def _of_damage(damaged: journal.Damaged) -> Trouble:
 
 def _of_record(
     record: Record, history: History, gate: bool, named: set[tuple[str, str]]
-) -> list[Trouble]:
-    """Return the troubles of one case by metric; of the case if no metric explains its verdict."""
-    line = record.line
-    bad = [m for m in record.metrics if m.is_trouble(gate) and same_fault(record, m) is m]
-    where = visible(f"{record.system}:{record.partition}")
-    case = visible(record.short_name)
-    if not bad:
-        if not record.is_trouble(gate) or (line, "") in named:
-            return []
-        named.add((line, ""))
-        since, cause, _ = _since_when(history.runs(line, ""), record.verdict, history)
-        remedy = _remedies(record, "", record.verdict)
-        return [
-            Trouble(
-                kind=record.verdict.value,
-                where=where,
-                case=case,
-                reason=visible(record.reason),
-                since=since,
-                cause="" if remedy and cause == UNCHANGED else cause,
-                remedy=remedy,
-            )
-        ]
-    troubles = []
-    for metric in reversed(bad):
-        name = metric.name
-        if (line, name) in named:
+) -> Iterator[Trouble]:
+    """Yield the troubles of one case by metric; of the case if no metric explains its verdict."""
+    metrics = reversed(record.metrics)
+    bad: list[MetricRecord | None]
+    bad = [m for m in metrics if m.is_trouble(gate) and same_fault(record, m) is m]
+    for metric in bad or [None] * record.is_trouble(gate):
+        key = (record.line, metric.name if metric else "")
+        if key in named:
             continue
-        named.add((line, name))
-        since, cause, session = _since_when(history.runs(line, name), metric.verdict, history)
-        remedy = _remedies(record, name, metric.verdict)
-        series = history.judged.get((line, name))
-        alarmed = series is not None and series.state is State.ALARM
-        troubles.append(
-            Trouble(
-                kind=metric.verdict.value,
-                where=where,
-                case=case,
-                metric=visible(name),
+        named.add(key)
+        about, runs = metric or record, history.runs(*key)
+        since, cause, session = _since_when(runs, about.verdict, history)
+        remedy = _remedies(record, key[1], about.verdict)
+        series = history.judged.get(key)
+        told = Trouble(
+            kind=about.verdict.value,
+            where=visible(f"{record.system}:{record.partition}"),
+            case=visible(record.short_name),
+            reason=visible(about.reason),
+            since=since,
+            cause="" if remedy and cause == UNCHANGED else cause,
+            remedy=remedy,
+        )
+        if metric:
+            told = replace(
+                told,
+                metric=visible(metric.name),
                 measured=_measured(metric),
                 expected=_expectation(metric),
-                reason="" if metric.verdict is Verdict.FAIL else visible(metric.reason),
+                reason="" if metric.verdict is Verdict.FAIL else told.reason,
                 guilty=_guilty(metric),
-                since=since,
-                trend=_trend_words(series) if series and alarmed else "",
-                cause="" if remedy and cause == UNCHANGED else cause,
-                remedy=remedy,
+                trend=_trend_words(series) if series and series.state is State.ALARM else "",
                 # A record that the history takes for damaged has failed all the same.
-                curve=history.curve(line, name, session) if history.runs(line, name) else None,
+                curve=history.curve(*key, session) if runs else None,
             )
-        )
-    return troubles
+        yield told
 
 
 def _guilty(metric: MetricRecord) -> str:

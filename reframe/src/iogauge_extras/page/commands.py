@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iogauge.cli.reporting import Asked, sessions_of, write_file
-from iogauge.cli.screen import Wide, new_console, say
+from iogauge.cli.screen import Wide, new_console, say, slip
 from iogauge.core import paths, registry
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
@@ -21,7 +21,6 @@ from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras, Receivers
 
 if TYPE_CHECKING:
-    from iogauge_extras.page.collect import Alarm
     from iogauge_extras.page.receivers import Message, Receiver
 
 NOBODY = (
@@ -51,9 +50,6 @@ def raise_alarm(
     test: Annotated[
         bool, typer.Option("--test", help="Send a test message to every receiver, and end.")
     ] = False,
-    figures: Annotated[
-        Path | None, typer.Option(help="Directory for a figure of each trouble.")
-    ] = None,
 ) -> None:
     """Say what failed and what has become worse, and send it.
 
@@ -61,7 +57,8 @@ def raise_alarm(
     3: trouble that a receiver did not get, or that has none. Nothing is sent without trouble.
     """
     from iogauge_extras.page import receivers  # with numpy and polars
-    from iogauge_extras.page.collect import TEST, collect
+    from iogauge_extras.page.collect import collect
+    from iogauge_extras.page.trouble import TEST
 
     console = new_console()
     try:
@@ -82,11 +79,8 @@ def raise_alarm(
             unmeasured=asked.unmeasured,
         )
     except (ValueError, OSError) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     typer.echo(visible_lines(alarm.text))
-    if figures:
-        _write_figures(figures, alarm)
     if send and not wanted:
         typer.echo(f"iogauge: {NOBODY}", err=True)
     if alarm.failed:
@@ -106,19 +100,6 @@ def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:
         for partition in site["systems"][0]["partitions"] if not mistakes else ():
             found[PartitionExtras.of_partition(partition["extras"]).alarm] = None
     return list(found)
-
-
-def _write_figures(folder: Path, alarm: Alarm) -> None:
-    """Write a figure of each trouble; only say so if that fails, as the alarm matters more."""
-    from iogauge_extras.page import charts
-
-    curves = [trouble.curve for trouble in alarm.troubles if trouble.curve]
-    try:
-        for number, curve in enumerate(curves, 1):
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{number}.svg").write_text(charts.svg(curve, alone=True), encoding="utf-8")
-    except OSError as error:
-        typer.echo(visible_lines(f"iogauge: figures were not written: {error}"), err=True)
 
 
 def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
@@ -175,8 +156,7 @@ def show_status(
             raise typer.Exit(show_trend(system, name, start, false_alarms, as_json, wide))
         cases = marks.read_marks(paths.history_dir(), system, start, name)
     except (ValueError, TypeError, OSError) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     if not cases:
         console.print(plain(f"no case was measured since {since or '30d'}: {paths.history_dir()}"))
         if brief:
@@ -217,8 +197,9 @@ def write_bundle(
 def report(asked: Asked, since: datetime | None, until: datetime | None) -> tuple[Ending, str]:
     """Return how sessions ended, with what has become worse, and their page: ``iogauge report --html``."""
     from iogauge_extras.ceilings import table  # with numpy and polars
-    from iogauge_extras.page.collect import Span, collect
+    from iogauge_extras.page.collect import collect
     from iogauge_extras.page.page import page
+    from iogauge_extras.page.past import Span
 
     alarm = collect(
         paths.history_dir(),

@@ -19,7 +19,8 @@ from iogauge.records.record import ADDED, Record, short_name
 from iogauge.report.history_table import CASE, in_place, of_system
 from iogauge.report.layout import Column, Group, Table
 from iogauge.report.outcome import STYLE, Ending
-from iogauge_extras.page.collect import DRIFT, GRAVEST, Trouble
+from iogauge_extras.page.past import GRAVEST
+from iogauge_extras.page.trouble import DRIFT, Trouble
 
 #: Runs of a case that are shown.
 RUNS: Final = 14

@@ -36,10 +36,12 @@ from iogauge.session.current import suite
 from iogauge.site import folders
 from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
-from iogauge_extras.page import bars, charts, sweeps
-from iogauge_extras.page.collect import DRIFT, GRAVEST, Alarm, Trouble, against
+from iogauge_extras.page import bars, charts, svg, sweeps
+from iogauge_extras.page.collect import against
 from iogauge_extras.page.marks import MARKS
+from iogauge_extras.page.past import GRAVEST
 from iogauge_extras.page.sweeps import Dot
+from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Contrast
@@ -226,7 +228,7 @@ class _Charts:
                     "known": known in self._fingerprints,
                 }
             )
-        return {"svg": Markup(charts.svg(curve, anchors=names)), "rows": rows[::-1]}
+        return {"svg": Markup(charts.svg(curve, names)), "rows": rows[::-1]}
 
 
 #: What a mark of a comparison says of B.
@@ -275,7 +277,7 @@ def comparison(found: Contrast) -> str:
 def page_style() -> Markup:
     """Return the style of a page and of its figures."""
     css = (_FOLDER / "page.css").read_text(encoding="utf-8")
-    return Markup(css + charts.FIGURE_STYLE)
+    return Markup(css + svg.FIGURE_STYLE)
 
 
 def cards(troubles: Sequence[Trouble]) -> list[list[tuple[Trouble, dict[str, str]]]]:
@@ -310,7 +312,7 @@ def _overviews(records: Sequence[Record], anchor: _Anchor) -> list[Markup]:
     """Return the best case of each check as bars, beside what documents print of other systems."""
     sites = folders.site_folders(project_root() / "site-configs")
     published = [one for site in sites for one in References.of_site(site.name).published()]
-    return [Markup(svg) for svg in bars.overviews(newest(records), published, anchor)]
+    return list(map(Markup, bars.overviews(newest(records), published, anchor)))
 
 
 def tiles(alarm: Alarm, records: SessionRecords) -> list[Tile]:

@@ -6,12 +6,10 @@ from outside goes into a block of code, in which it can neither mention anybody 
 
 from __future__ import annotations
 
-import json
 import logging
 import shlex
 import shutil
 import ssl
-import subprocess
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
@@ -23,10 +21,10 @@ from typing import Any, Final
 import requests
 import urllib3
 
+from iogauge.core import commands
 from iogauge.core.text import visible
 from iogauge.site.extras import Receivers
-from iogauge_extras.page.charts import svg
-from iogauge_extras.page.collect import Alarm
+from iogauge_extras.page.trouble import Alarm
 
 #: Variables whose values are secrets.
 SECRETS: Final = ("IOGAUGE_WEBHOOK_URL", "IOGAUGE_WEBHOOK_TOKEN", "IOGAUGE_GITLAB_TOKEN")
@@ -41,9 +39,6 @@ COMMAND_TIMEOUT: Final = 120.0
 #: Characters of a message; Mattermost takes 16383.
 LONGEST: Final = 12_000
 
-#: Figures that are added to a note.
-_FIGURES: Final = 3
-_ANSWER: Final = 1 << 16
 
 # It writes whole addresses, which are secrets.
 logging.getLogger("urllib3").setLevel(logging.CRITICAL + 1)
@@ -160,17 +155,9 @@ def run_command(
     if not words:
         raise SendError("IOGAUGE_ALARM_COMMAND is empty: expected a program and its arguments")
     try:
-        done = subprocess.run(
-            words,
-            input=f"{head}{message.text}\n",
-            env=dict(environment),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        given = f"{head}{message.text}\n"
+        done = commands.run(*words, seconds=COMMAND_TIMEOUT, environment=environment, given=given)
+    except TimeoutError:
         raise SendError(f"{words[0]}: not done after {COMMAND_TIMEOUT:g} s, ended") from None
     except OSError as error:
         raise SendError(f"{words[0]}: {error.strerror or error}") from None
@@ -189,30 +176,15 @@ def post_webhook(url: str, token: str, message: Message) -> None:
 
 
 def post_note(base: str, number: str, token: str, message: Message) -> None:
-    """Write a note on a merge request, with the first figures; raises :class:`SendError`.
-
-    A figure that cannot be uploaded is left out, and the note says so.
-    """
+    """Write a note on a merge request; raises :class:`SendError`."""
     if not number.isdigit():
         raise SendError(f"merge request {visible(number)!r}: expected its number")
-    headers = {"PRIVATE-TOKEN": token}
-    parts = [message.markup]
-    curves = [one.curve for one in message.alarm.troubles if one.curve][:_FIGURES]
-    for place, curve in enumerate(curves, 1):
-        figure = (f"iogauge-{place}.svg", svg(curve, alone=True).encode(), "image/svg+xml")
-        try:
-            answer = json.loads(_post(f"{base}/uploads", headers, files={"file": figure}))
-            parts.append(str(answer["markdown"]))
-        except (SendError, ValueError, LookupError, TypeError) as error:
-            reason = error if isinstance(error, SendError) else "GitLab's answer is not understood"
-            parts.append(f"(figures could not be uploaded: {reason})")
-            break
-    note = {"body": "\n\n".join(parts)}
-    _post(f"{base}/merge_requests/{number}/notes", headers, json=note)
+    address = f"{base}/merge_requests/{number}/notes"
+    _post(address, {"PRIVATE-TOKEN": token}, json={"body": message.markup})
 
 
-def _post(url: str, headers: Mapping[str, str], **body: Any) -> bytes:
-    """Post, again if the other side is late, busy or broken; return the beginning of the answer.
+def _post(url: str, headers: Mapping[str, str], **body: Any) -> None:
+    """Post, again if the other side is late, busy or broken; what it answers is not read.
 
     Raises :class:`SendError`, which names the host and no more of the address. urllib3 could repeat by itself,
     but not after an answer that does not end, and it logs the whole address.
@@ -239,7 +211,7 @@ def _post(url: str, headers: Mapping[str, str], **body: Any) -> bytes:
                 **body,
             ) as answer:
                 if 200 <= answer.status_code < 300:
-                    return _beginning(answer)
+                    return
                 problem = f"status {answer.status_code}"
                 if 300 <= answer.status_code < 400:
                     raise SendError(f"{host}: {problem}: redirected, which is not followed")
@@ -254,18 +226,6 @@ def _trusted() -> str | bool:
     """Return the system's certificates, among which a site's own are; without any those of requests."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath or True
-
-
-def _beginning(answer: requests.Response) -> bytes:
-    """Read the beginning of an answer; raises TimeoutError if the answer does not come to an end."""
-    until, data = time.monotonic() + TIMEOUT, bytearray()
-    for byte in answer.iter_content(1):  # more at a time would wait until there is more
-        data += byte
-        if len(data) >= _ANSWER:
-            break
-        if time.monotonic() > until:
-            raise TimeoutError
-    return bytes(data)
 
 
 def _reason(error: BaseException) -> str:
