@@ -313,7 +313,9 @@ def of_target(place: PartitionExtras | str) -> list[Check]:
         )
     except OSError as error:
         what = "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site"
-        return [*checks, Check("problem", subject, str(error), what)]
+        # The subject has named the path.
+        text = str(error).removeprefix(f"{path}: ").removeprefix(f"{path} ")
+        return [*checks, Check("problem", subject, text, what)]
     if not writable:
         checks.append(not_writable(path))
     if on_lustre and holder is None:

@@ -269,7 +269,15 @@ def look_through(words: Sequence[str], path: str) -> NodeSeen:
     command = [*words, sys.executable, "-m", "iogauge.site.machine", path]
     sources = [str(LIBRARY.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sources))}
-    printed = commands.output(*command, seconds=NODE_SECONDS, environment=environment)
+    try:
+        printed = commands.output(*command, seconds=NODE_SECONDS, environment=environment)
+    except OSError:
+        ask = ["sh", "-c", '[ -x "$0" ] || echo unseen', sys.executable]
+        if "unseen" not in commands.output(*words, *ask, seconds=NODE_SECONDS):
+            raise
+        raise OSError(
+            f"it does not see {sys.executable}. Put the clone and IOGAUGE_HOME on a file system that all nodes mount"
+        ) from None
     try:
         seen = NodeSeen.from_json(json.loads(printed))
     except (ValueError, TypeError, KeyError) as error:
