@@ -34,7 +34,7 @@ from iogauge.node.mounts import fsname_of, parse_mountinfo
 from iogauge.plan import seen, stage
 from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
-from iogauge.report import export, history_table, outcome
+from iogauge.report import endings, export, history_table, outcome, pricing
 from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references
 from iogauge.site.extras import PartitionExtras
@@ -435,12 +435,12 @@ def _history(data: bytes) -> object:
 
     def read(file: Path) -> object:
         folder = file.parent.parent
-        found = outcome.SessionRecords(
+        found = endings.SessionRecords(
             one for one in journal.read_whole(file) if isinstance(one, Record)
         )
         console = _quiet()
         console.print(outcome.table(outcome.rows(found)))
-        console.print(outcome.cost_table(outcome.costs(found)))
+        console.print(pricing.cost_table(pricing.costs(found)))
         assert found.ending(True).sentence and found.ending(True).status in (0, 1)
         for number in range(1, len(found) + 1):
             try:
@@ -466,7 +466,7 @@ def _alarm(data: bytes) -> object:
 
     def read(file: Path) -> object:
         lines = list(journal.read_whole(file))
-        found = outcome.SessionRecords(line for line in lines if isinstance(line, Record))
+        found = endings.SessionRecords(line for line in lines if isinstance(line, Record))
         damaged = [line for line in lines if isinstance(line, journal.Damaged)]
         raised = collect.collect(file.parent.parent, found, gate=True, damaged=damaged)
         assert raised.failed or not damaged

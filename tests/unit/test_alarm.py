@@ -18,8 +18,8 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.report import history_table
+from iogauge.report.endings import SessionRecords, conclude
 from iogauge.report.export import junit
-from iogauge.report.outcome import SessionRecords, conclude
 from iogauge_extras.page import charts, collect, page, svg
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.past import Span

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node import below
+from iogauge.node import below, btrfs
 from iogauge.node.kinds import Below, Traits, traits
 from iogauge.node.mounts import Mount
 
@@ -357,7 +357,7 @@ def test_copies_of_btrfs(
     bits: list[int | None], devices: int, missing: int, copies: tuple[float, float]
 ) -> None:
     flags = [1 | (0 if bit is None else 1 << bit) for bit in bits]
-    assert below.btrfs_copies(flags, devices, missing) == copies
+    assert btrfs.copies(flags, devices, missing) == copies
 
 
 @pytest.mark.parametrize(

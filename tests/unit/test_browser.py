@@ -17,7 +17,7 @@ import pytest
 from iogauge.records import journal
 from iogauge.records.record import Record, decode
 from iogauge.report import history_table
-from iogauge.report.outcome import SessionRecords
+from iogauge.report.endings import SessionRecords
 from iogauge_extras.ceilings import table as ceilings
 from iogauge_extras.compare import sides
 from iogauge_extras.page import collect, page

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from iogauge.judge.verdict import Verdict
 from iogauge.records import selected
 from iogauge.records.selected import NotedCase, NotedEnvironment, NotedPlace, Unmeasured, UnrunCase
+from iogauge.report.endings import Ending, SessionRecords, Word, conclude
 from iogauge.report.export import junit
-from iogauge.report.outcome import Ending, SessionRecords, Word, conclude
 from iogauge_extras.page import collect, page
 from support import records
 

@@ -1494,17 +1494,9 @@ def test_g17_wants_the_same_before_and_after_a_disturbance(
 # --- G19: what others load the target with --------------------------------------------------------
 
 RECORDED = sessions("load.txt")
-JOB_STATS = (
-    "jobid_var=procname_uid\n"
-    + RECORDED[
-        "(root) lctl get_param obdfilter.lustre-OST0001.job_stats # jobid_var=procname_uid"
-    ].stdout
-)
 
 
-def g19(
-    own: Moved | None, counted: Moved, jobs: Sequence[tuple[int, int]] = (), size: int = MIB
-) -> Finding:
+def g19(own: Moved | None, counted: Moved, size: int = MIB) -> Finding:
     """G19 of a case of one read and one write on XFS; what both move is counted in the read."""
     whole = data("xfs")
     if own is None:
@@ -1519,55 +1511,41 @@ def g19(
         both = counted if way == "read" else Moved()
         told = {"moved": Moved(), "counters": {"8:16": both}, "requests": {"8:16": 0}}
         whole = whole.witness(way, 0, **told).witness(way, 0, of=0, moved=mine)
-    (change,) = whole.evidence.changes
-    changes = [
-        replace(change, cache_id=f"k:{n}", jobs_own=mine, jobs_foreign=theirs)
-        for n, (mine, theirs) in enumerate(jobs)
-    ]
-    return others.foreign_load(whole.alter(changes=tuple(changes) or (change,)).seen())
+    return others.foreign_load(whole.seen())
 
 
 @pytest.mark.parametrize(
-    ("own", "counted", "jobs", "saw"),
+    ("own", "counted", "saw"),
     [
-        (Moved(GIB, GIB), Moved(GIB, GIB), [], "others on 1 node(s) moved 0 B of 2 GiB (0%)"),
-        (Moved(GIB, GIB), Moved(GIB + 100 * MIB, GIB), [], "100 MiB of 2.1 GiB (5%)"),
-        (Moved(GIB, GIB), Moved(1, GIB), [], "moved 0 B of 1 GiB"),
-        (Moved(MIB, 0), Moved(16 * MIB, 0), [], "15 MiB of 16 MiB (0%)"),
+        (Moved(GIB, GIB), Moved(GIB, GIB), "others on 1 node(s) moved 0 B of 2 GiB (0%)"),
+        (Moved(GIB, GIB), Moved(GIB + 100 * MIB, GIB), "100 MiB of 2.1 GiB (5%)"),
+        (Moved(GIB, GIB), Moved(1, GIB), "moved 0 B of 1 GiB"),
+        (Moved(MIB, 0), Moved(16 * MIB, 0), "15 MiB of 16 MiB (0%)"),
         # What others write beside gigabytes of our reads.
-        (Moved(9 * GIB, 0), Moved(9 * GIB, 299 * MIB), [], "299 MiB of 9.29 GiB (3%)"),
-        (None, Moved(), [], "no counter can be compared"),
-        (None, Moved(), [(9 * GIB, GIB)], "moved 1 GiB of 10 GiB"),
+        (Moved(9 * GIB, 0), Moved(9 * GIB, 299 * MIB), "299 MiB of 9.29 GiB (3%)"),
+        (None, Moved(), "no counter can be compared"),
     ],
 )
 def test_g19_believes_what_the_counters_explain(
-    own: Moved | None, counted: Moved, jobs: list[tuple[int, int]], saw: str
+    own: Moved | None, counted: Moved, saw: str
 ) -> None:
-    finding = g19(own, counted, jobs)
+    finding = g19(own, counted)
     assert finding.outcome is OK, finding
     assert saw in finding.saw
 
 
 @pytest.mark.parametrize(
-    ("own", "counted", "jobs", "saw"),
+    ("own", "counted", "saw"),
     [
-        (Moved(GIB, GIB), Moved(2 * GIB, 2 * GIB), [], "moved 2 GiB of 4 GiB (50%)"),
-        (Moved(0, GIB), Moved(0, GIB + 128 * MIB), [], "moved 128 MiB of 1.12 GiB (11%)"),
+        (Moved(GIB, GIB), Moved(2 * GIB, 2 * GIB), "moved 2 GiB of 4 GiB (50%)"),
+        (Moved(0, GIB), Moved(0, GIB + 128 * MIB), "moved 128 MiB of 1.12 GiB (11%)"),
         # What was not read is no excuse for what others wrote.
-        (Moved(GIB, GIB), Moved(0, 2 * GIB), [], "moved 1 GiB of 2 GiB (50%)"),
-        (Moved(), Moved(16 * MIB, 0), [], "moved 16 MiB of 16 MiB (100%)"),
-        (
-            Moved(GIB, GIB),
-            Moved(GIB, GIB),
-            [(8 * GIB, GIB)],
-            "other jobs, as the servers say, moved 1 GiB of 9 GiB (11%)",
-        ),
+        (Moved(GIB, GIB), Moved(0, 2 * GIB), "moved 1 GiB of 2 GiB (50%)"),
+        (Moved(), Moved(16 * MIB, 0), "moved 16 MiB of 16 MiB (100%)"),
     ],
 )
-def test_g19_sees_others(
-    own: Moved | None, counted: Moved, jobs: list[tuple[int, int]], saw: str
-) -> None:
-    finding = g19(own, counted, jobs)
+def test_g19_sees_others(own: Moved | None, counted: Moved, saw: str) -> None:
+    finding = g19(own, counted)
     assert finding.outcome is Outcome.CONTAMINATED, finding
     says(finding, "G19", saw, "at most 10%", "nobody else uses the target")
 
@@ -1622,16 +1600,7 @@ def moved(**more: Any) -> NodeActivity:
 
 def looked(text: str, **more: Any) -> Load:
     given: dict[str, Any] = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
-    return Load(**{**given, **host._lustre(parse_parameters(text), {}, 1000), **more})
-
-
-def test_g19_on_the_jobs_that_a_server_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(others, "FOREIGN_BYTES", MIB)
-    seen = change(looked("jobid_var=procname_uid\n"), looked(JOB_STATS))
-    assert seen.jobs_own is not None and seen.jobs_foreign is not None
-    finding = g19(None, Moved(), [(seen.jobs_own, seen.jobs_foreign)])
-    assert finding.outcome is Outcome.CONTAMINATED
-    says(finding, "other jobs, as the servers say, moved 16 MiB of 32 MiB (50%)")
+    return Load(**{**given, **host._connections(parse_parameters(text)), **more})
 
 
 # --- G11: the targets that moved the bytes ---------------------------------------------------------

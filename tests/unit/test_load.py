@@ -17,48 +17,18 @@ from iogauge.node.lustre.client import read_parameters
 from support.lustre.kernel import kernel
 from support.lustre.recorded import parse_parameters, sessions
 
-MIB = 1 << 20
 LOAD = sessions("load.txt")
 PARAMS = sessions("params.txt")
 STATE = LOAD["lctl get_param osc.*.state"].stdout
-JOBS = LOAD[
-    "(root) lctl get_param obdfilter.lustre-OST0001.job_stats # jobid_var=procname_uid"
-].stdout
-SLURM = LOAD[
-    "(root) lctl get_param obdfilter.lustre-OST0001.job_stats # jobid_var=SLURM_JOB_ID"
-].stdout
 IMPORT = PARAMS["lctl get_param osc.*.import | head -116"].stdout
 
 
-def lustre(*texts: str, environment: dict[str, str] | None = None, uid: int = 1000) -> Load:
-    fields = node_counters._lustre(parse_parameters("\n".join(texts)), environment or {}, uid)
+def lustre(*texts: str) -> Load:
+    fields = node_counters._connections(parse_parameters("\n".join(texts)))
     return Load(host="n1", cache_id="k:1", time=1795223500.0, load1=0.0, **fields)
 
 
 # --- parsers --------------------------------------------------------------------------------------
-
-
-def test_the_bytes_of_each_job() -> None:
-    assert node_counters.parse_jobs(JOBS) == {
-        "dd.1000": 8 * MIB,
-        "fio.1000": 8 * MIB,
-        "dd.0": 16 * MIB,
-    }
-    assert node_counters.parse_jobs(SLURM) == {"4711": 8 * MIB, "dd.0": 4 * MIB}
-
-
-@pytest.mark.parametrize(
-    ("variable", "environment", "own", "foreign"),
-    [
-        ("procname_uid", {}, "fio.1000", "fio.10001"),
-        ("SLURM_JOB_ID", {"SLURM_JOB_ID": "4711"}, "4711", "47110"),
-    ],
-)
-def test_our_own_job(variable: str, environment: dict[str, str], own: str, foreign: str) -> None:
-    pattern = node_counters.own_job(variable, environment, 1000)
-    assert pattern
-    assert pattern.fullmatch(own)
-    assert not pattern.fullmatch(foreign)
 
 
 #: As ptlrpc/import.c of Lustre prints them, in the form of /dev/kmsg.
@@ -96,14 +66,6 @@ def test_only_the_clients_own_connections_are_looked_at() -> None:
     }
 
 
-def test_the_names_of_other_jobs_are_not_kept() -> None:
-    seen = lustre("jobid_var=procname_uid", JOBS)
-    assert seen.jobs[node_counters.OWN] == 16 * MIB
-    assert sum(seen.jobs.values()) == 32 * MIB
-    assert "dd.0" not in str(seen)
-    assert lustre("jobid_var=disable", JOBS).jobs == {}
-
-
 # --- between two looks ----------------------------------------------------------------------------
 
 FIRST = Load(
@@ -116,7 +78,6 @@ FIRST = Load(
     timeouts=1,
     log_end=10,
     complaints=((9, "a evicted by b"),),
-    jobs={"own": 5, "x": 50, "y": 7},
 )
 
 
@@ -130,8 +91,6 @@ def test_what_was_there_before_is_not_held_against_a_run() -> None:
         cache_id="k:1",
         seconds=10.0,
         watched=("the state of the connections", "the kernel's log"),
-        jobs_own=0,
-        jobs_foreign=0,
     )
 
 
@@ -150,23 +109,6 @@ def test_what_was_there_before_is_not_held_against_a_run() -> None:
 )
 def test_what_became_of_the_connections(change: dict[str, Any], troubles: tuple[str, ...]) -> None:
     assert later(**change).troubles == troubles
-
-
-@pytest.mark.parametrize(
-    ("jobs", "own", "foreign"),
-    [
-        ({"own": 15, "x": 60, "y": 7}, 10, 10),
-        ({"own": 15, "z": 3}, 10, 3),
-        ({"own": 15, "x": 2, "y": 8}, 10, 3),
-        ({"x": 60}, None, None),
-        ({}, None, None),
-    ],
-)
-def test_the_share_of_other_jobs(
-    jobs: dict[str, int], own: int | None, foreign: int | None
-) -> None:
-    seen = later(jobs=jobs)
-    assert (seen.jobs_own, seen.jobs_foreign) == (own, foreign)
 
 
 def test_only_nodes_that_were_looked_at_twice_are_compared() -> None:
@@ -191,7 +133,7 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uid", [0, 1000])
-def test_connections_and_jobs_are_read_from_the_kernels_files_by_root_alone(
+def test_connections_are_read_from_the_kernels_files_by_root_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int
 ) -> None:
     mount = node_counters.find_mount(str(tmp_path))
@@ -201,10 +143,9 @@ def test_connections_and_jobs_are_read_from_the_kernels_files_by_root_alone(
         node_counters, "find_mount", lambda _: replace(mount, type="lustre", source=source)
     )
     monkeypatch.setattr(os, "geteuid", lambda: uid)
-    monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setenv("PATH", str(tmp_path))  # no lctl
-    shown = parse_parameters("\n".join((STATE, IMPORT, JOBS, "jobid_var=procname_uid")))
+    shown = parse_parameters("\n".join((STATE, IMPORT)))
     root = kernel(tmp_path, shown)
     monkeypatch.setattr(
         node_counters,
@@ -213,8 +154,7 @@ def test_connections_and_jobs_are_read_from_the_kernels_files_by_root_alone(
     )
     seen = node_counters.look(str(tmp_path / "not" / "there"))
     if uid:
-        assert (seen.states, seen.jobs) == ({}, {})
+        assert seen.states == {}
         return
     assert seen.states == {f"lustre-OST000{i}": "FULL" for i in range(4)}
     assert len(seen.history) == 8
-    assert seen.jobs[node_counters.OWN] == 16 * MIB

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -258,3 +260,16 @@ def test_the_cure_of_a_slurm_that_loses_starts_is_written_in() -> None:
     cured = Slurm((QUEUE,), accounting=True, starts_mpi=True, breaks_mpi=True)
     variables = dict(written(answers(QUEUE), found(seen(), cured)).get("env_vars", []))
     assert variables["SLURM_PMIX_FENCE"] == "ring"
+
+
+def test_a_node_that_does_not_see_the_clone_is_said_to(tmp_path: Path) -> None:
+    apart = ["unshare", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
+        pytest.skip("the clone cannot be hidden from a process here: needs root and unshare")
+    if sys.prefix == sys.base_prefix:
+        pytest.skip("Python is the host's own, which every process here sees")
+    hide = 'mount -t tmpfs none "$0" && exec "$@"'
+    words = [*apart, "sh", "-c", hide, sys.prefix]
+    with pytest.raises(OSError, match=r"it does not see .*python.* Put the clone and IOGAUGE_HOME"):
+        machine.look_through(words, str(tmp_path))
+    assert machine.look_through(["env"], str(tmp_path)).host

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, decode
-from iogauge.report import outcome
-from iogauge.report.outcome import SessionRecords
+from iogauge.report import outcome, pricing, undone
+from iogauge.report.endings import SessionRecords
 from support import records
 
 FAILS = {"FAIL", "INVALID", "ERROR"}
@@ -46,7 +46,7 @@ RUN = {"session": "s", "time": "2027-01-31T12:00:00Z", "gate": False}
 
 
 def undecided(file: Path, found: Sequence[Record], **run: Any) -> list[Record]:
-    return outcome.undecided(file, found, RUN | run)
+    return undone.undecided(file, found, RUN | run)
 
 
 def shown(records: list[Record], width: int = 200, wide: bool = False) -> str:
@@ -231,7 +231,7 @@ def test_what_cannot_run_is_said_once_a_reason(tmp_path: Path) -> None:
     cases = [case(name, fail_reason=too_few) for name in names]
     fine = case("Fine", result="pass", fail_reason=None)
     other = case("Other", fail_reason="type error: x")
-    assert outcome.unable(write(tmp_path, *cases, fine, other)) == [
+    assert undone.unable(write(tmp_path, *cases, fine, other)) == [
         "this scenario cannot be run at this scale: too few bytes. So 3 cases cannot run: Burst and 2 more",
         "type error: x. So 1 case cannot run: Other",
     ]
@@ -322,7 +322,7 @@ def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> Record:
 
 def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
     other = bandwidth(2.0, case="Ior %api=mpiio")
-    found = outcome.costs(
+    found = pricing.costs(
         [bandwidth(9.0), bandwidth(2.5, "FAIL"), bandwidth(8.0, "INVALID"), other, record()]
     )
     assert [(cost.case, cost.gb_s) for cost in found] == [("Ior posix", 2.5)]

@@ -22,7 +22,7 @@ import pytest
 
 from e2e import warm
 from iogauge.judge.verdict import Verdict
-from iogauge.report.outcome import conclude
+from iogauge.report.endings import conclude
 from iogauge.site.extras import Receivers
 from iogauge_extras.page import receivers
 from iogauge_extras.page.charts import Curve, Run

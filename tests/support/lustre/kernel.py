@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 #: What root alone may read of that which a fingerprint keeps (lustre/llite, osc: LDEBUGFS_SEQ_FOPS).
-OF_ROOT = ("max_cached_mb", "import", "state", "job_stats")
+OF_ROOT = ("max_cached_mb", "import", "state")
 
 
 def kernel(root: Path, parameters: Mapping[str, str], *, as_root: bool = True) -> Path:

@@ -337,10 +337,6 @@ def parameters(last: str) -> dict[str, str]:
         found |= {f"lov.{fs}-MDT{index:04x}-mdtlov.numobd": osts for index in range(2)}
         found |= {f"lov.{fs}-clilov-{client}.numobd": osts for client, _ in clients()}
         found |= {f"lmv.{fs}-clilmv-{client}.numobd": "2" for client, _ in clients()}
-    if last == "job_stats" and not int(os.environ.get("LFS_SERVERS", "0")):
-        # The servers are on this node, and no jobs are counted.
-        found |= {f"obdfilter.{fs}-OST{i:04x}.job_stats": "" for i in range(standin.ost_count())}
-        found |= {f"mdt.{fs}-MDT{index:04x}.job_stats": "" for index in range(2)}
     return found
 
 
@@ -383,7 +379,6 @@ def missing(pattern: str, command: str) -> Refused:
         "ost_conn_uuid",
         "numobd",
         *OF_LOV,
-        "job_stats",
         "nosuch",
     }
     known |= {*EVERY, *(name for settings in SETTINGS.values() for name in settings)}

@@ -82,19 +82,13 @@ class FioCheck(StorageCheck):
     """fio on the nodes of the job; a subclass sets the jobs."""
 
     needs = words.FIO
+    own_processes = 1
     on_all_nodes: bool = False
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check; on one node, unless it runs on all."""
         declared = super().declared()
         return declared if self.on_all_nodes else {**declared, "nodes": 1}
-
-    @builtins.run_after("setup")
-    def _one_process_a_node(self) -> None:
-        # fio starts its processes itself: the job is one task on each node.
-        self.num_tasks = self.nodes
-        self.num_tasks_per_node = 1
-        self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
 
     def share_of_file(self, block: int, shares: int) -> int:
         """Return a share of the case's bytes, whole blocks and MiB; raises ValueError if it is less than one."""
@@ -427,9 +421,6 @@ class ChecksumCheck(RandomReadCheck):
             name=f"checksums-{state}",
             command=["checksums", state, DIR],
             launch="agent",
-            parse=None,
-            rates={},
-            access=Access(direction="none"),
         )
 
 

@@ -217,14 +217,7 @@ class MdtestOnMdtsCheck(MdtestCheck):
 
 
 def _by_agent(name: str, words: Sequence[str]) -> PhasePlan:
-    return PhasePlan(
-        name=name,
-        command=[name, *words],
-        launch="agent",
-        parse=None,
-        rates={},
-        access=Access(direction="none"),
-    )
+    return PhasePlan(name=name, command=[name, *words], launch="agent")
 
 
 def parse_with_files(printed: Printed) -> ToolOutput:

@@ -133,10 +133,8 @@ def count_writers(log: str, file: str) -> PhasePlan:
     return PhasePlan(
         name="writers",
         command=["darshan-parser", log],
-        launch="once",
         parse=lambda printed: counted(printed.result, file),
         rates={WRITERS.name: ("writers", "writers")},
-        access=Access(direction="none"),
     )
 
 

@@ -29,7 +29,7 @@ from reframe.utility.typecheck import Duration
 from iogauge.cases import job_files
 from iogauge.cases.judged import JudgedCheck
 from iogauge.core import registry
-from iogauge.core.measurement import Metric, Reference, ToolOutputError
+from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, parse_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.evidence import collect, fingerprint, model
@@ -55,6 +55,9 @@ class StorageCheck(JudgedCheck):
 
     local = False
     exclusive_access = True
+
+    #: Processes for each task, if the tool starts its processes itself: the job is one task on each node then.
+    own_processes: int = 0
 
     _plan: CasePlan
     _evidence: model.Evidence | None
@@ -102,6 +105,17 @@ class StorageCheck(JudgedCheck):
         alike = Reference(1.0, least, None, "1", "limits.max_deviation")
         return dict.fromkeys(shares, alike)
 
+    def outputs_of(self, phase: str) -> Sequence[ToolOutput]:
+        """Return the outputs of a phase; none before there is evidence."""
+        return self._evidence.outputs.get(phase, ()) if self._evidence else ()
+
+    def need_nodes(self, why: str) -> None:
+        """Raise ValueError on a single node."""
+        if self.nodes < 2:
+            raise ValueError(
+                f"nodes is {self.nodes}: expected two or more, because {why}; set scale.nodes"
+            )
+
     def case(self, tool: str, repeat: Sequence[PhasePlan], **more: Any) -> CasePlan:
         """Return the plan of a case at this scale."""
         return CasePlan(
@@ -146,6 +160,10 @@ class StorageCheck(JudgedCheck):
         self._check_variables()
         self.num_tasks = self.total_tasks
         self.num_tasks_per_node = self.tasks_per_node
+        if self.own_processes:
+            self.num_tasks, self.num_tasks_per_node = self.nodes, 1
+            most = self.own_processes * self.tasks_per_node
+            self.num_cpus_per_task = min(most, self.site.node.cores)
         self._point_to_references()
         try:
             self._plan = self.plan().in_pool(self._extras.target.pool)

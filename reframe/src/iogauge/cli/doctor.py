@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import socket
-import subprocess
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from iogauge.core import processes
+from iogauge.core import commands, processes
 from iogauge.core.paths import state_dir
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint
@@ -207,17 +206,11 @@ def launch_check(machine: Machine) -> Check | None:
         words = [mpirun, "-np", "2", ior, "-w", "-t", "64k", "-b", "64k", "-o", f"{scratch}/data"]
         words += ["-O", "summaryFormat=JSON", "-O", f"summaryFile={scratch}/out.json"]
         try:
-            done = subprocess.run(
-                words,
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-                env=os.environ | mpi_environment(),
-            )
+            environment = os.environ | mpi_environment()
+            done = commands.run(*words, seconds=120, environment=environment)
             out = json.loads(Path(scratch, "out.json").read_text(encoding="utf-8"))
             tasks = out["tests"][0]["Options"]["tasks"]
-        except (OSError, ValueError, LookupError, subprocess.TimeoutExpired) as error:
+        except (OSError, ValueError, LookupError) as error:
             return Check(
                 "problem", "mpirun and ior", f"two tasks did not run: {error}", " ".join(words)
             )
@@ -320,7 +313,9 @@ def of_target(place: PartitionExtras | str) -> list[Check]:
         )
     except OSError as error:
         what = "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site"
-        return [*checks, Check("problem", subject, str(error), what)]
+        # The subject has named the path.
+        text = str(error).removeprefix(f"{path}: ").removeprefix(f"{path} ")
+        return [*checks, Check("problem", subject, text, what)]
     if not writable:
         checks.append(not_writable(path))
     if on_lustre and holder is None:

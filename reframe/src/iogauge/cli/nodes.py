@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from iogauge.cli.doctor import Check
+from iogauge.core import commands
 from iogauge.core.paths import project_root, state_dir
 from iogauge.core.text import visible
 from iogauge.site.extras import PartitionExtras
@@ -67,17 +67,10 @@ def ask(partition: Mapping[str, Any], site: Mapping[str, Any]) -> Iterator[Check
     state_dir().mkdir(parents=True, exist_ok=True)
     given = [places["clone"], sys.executable, places["state"], target, " ".join(modules)]
     try:
-        done = subprocess.run(
-            [*words, "sh", "-c", _SCRIPT, "sh", *given, "ior mdtest fio"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_ANSWERED,
-            check=False,
-            cwd="/",
-        )
+        asked = [*words, "sh", "-c", _SCRIPT, "sh", *given, "ior mdtest fio"]
+        done = commands.run(*asked, seconds=_ANSWERED, cwd="/")
         printed, complaint = done.stdout, done.stderr.strip()
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         printed, complaint = "", str(error)
     answers = [line.split()[1:] for line in printed.splitlines() if line.startswith("iogauge ")]
     if not answers:

@@ -40,7 +40,7 @@ from iogauge.records.selected import (
     selection,
     without_match,
 )
-from iogauge.report import outcome, plan_table
+from iogauge.report import endings, plan_table, undone
 from iogauge.report.outcome import plain
 from iogauge.site import folders, machine
 from iogauge.site.references import known_checks
@@ -145,7 +145,7 @@ def list_cases(arguments: list[str]) -> None:
     lack = unmeasured_of(asked, chosen, [], gate=False, accept=False)
     for line in (
         f"{count(len(rows), 'case')}, {sum(cases.values())} run here",
-        *outcome.remarks(lack),
+        *endings.remarks(lack),
     ):
         say(console, line)
 
@@ -231,7 +231,7 @@ def unmeasured_remarks(arguments: list[str]) -> list[str]:
     if chosen is None:
         return []
     lack = unmeasured_of(arguments, chosen, [], gate=False, accept=False)
-    return [*lack.unmatched, *outcome.remarks(lack)]
+    return [*lack.unmatched, *endings.remarks(lack)]
 
 
 def planned_cases(
@@ -256,7 +256,7 @@ def planned_cases(
         cases = [PlannedCase.from_json(untrusted.read_json(file)) for file in files]
         reasons: list[str] = []
         with contextlib.suppress(OSError, ValueError):
-            reasons = outcome.unable(report)
+            reasons = undone.unable(report)
     if status != 0:
         return cases, reasons or [output[-4000:] + errors[-4000:]]
     return cases, [] if cases else [errors + _NO_CASE]
@@ -346,7 +346,8 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
         try:
             allowed = processes.call_in_time(target, partial(permission.reason, target))
         except OSError as error:
-            console.print(f"{plain(target)}: [bold red]refused[/] {plain(str(error))}")
+            why = str(error).removeprefix(f"{target} ")
+            console.print(f"{plain(target)}: [bold red]refused[/] {plain(why)}")
         objections = [one for one in said if one[0].outcome is not Outcome.OK]
         for finding, of in objections:
             word = _WORDS.get(finding.outcome, "[bold red]refused[/]")

@@ -17,8 +17,9 @@ from iogauge.core.text import visible
 from iogauge.records import journal, selected
 from iogauge.records.record import Record
 from iogauge.records.selected import Unmeasured
-from iogauge.report import outcome
-from iogauge.report.outcome import SessionRecords, plain
+from iogauge.report import endings, outcome
+from iogauge.report.endings import SessionRecords
+from iogauge.report.outcome import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ def show_report(
     console = Console(stderr=True) if as_json else new_console()
     span = _span(since, until)
     asked = _asked(console, names or [], span, system)
-    ending = asked.records.ending(asked.gate, asked.unmeasured, outcome.of_damage(asked.damaged))
+    ending = asked.records.ending(asked.gate, asked.unmeasured, endings.of_damage(asked.damaged))
     if html:
         ending, text = registry.load("iogauge_answers", "page")(asked, *(span or (None, None)))
         write_file(html, text)

@@ -46,8 +46,9 @@ from iogauge.records.selected import (
     save_unmeasured,
     selection,
 )
-from iogauge.report import outcome, plan_table
-from iogauge.report.outcome import SessionRecords, plain
+from iogauge.report import plan_table, undone
+from iogauge.report.endings import SessionRecords
+from iogauge.report.outcome import plain
 from iogauge.session import current, life
 from iogauge.site import folders, machine, programs, settings
 from iogauge.workspace import lock, permission
@@ -109,7 +110,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     marks |= {"confirms": confirms} if confirms else {}
     marks |= current.gate_marks() if gate else {}
     try:
-        missing = outcome.undecided(reframe_report, records, marks)
+        missing = undone.undecided(reframe_report, records, marks)
     except (OSError, ValueError, KeyError):
         missing = []
     for record in missing:

@@ -15,9 +15,10 @@ from rich.console import Console
 
 from iogauge.core.text import visible, visible_lines
 from iogauge.judge.verdict import Verdict
-from iogauge.report import outcome
+from iogauge.report import outcome, pricing
+from iogauge.report.endings import Ending, SessionRecords
 from iogauge.report.layout import Column, Group, Table
-from iogauge.report.outcome import Ending, SessionRecords, plain
+from iogauge.report.outcome import plain
 
 #: Option of every command that shows a table.
 Wide = Annotated[
@@ -74,8 +75,8 @@ def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bo
     """Print the table, the ending, and what was not run."""
     if records:
         console.print(outcome.table(outcome.folded(records), wide), soft_wrap=True)
-    if prices := outcome.costs(records):
-        console.print(outcome.cost_table(prices), soft_wrap=True)
+    if prices := pricing.costs(records):
+        console.print(pricing.cost_table(prices), soft_wrap=True)
     for line in (f"iogauge: {end}", *end.remarks):
         say(console, line)
     if any(r.tier == "quick" and r.metrics for r in records):

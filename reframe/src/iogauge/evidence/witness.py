@@ -15,7 +15,7 @@ from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.node.counters import NETWORKS
-from iogauge.node.host import HARMLESS, OWN, Load
+from iogauge.node.host import HARMLESS, Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.seen import Instant, Look, Noted, TaskRun
@@ -325,9 +325,7 @@ class NodeActivity:
     """Activity of a node between two looks.
 
     ``troubles`` describes troubles of connections to servers. ``watched`` names the places that
-    show such troubles. ``jobs_own`` and ``jobs_foreign`` are the bytes that the servers on this
-    node moved for this job and for others. They are None if the servers keep no such account or do
-    not list this job. ``uuid`` names the target's file system at the last look, "" if unknown. ``load1`` is the load of
+    show such troubles. ``uuid`` names the target's file system at the last look, "" if unknown. ``load1`` is the load of
     the last minute then.
     """
 
@@ -336,8 +334,6 @@ class NodeActivity:
     seconds: float
     troubles: tuple[str, ...] = ()
     watched: tuple[str, ...] = ()
-    jobs_own: int | None = None
-    jobs_foreign: int | None = None
     uuid: str = ""
     load1: float = 0.0
 
@@ -361,19 +357,12 @@ def change(before: Load, after: Load) -> NodeActivity:
     if before.log_end is not None and after.log_end is not None:
         watched.append("the kernel's log")
         troubles += [text for number, text in after.complaints if number > before.log_end]
-    jobs: dict[str, int] = {}
-    for job, count in after.jobs.items():
-        first = before.jobs.get(job, 0)
-        jobs[job] = count - first if count >= first else count  # the account was cleared meanwhile
-    accounted = OWN in after.jobs
     return NodeActivity(
         host=after.host,
         cache_id=after.cache_id,
         seconds=after.time - before.time,
         troubles=tuple(dict.fromkeys(troubles)),
         watched=tuple(watched),
-        jobs_own=jobs[OWN] if accounted else None,
-        jobs_foreign=sum(n for job, n in jobs.items() if job != OWN) if accounted else None,
         uuid=after.uuid,
         load1=after.load1,
     )

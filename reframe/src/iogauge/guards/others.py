@@ -83,14 +83,6 @@ def foreign_load(seen: CaseSeen) -> Finding:
         foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
         who = f"others on {len(distinct) or seen.plan.nodes} node(s)"
         weigh(foreign, counted.read + counted.written, who, _all_requests(seen))
-    jobs = [
-        (change.jobs_own, change.jobs_foreign)
-        for change in distinct
-        if change.jobs_own is not None and change.jobs_foreign is not None
-    ]
-    if jobs:
-        theirs = sum(foreign for _, foreign in jobs)
-        weigh(theirs, theirs + sum(mine for mine, _ in jobs), "other jobs, as the servers say,")
     new = "ext4" if seen.extras.target.type in ("ext4", "overlay") else ""
     saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
     limit = seen.extras.limits.max_foreign

@@ -2,10 +2,12 @@
 
 - below: the stack below a mount, down to the disks
 - between: what stands between a tool and the kernel, and its version
+- btrfs: what btrfs says of itself
 - counters: what the kernel counts of a node's storage
 - files: empty the page cache of files, and prove it; a sample of their contents
 - host: the node's clock and cores, and bytes and connections, counted before and after the phases
 - identity: the names of file systems
+- kernel: what the kernel tells: texts, names, answers about a file
 - kinds: what is known of each type of file system, and what a stack below a mount takes away
 - lustre: Lustre's client: programs, parameters, targets, quotas, layouts
 - mounts: mounts and the room of a path

@@ -14,17 +14,17 @@ a directory that he may not look into.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import stat
 import struct
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from iogauge.node import btrfs
 from iogauge.node.identity import is_upper
+from iogauge.node.kernel import asked, listed, text
 from iogauge.node.kinds import Below, kind_of, traits
 from iogauge.node.mounts import (
     READ,
@@ -39,8 +39,6 @@ from iogauge.node.mounts import (
 )
 
 _GET_ATTRIBUTES: Final = READ | 0x00086601
-_BTRFS_FS_INFO: Final = READ | 0x0400941F
-_BTRFS_SPACE_INFO: Final = 0xC0109414
 _LOOP_STATUS: Final = 0x4C05
 
 #: Attributes of an inode (linux/fs.h): compressed (``chattr +c``), encrypted by fscrypt, data
@@ -48,14 +46,6 @@ _LOOP_STATUS: Final = 0x4C05
 _COMPRESSED: Final = 0x4
 _ENCRYPTED: Final = 0x800
 _JOURNALLED: Final = 0x4000
-
-#: Copies of a byte by the profile's bit (btrfs_tree.h). Parity of RAID5 and RAID6 is not among
-#: them.
-_BTRFS_DATA: Final = 1
-_BTRFS_COPIES: Final = {4: 2, 5: 2, 6: 2, 9: 3, 10: 4}
-_BTRFS_PARITY: Final = {7: 1, 8: 2}
-#: Profiles that put each copy on a device of its own. DUP has both on one.
-_BTRFS_MIRRORED: Final = sum(1 << bit for bit in _BTRFS_COPIES if bit != 5)
 
 #: Whole devices that are memory, and devices that a program or another cache may serve.
 _MEMORY: Final = {"zram": "compressed memory", "ram": "memory", "nullb": "which keeps nothing"}
@@ -84,10 +74,10 @@ def _ways(root: str) -> tuple[str, ...]:
     """
     directories = [
         os.path.realpath(os.path.join(root, "sys/block", name))
-        for name in _listed(root, "sys/block")
+        for name in listed(root, "sys/block")
     ]
     numbers = [
-        _text(directory, "dev")
+        text(directory, "dev")
         for directory in directories
         if not _beneath(directory) and not _leaf(os.path.basename(directory), directory).memory
     ]
@@ -119,7 +109,7 @@ def _counting(root: str, numbers: Sequence[str]) -> tuple[str, ...]:
         match = re.fullmatch(r"(nvme[0-9]+)(n[0-9]+)", disk)
         paths = [
             name
-            for name in (_listed(root, "sys/block") if match else ())
+            for name in (listed(root, "sys/block") if match else ())
             if match and re.fullmatch(f"{match[1]}c[0-9]+{match[2]}", name)
         ]
         counting |= dict.fromkeys(paths if paths and not _is_counted(root, number) else [number])
@@ -131,7 +121,7 @@ def _is_counted(root: str, device: str) -> bool:
     place = "sys/dev/block" if ":" in device else "sys/block"
     directory = os.path.realpath(os.path.join(root, place, device))
     queues = (os.path.join(directory, "queue"), os.path.join(directory, "../queue"))  # of its disk
-    return not any(_text(queue, "iostats") == "0" for queue in queues)
+    return not any(text(queue, "iostats") == "0" for queue in queues)
 
 
 def join(parts: Sequence[Below]) -> Below:
@@ -150,23 +140,6 @@ def join(parts: Sequence[Below]) -> Below:
         fsync=first(part.fsync for part in parts),
         compresses=first(part.compresses for part in parts),
     )
-
-
-def btrfs_copies(profiles: Sequence[int], devices: int, missing: int = 0) -> tuple[float, float]:
-    """Return the least and the most copies of a byte for the flags of all data block groups.
-
-    RAID5 and RAID6 write whole stripes at best, a block with all its parity at worst. Of block groups that were made
-    before devices went ``missing``, the ``devices`` that are left get the rest of the copies.
-    """
-    least, most = [], []
-    for flags in profiles:
-        lost = next((n for bit, n in _BTRFS_PARITY.items() if flags & 1 << bit), 0)
-        copies = next((n for bit, n in _BTRFS_COPIES.items() if flags & 1 << bit), 1)
-        left = max(1, copies - missing) if flags & _BTRFS_MIRRORED else copies
-        data = devices + missing - lost
-        least.append(devices / data if lost and data > 0 else float(left))
-        most.append(1.0 + lost if lost else float(copies))
-    return (min(least), max(most)) if profiles else (1.0, 1.0)
 
 
 def _unknown(reason: str) -> Below:
@@ -189,53 +162,10 @@ def _on(name: str, below: Below) -> Below:
     )
 
 
-def _asked(path: str, request: int, question: bytes) -> bytes:
-    """Return the answer of an ioctl on a file or directory; empty if there is none."""
-    with contextlib.suppress(OSError):
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            answer = bytearray(question)
-            fcntl.ioctl(fd, request, answer, True)
-            return bytes(answer)
-        finally:
-            os.close(fd)
-    return b""
-
-
 def _attributes(path: str) -> int:
     """Return the attributes of an inode (lsattr(1)); 0 if they cannot be read."""
-    answer = _asked(path, _GET_ATTRIBUTES, bytes(8))
+    answer = asked(path, _GET_ATTRIBUTES, bytes(8))
     return int(struct.unpack_from("I", answer)[0]) if answer else 0
-
-
-def _btrfs_device_count(path: str) -> int:
-    """Return the number of devices that a btrfs was made of, with those that are missing; 0 if unknown."""
-    info = _asked(path, _BTRFS_FS_INFO, bytes(1024))
-    return int.from_bytes(info[8:16], sys.byteorder) if info else 0
-
-
-def _data_profiles(path: str) -> list[int]:
-    """Return the flags of all data block groups of a btrfs."""
-    slots = 64
-    answer = _asked(path, _BTRFS_SPACE_INFO, struct.pack("QQ", slots, 0) + bytes(24 * slots))
-    if not answer:
-        return []
-    spaces = struct.iter_unpack("QQQ", answer[16:])
-    return [flags for flags, total, _ in spaces if flags & _BTRFS_DATA and total]
-
-
-def _text(*parts: str) -> str:
-    """Return the text of a file, empty if it cannot be read."""
-    with contextlib.suppress(OSError), open(os.path.join(*parts), "rb") as file:
-        return os.fsdecode(file.read()).strip()
-    return ""
-
-
-def _listed(*parts: str) -> list[str]:
-    """Return the names in a directory, sorted; none if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return sorted(os.listdir(os.path.join(*parts)))
-    return []
 
 
 def _mount(path: str) -> Mount | None:
@@ -258,10 +188,10 @@ def _is_closed(path: str) -> bool:
 
 def _beneath(directory: str) -> list[str]:
     """Return the numbers of the devices below a whole device: dm, md, bcache with its cache."""
-    caches = [name for name in _listed(directory, "bcache/cache") if re.match(r"cache\d", name)]
-    places = [f"slaves/{name}" for name in _listed(directory, "slaves")]
+    caches = [name for name in listed(directory, "bcache/cache") if re.match(r"cache\d", name)]
+    places = [f"slaves/{name}" for name in listed(directory, "slaves")]
     places += [f"bcache/cache/{name}/.." for name in caches if places]
-    return list(filter(None, (_text(directory, place, "dev") for place in places)))
+    return list(filter(None, (text(directory, place, "dev") for place in places)))
 
 
 def _leaf(name: str, directory: str) -> Below:
@@ -269,7 +199,7 @@ def _leaf(name: str, directory: str) -> Below:
     kind = name.rstrip("0123456789")
     if kind in _MEMORY:
         return Below(memory=f"{name}, {_MEMORY[kind]}")
-    model = _text(directory, "device/model")
+    model = text(directory, "device/model")
     if model in ("scsi_debug", "RAMDISK-MCP"):
         return Below(memory=f"{name}, a disk in memory ({model})")
     if kind == "dm-":
@@ -278,7 +208,7 @@ def _leaf(name: str, directory: str) -> Below:
         return _unknown(f"{name}, {_SERVED[kind]}")
     if "/devices/virtual/block/" in directory and not name.startswith(_STORAGE):
         return _unknown(f"{name}, a virtual device of unknown kind")
-    return Below(disks=(_text(directory, "dev"),), names={_text(directory, "dev"): name})
+    return Below(disks=(text(directory, "dev"),), names={text(directory, "dev"): name})
 
 
 def _compressing(mount: Mount, attributes: int) -> str:
@@ -350,8 +280,8 @@ class _Walk:
             o_direct = "f2fs compresses what lies here (chattr +c)"
         if mount.type == "btrfs":
             present = len(below.devices)
-            missing = max(0, _btrfs_device_count(path) - present)
-            copies = btrfs_copies(_data_profiles(path), present, missing)
+            missing = max(0, btrfs.device_count(path) - present)
+            copies = btrfs.copies(btrfs.data_profiles(path), present, missing)
         compresses = _compressing(mount, attributes) or below.compresses
         return replace(
             below,
@@ -367,7 +297,7 @@ class _Walk:
         forgets = [
             name
             for disk in below.disks
-            if _text(self.place("sys/dev/block", disk), "queue/write_cache") != "write through"
+            if text(self.place("sys/dev/block", disk), "queue/write_cache") != "write through"
             for name in [below.names.get(disk, disk)]
         ]
         if not word or (below.disks and not forgets):
@@ -385,7 +315,7 @@ class _Walk:
             return ""
         options = mount.options.split(",")
         for device in below.devices:
-            options += _text(
+            options += text(
                 self.place("proc/fs/ext4", below.names.get(device, ""), "options")
             ).split("\n")
         if "data=journal" in options:
@@ -404,8 +334,8 @@ class _Walk:
     def devices(self, path: str, mount: Mount) -> tuple[str, ...]:
         """Return the numbers of the block devices directly under a file system."""
         if mount.type == "btrfs":
-            info = _asked(path, _BTRFS_FS_INFO, bytes(1024))
-            return self.btrfs_devices(info[16:32].hex()) if info else ()
+            folder = self.place("sys/fs/btrfs", btrfs.identity(path) or "none", "devices")
+            return tuple(filter(None, (text(folder, name, "dev") for name in listed(folder))))
         if not kind_of(mount.type).on_device:
             return ()
         numbers = [mount.device, *self.journals(mount)]
@@ -420,18 +350,12 @@ class _Walk:
         """Yield the number of an ext4's external journal; its thread bears the device's name."""
         if mount.type in ("ext3", "ext4"):
             name = os.path.basename(os.path.realpath(self.place("sys/dev/block", mount.device)))
-            thread = _text(
-                self.place("proc", _text(self.place("sys/fs/ext4", name, "journal_task")), "comm")
+            thread = text(
+                self.place("proc", text(self.place("sys/fs/ext4", name, "journal_task")), "comm")
             )
             # Kernels before 5.17 cut names after 15 characters.
             if thread.startswith("jbd2/") and len(thread) != 15:
-                yield from filter(None, [_text(self.place("sys/class/block", thread[5:], "dev"))])
-
-    def btrfs_devices(self, fsid: str) -> tuple[str, ...]:
-        """Return the numbers of the devices of a btrfs by its identifier, 32 hexadecimal digits."""
-        parts = (fsid[:8], fsid[8:12], fsid[12:16], fsid[16:20], fsid[20:])
-        folder = self.place("sys/fs/btrfs", "-".join(parts), "devices")
-        return tuple(filter(None, (_text(folder, name, "dev") for name in _listed(folder))))
+                yield from filter(None, [text(self.place("sys/class/block", thread[5:], "dev"))])
 
     def overlay(self, mount: Mount, above: frozenset[int]) -> Below:
         """Return the stack of an overlay: that of its upper directory, which takes all writes."""
@@ -470,20 +394,20 @@ class _Walk:
             below = replace(below, fsync=reason)
         if disk != name:
             below = _on(name, below)
-        identity = _text(directory, "dm/uuid")
+        identity = text(directory, "dm/uuid")
         if identity.startswith("VDO-") or identity.endswith("-vpool"):  # by vdo(8), by LVM
             below = replace(below, compresses="dm-vdo")
         return replace(below, names={number: name, **below.names})
 
     def keeps_flushes(self, name: str, directory: str, below: Below) -> str:
         """Return a reason if a device hands no flush on to a disk below it that has a write cache."""
-        if _text(directory, "queue/write_cache") != "write through":
+        if text(directory, "queue/write_cache") != "write through":
             return ""
-        own = _text(directory, "dev")
+        own = text(directory, "dev")
         forgets = [
             below.names.get(disk, disk)
             for disk in below.disks
-            if disk != own and _text(self.whole(disk)[0], "queue/write_cache") == "write back"
+            if disk != own and text(self.whole(disk)[0], "queue/write_cache") == "write back"
         ]
         if not forgets:
             return ""
@@ -491,12 +415,12 @@ class _Walk:
 
     def loop(self, name: str, directory: str, above: frozenset[int]) -> Below:
         """Return the stack below a loop device: that of its file, or of its block device."""
-        file = _text(directory, "loop/backing_file")
+        file = text(directory, "loop/backing_file")
         below = self.behind(name, file, above)
         if below is None:
             return _unknown(f"{name}, whose file {file} cannot be seen here, or is another one")
         below = _on(name, below)
-        if _text(directory, "loop/dio") != "1":
+        if text(directory, "loop/dio") != "1":
             reason = f"{name}, whose file {file} goes through the page cache (losetup --direct-io)"
         elif below.o_direct:
             reason = f"{name}, whose file {file} goes through the page cache: {below.o_direct}"
@@ -513,7 +437,7 @@ class _Walk:
         if not file or mount is None:
             return None
         info = os.stat(path)
-        if status := _asked(self.place("dev", name), _LOOP_STATUS, bytes(232)):  # root's
+        if status := asked(self.place("dev", name), _LOOP_STATUS, bytes(232)):  # root's
             device, inode, special = struct.unpack_from("QQQ", status)
             is_that = (device, inode) == (info.st_dev, info.st_ino)
             if stat.S_ISBLK(info.st_mode):

@@ -6,11 +6,11 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from iogauge.core import commands
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_bytes
 from iogauge.core.words import FIO, IOR, MDTEST, Fingerprint
@@ -41,6 +41,9 @@ _LYING: Final = (
 _HARMLESS: Final = r"darshan"
 
 
+#: Seconds for a program to tell its version.
+PROGRAM_SECONDS: Final = 20.0
+
 #: Tools whose file holds its version as a text of its own.
 _VERSIONED: Final = (IOR, MDTEST)
 
@@ -57,8 +60,9 @@ def version(path: str) -> str:
 def versions() -> dict[str, str]:
     """Return the versions of IOR, mdtest and fio on PATH, as far as they are certain."""
     found = {}
-    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
-        found[FIO] = run(FIO, "--version").strip().removeprefix("fio-")
+    with contextlib.suppress(OSError, ValueError):
+        said = commands.run(FIO, "--version", seconds=PROGRAM_SECONDS)
+        found[FIO] = said.stdout.strip().removeprefix("fio-")
     for tool in _VERSIONED:
         with contextlib.suppress(OSError):
             found[tool] = version(shutil.which(tool) or "")
@@ -141,19 +145,3 @@ def uncounted(environ: Mapping[str, str]) -> Fingerprint:
     content = read_bytes(path) if path else b""
     has_mpiio = b"MPIIO" in content and not content.startswith(b"#!")
     return {UNCOUNTED: True} if has_mpiio and _COUNTS not in content else {}
-
-
-_PROGRAM_SECONDS: Final = 20.0
-
-
-def run(*words: str) -> str:
-    """Return a program's output, whatever its exit status; raises OSError or SubprocessError."""
-    return subprocess.run(
-        words,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=_PROGRAM_SECONDS,
-        check=False,
-    ).stdout

@@ -17,12 +17,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from iogauge.core import commands
+from iogauge.node.kernel import text
 from iogauge.node.mounts import BLOCK_DEVICE, unescape
 
 
@@ -73,21 +74,15 @@ _STATS: Final = re.compile(
 def read_all(root: Path = Path("/"), *, lustre: bool = True) -> dict[str, Reading | None]:
     """Return all counters of this node. Those of Lustre cost an ordinary user the start of a program."""
     counts: dict[str, Reading | None] = {}
-    counts |= _block_devices(_text(root / "proc/diskstats"))
+    counts |= _block_devices(text(root / "proc/diskstats"))
     # The kernel makes this directory for its client of NFS: without it there is none among the mounts.
     if (root / "proc/fs/nfsfs").is_dir():
-        counts |= _of_mounts(_text(root / "proc/self/mountstats"))
+        counts |= _of_mounts(text(root / "proc/self/mountstats"))
     if networks := _networks(root):
         counts[NETWORKS] = networks
     if lustre:
         counts |= _of_targets(root)
     return counts
-
-
-def _text(file: Path) -> str:
-    with contextlib.suppress(OSError):
-        return file.read_text(encoding="utf-8", errors="surrogateescape")
-    return ""
 
 
 def _block_devices(text: str) -> dict[str, Reading]:
@@ -154,14 +149,14 @@ def _ports(root: Path) -> Iterator[Reading]:
 
 def _interfaces(root: Path, by_port: bool) -> Iterator[Reading]:
     """Yield the counts of network interfaces, without those whose bytes another one counts."""
-    for line in _text(root / "proc/net/dev").splitlines()[2:]:
+    for line in text(root / "proc/net/dev").splitlines()[2:]:
         name, _, fields = line.partition(":")
         place, words = root / "sys/class/net" / name.strip(), fields.split()
         # An interface over others, as a bond or a VLAN, counts their bytes once more.
         if len(words) < 9 or any(place.glob("lower_*")):
             continue
         # Of InfiniBand (ARPHRD_INFINIBAND): the ports have counted its bytes.
-        if not (by_port and _text(place / "type").strip() == "32"):
+        if not (by_port and text(place / "type").strip() == "32"):
             yield Reading(int(words[0]), int(words[8]))
 
 
@@ -209,17 +204,10 @@ def _asked(devices: Sequence[str], whole: bool) -> dict[str, Reading]:
     questions = ["ignore_errors", *(f"get_param {device}.stats" for device in devices)]
     path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
     try:
-        done = subprocess.run(
-            ["lctl"],
-            input="".join(f"{line}\n" for line in questions),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_LCTL_S,
-            check=False,
-            env=os.environ | {"PATH": path},
-        )
-    except (OSError, subprocess.SubprocessError):
+        given = "".join(f"{line}\n" for line in questions)
+        environment = os.environ | {"PATH": path}
+        done = commands.run("lctl", seconds=_LCTL_S, environment=environment, given=given)
+    except OSError:
         return {}
     told = {}
     for part in re.split(r"^(?=(?:osc|mdc)\.)", done.stdout, flags=re.M):
@@ -273,7 +261,7 @@ def of_lustre(fsname: str, root: Path = Path("/")) -> Reading:
     Raises ValueError if the client does not tell this user.
     """
     folder = root / "sys/kernel/debug/lustre/llite"
-    stats = [text for file in folder.glob(f"{fsname}-*/stats") if (text := _text(file))]
+    stats = list(filter(None, map(text, folder.glob(f"{fsname}-*/stats"))))
     if not stats:
         raise ValueError(f"no statistics of {fsname}: root alone may read them")
     return sum(map(_sums, stats), Reading(0, 0, 0))

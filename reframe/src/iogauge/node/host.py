@@ -4,9 +4,8 @@ after the judged phases.
 Launchers bind a task to a core, not to one of its threads.
 
 A :class:`Load` is one look at one node; ``evidence/witness`` compares two looks. Bytes are counted
-by job/witness.sh. Root alone sees connections to servers (``osc.*.import``, ``osc.*.state``) and the
-jobs of all clients (``*.job_stats``, on a server), in Lustre's part of debugfs. Users see the
-kernel's log if the site lets them. Invisible data are left out and marked as such.
+by job/witness.sh. Root alone sees connections to servers (``osc.*.import``, ``osc.*.state``), in Lustre's part of
+debugfs. Users see the kernel's log if the site lets them. Invisible data are left out and marked as such.
 
 Written against Lustre 2.17.0.
 """
@@ -22,7 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from iogauge.core.text import text_digest
 from iogauge.core.untrusted import Plain
 from iogauge.node.identity import uuid_of
 from iogauge.node.lustre.client import read_parameters
@@ -80,16 +78,10 @@ _LOG_SECONDS: Final = 0.2
 #: Characters of a line of the kernel's log; its own limit is near 1000.
 _LOG_LINE: Final = 2000
 
-#: Key of our own job among :attr:`Load.jobs`.
-OWN: Final = "own"
-
 #: Parameters to read, by the kind of device.
 _PARAMETERS: Final = {
-    "": ("jobid_var",),
     "osc": ("import", "state"),
     "mdc": ("import", "state"),
-    "obdfilter": ("job_stats",),
-    "mdt": ("job_stats",),
 }
 
 #: Harmless states of a connection: idle ones are closed after 20 s and opened again.
@@ -113,8 +105,7 @@ class Load(Plain):
     timed out. All three are empty or None if connections are invisible.
 
     ``log_end`` is the number of the last line of the kernel's log, None if unreadable.
-    ``complaints`` are its lines about lost connections, by number. ``jobs`` maps jobs to the bytes
-    that the servers on this node moved for them: :data:`OWN` is ours, any other job is a hash.
+    ``complaints`` are its lines about lost connections, by number.
     ``uuid`` names the file system (:mod:`iogauge.node.identity`), "" if unknown.
     """
 
@@ -127,35 +118,7 @@ class Load(Plain):
     timeouts: int | None = None
     log_end: int | None = None
     complaints: tuple[tuple[int, str], ...] = ()
-    jobs: Mapping[str, int] = field(default_factory=dict)
     uuid: str = ""
-
-
-def parse_jobs(text: str) -> dict[str, int]:
-    """Return bytes read and written by each job, by identifier, from ``obdfilter.*.job_stats``."""
-    jobs: dict[str, int] = {}
-    job = ""
-    for line in text.splitlines():
-        match = re.match(r"- job_id:\s+\"?([^\"]*?)\"?\s*$", line)
-        if match:
-            job = match[1]
-            continue
-        match = re.match(r"\s+(?:read|write)_bytes:.*\bsum:\s*([0-9]{1,18})\b", line)
-        if match:
-            jobs[job] = jobs.get(job, 0) + int(match[1])
-    return jobs
-
-
-def own_job(jobid_var: str, environment: Mapping[str, str], uid: int) -> re.Pattern[str] | None:
-    """Return a pattern of our own job's identifier on the servers; None if it is unknown.
-
-    ``procname_uid`` counts every process of ours as our own. A variable that is unset here names no
-    job.
-    """
-    if jobid_var == "procname_uid":
-        return re.compile(rf".*\.{uid}")
-    value = environment.get(jobid_var, "")
-    return re.compile(re.escape(value)) if value else None
 
 
 def parse_log(text: str, fsname: str) -> tuple[int | None, tuple[tuple[int, str], ...]]:
@@ -176,10 +139,8 @@ def parse_log(text: str, fsname: str) -> tuple[int | None, tuple[tuple[int, str]
     return last, tuple(complaints)
 
 
-def _connections(
-    parameters: Mapping[str, str],
-) -> tuple[dict[str, str], tuple[tuple[int, str, str], ...], int | None]:
-    """Return states, history and timeouts of the client's connections, for :class:`Load`."""
+def _connections(parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Return states, history and timeouts of the client's connections, fields of a :class:`Load`."""
     states: dict[str, str] = {}
     history: list[tuple[int, str, str]] = []
     timeouts: int | None = None
@@ -197,27 +158,7 @@ def _connections(
             ]
         elif match := re.search(r"^\s+timeouts:\s*([0-9]{1,18})\b", value, re.MULTILINE):
             timeouts = (timeouts or 0) + int(match[1])
-    return states, tuple(history), timeouts
-
-
-def _lustre(
-    parameters: Mapping[str, str], environment: Mapping[str, str], uid: int
-) -> dict[str, Any]:
-    """Return fields of a :class:`Load` from a client's or a server's parameters."""
-    states, history, timeouts = _connections(parameters)
-    own = own_job(parameters.get("jobid_var", ""), environment, uid)
-    jobs: dict[str, int] = {}
-    for name, value in parameters.items():
-        for job, count in parse_jobs(value).items() if name.endswith(".job_stats") and own else ():
-            is_own = own is not None and own.fullmatch(job)
-            key = OWN if is_own else text_digest(job)
-            jobs[key] = jobs.get(key, 0) + count
-    return {
-        "states": states,
-        "history": history,
-        "timeouts": timeouts,
-        "jobs": jobs,
-    }
+    return {"states": states, "history": tuple(history), "timeouts": timeouts}
 
 
 # Functions that read the machine.
@@ -250,7 +191,7 @@ def look(path: str) -> Load:
     if mount is not None and mount.type == "lustre":
         fsname = fsname_of(mount.source)
         if os.geteuid() == 0 or os.access(_DEBUGFS, os.X_OK):
-            fields |= _lustre(read_parameters(fsname, _PARAMETERS), os.environ, os.getuid())
+            fields |= _connections(read_parameters(fsname, _PARAMETERS))
         with contextlib.suppress(OSError):
             fields["log_end"], fields["complaints"] = parse_log(_kernel_log(), fsname)
     return Load(

@@ -7,11 +7,11 @@ system has no name or none can be seen. docs/keys.md lists the names of each typ
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 from typing import Final
 
+from iogauge.node.kernel import asked
 from iogauge.node.kinds import kind_of, traits
 from iogauge.node.mounts import READ, Mount, find_mount, upper_directory
 
@@ -118,20 +118,11 @@ def differ(one: str, other: str) -> bool:
 
 def _asked(path: str, kind: str) -> str:
     """Return the UUID that the kernel gives for a file or directory; "" if it gives none."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        for request, head, size, place in [_ANY, *filter(None, [_OF_TYPE.get(kind)])]:
-            answer = bytearray(head.ljust(size, b"\0"))
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(fd, request, answer)
-                length = answer[0] if place == 1 else 16
-                if text := text_of(bytes(answer[place : place + length])):
-                    return text
-    finally:
-        os.close(fd)
+    for request, head, size, place in [_ANY, *filter(None, [_OF_TYPE.get(kind)])]:
+        answer = asked(path, request, head.ljust(size, b"\0"))
+        length = answer[0] if answer and place == 1 else 16
+        if text := text_of(answer[place : place + length]):
+            return text
     return ""
 
 

@@ -15,13 +15,13 @@ import os
 import re
 import socket
 import struct
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from iogauge.core import commands
 from iogauge.core.text import text_digest
 from iogauge.core.untrusted import read_text
 from iogauge.core.words import (
@@ -34,7 +34,14 @@ from iogauge.core.words import (
     Fingerprint,
 )
 from iogauge.node import below
-from iogauge.node.between import UNCOUNTED, of_processes, preloaded, run, script, uncounted
+from iogauge.node.between import (
+    PROGRAM_SECONDS,
+    UNCOUNTED,
+    of_processes,
+    preloaded,
+    script,
+    uncounted,
+)
 from iogauge.node.lustre import client
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
@@ -328,7 +335,8 @@ def mpi_version(text: str) -> str:
 def _mpi(node: _Node) -> Fingerprint:
     if version := os.environ.get("CRAY_MPICH_VERSION"):
         return {"mpi": f"Cray MPICH {version}"}
-    return {"mpi": mpi_version(run("mpirun", "--version"))}
+    said = commands.run("mpirun", "--version", seconds=PROGRAM_SECONDS)
+    return {"mpi": mpi_version(said.stdout)}
 
 
 #: Probes by name.
@@ -379,7 +387,7 @@ def collect(
     def work(name: str, probe: Callable[[_Node], Fingerprint]) -> None:
         try:
             parts[name] = probe(node)
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             pass
         except Exception:
             parts[name] = {}

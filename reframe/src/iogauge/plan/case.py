@@ -117,10 +117,10 @@ class PhasePlan:
 
     name: str
     command: Sequence[str]
-    launch: Literal["tasks", "once", "clients", "parts", "servers", "agent", "nodes"]
-    parse: Callable[[Printed], ToolOutput] | None
-    rates: Mapping[str, tuple[str, str]]
-    access: Access
+    launch: Literal["tasks", "once", "clients", "parts", "servers", "agent", "nodes"] = "once"
+    parse: Callable[[Printed], ToolOutput] | None = None
+    rates: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    access: Access = Access(direction="none")
     output: str | None = None
     ranks: str | None = None
     folder: str | None = None

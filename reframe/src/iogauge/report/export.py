@@ -26,8 +26,8 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import UnrunCase
+from iogauge.report.endings import Ending, SessionRecords
 from iogauge.report.history_table import RecordChoice
-from iogauge.report.outcome import Ending, SessionRecords
 
 #: Labels of every Prometheus metric that is of a metric; ``line`` keeps scales and tiers apart.
 LABELS: Final = (

@@ -39,10 +39,16 @@ def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
     return (
         format_bytes(max(case.order.held_bytes + case.order.fill_bytes for case in cases)),
         str(max(case.order.files for case in cases)),
-        format_bytes(sum(case.written_bytes for case in cases)),
-        format_bytes(sum(case.read_bytes for case in cases)),
+        _moved("write", sum(case.written_bytes for case in cases), cases),
+        _moved("read", sum(case.read_bytes for case in cases), cases),
         f"{sum(case.node_minutes for case in cases):.1f}",
     )
+
+
+def _moved(direction: str, known: float, cases: Sequence[PlannedCase]) -> str:
+    """Return the bytes that are known before; of phases of a set time nobody knows them."""
+    timed = any(phases.direction == direction for case in cases for phases in case.timed)
+    return "by time" if timed and not known else format_bytes(known)
 
 
 _COLUMNS: Final = (

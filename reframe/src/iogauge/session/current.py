@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from iogauge.core import processes, untrusted
+from iogauge.core import commands, processes, untrusted
 from iogauge.core.paths import logs_dir, project_root, stages_dir, state_dir
 from iogauge.core.text import visible_lines
 from iogauge.plan.bounds import Cost, excess
@@ -81,9 +80,8 @@ def suite() -> str:
         known = [version("iogauge")]
     if (root / ".git").exists():  # not a repository that happens to hold an installed library
         words = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"]
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=10)
-            known += [f"commit {done.stdout.strip()}"] if done.returncode == 0 else []
+        with contextlib.suppress(OSError):
+            known += [f"commit {commands.output(*words, seconds=10).strip()}"]
     return " ".join(known) or "unknown"
 
 

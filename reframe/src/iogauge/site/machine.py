@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from iogauge.core import processes, untrusted
+from iogauge.core import commands, processes, untrusted
 from iogauge.core.paths import LIBRARY
 from iogauge.core.words import (
     DARSHAN,
@@ -37,7 +37,6 @@ from iogauge.node.lustre.programs import LustreError
 from iogauge.node.mounts import Mount, Space, find_mount, space_of
 from iogauge.node.view import View, look, with_lustre
 from iogauge.site.programs import darshan_library, machine, mpi_environment
-from iogauge.site.scheduler import said_by
 from iogauge.tools.mpi import dialect_of
 
 #: Bytes that a quick case may hold, at most, on a target that nobody has described.
@@ -270,7 +269,15 @@ def look_through(words: Sequence[str], path: str) -> NodeSeen:
     command = [*words, sys.executable, "-m", "iogauge.site.machine", path]
     sources = [str(LIBRARY.parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sources))}
-    printed = said_by(command, NODE_SECONDS, environment)
+    try:
+        printed = commands.output(*command, seconds=NODE_SECONDS, environment=environment)
+    except OSError:
+        ask = ["sh", "-c", '[ -x "$0" ] || echo unseen', sys.executable]
+        if "unseen" not in commands.output(*words, *ask, seconds=NODE_SECONDS):
+            raise
+        raise OSError(
+            f"it does not see {sys.executable}. Put the clone and IOGAUGE_HOME on a file system that all nodes mount"
+        ) from None
     try:
         seen = NodeSeen.from_json(json.loads(printed))
     except (ValueError, TypeError, KeyError) as error:

@@ -6,12 +6,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from iogauge.core import untrusted
+from iogauge.core import commands, untrusted
 from iogauge.core.paths import project_root, state_dir
 from iogauge.core.versions import too_old
 from iogauge.core.words import (
@@ -147,16 +146,7 @@ class Machine:
 
 def _output(words: list[str]) -> str:
     """Return standard output and error of a program that reports about itself."""
-    done = subprocess.run(
-        words,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-        env=os.environ | mpi_environment(),
-    )
+    done = commands.run(*words, seconds=60, environment=os.environ | mpi_environment())
     return done.stdout + done.stderr
 
 
@@ -212,7 +202,7 @@ def _ask(name: str, path: str) -> Program:
         if METADATA_PHASES.keys() <= {*engines} and not too_old(FIO_METADATA, found):
             features.append(FIO_METADATA)
         return Program(name, path, found, tuple(features))
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+    except (OSError, ValueError) as error:
         return _odd(name, path, str(error))
 
 
@@ -266,6 +256,6 @@ def darshan_library() -> str | None:
     library = Path(config).parent.parent / "lib" / "libdarshan.so"
     try:
         watches = _output([config, "--mpiio-mod"]).strip() == "yes"
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
     return str(library) if watches and library.exists() else None

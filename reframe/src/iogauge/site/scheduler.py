@@ -6,10 +6,11 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
+
+from iogauge.core import commands
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +37,7 @@ ASK_SECONDS: Final = 30
 _SINFO: Final = "%P|%D|%X|%Y|%m|%l|%a"
 
 
-def said_by(words: Sequence[str], seconds: float, environment: dict[str, str] | None = None) -> str:
-    """Return what a program prints; raises OSError with its complaint if it fails or is late."""
-    try:
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env=environment,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise OSError(f"{words[0]}: no answer in {seconds:g} s") from error
-    if done.returncode != 0:
-        said = (done.stderr.strip() or done.stdout.strip() or "it printed nothing").splitlines()
-        raise OSError(f"{words[0]}: exit status {done.returncode}: {said[-1]}")
-    return done.stdout
+_said = partial(commands.output, seconds=ASK_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +104,10 @@ def slurm() -> Slurm | None:
     """Return the Slurm of this host; None without its programs. Raises OSError if it does not answer."""
     if shutil.which("sinfo") is None or shutil.which("sbatch") is None:
         return None
-    queues = parse_sinfo(said_by(["sinfo", "--noheader", f"--format={_SINFO}"], ASK_SECONDS))
+    queues = parse_sinfo(_said("sinfo", "--noheader", f"--format={_SINFO}"))
     settings = ""
     with contextlib.suppress(OSError):
-        settings = said_by(["scontrol", "show", "config"], ASK_SECONDS)
+        settings = _said("scontrol", "show", "config")
     storage = re.search(r"AccountingStorageType\s*=\s*(\S+)", settings)
     mpi = re.search(r"MpiDefault\s*=\s*(\S+)", settings)
     return Slurm(

@@ -5,10 +5,10 @@ Nothing is invented: what was not found out is a comment in the file, and a line
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import yaml
 
+from iogauge.core import commands
 from iogauge.core.paths import project_root
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint, Tier
@@ -360,11 +361,9 @@ def _git(*words: str) -> str:
     """Return what git says of the clone; empty if it is none."""
     if not (project_root() / ".git").exists():  # git would answer for a repository around it
         return ""
-    command = ["git", "-C", str(project_root()), *words]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError):
+        return commands.run("git", "-C", str(project_root()), *words).stdout.strip()
+    return ""
 
 
 def origin(url: str) -> tuple[str, str]:

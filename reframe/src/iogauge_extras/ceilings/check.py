@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-import reframe.core.builtins as builtins
-
 from iogauge.cases.fio import OneNodeFioCheck
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
@@ -85,6 +83,7 @@ class NetworkCeilingCheck(StorageCheck):
     """
 
     needs = words.IPERF
+    own_processes = 1
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the rates of pairs, and of the first node with all others at once."""
@@ -101,26 +100,13 @@ class NetworkCeilingCheck(StorageCheck):
 
     def probes(self, metric: Metric) -> Mapping[str, float]:
         """Return the median of every pair's rates, in MiB/s."""
-        if self._evidence is None or metric.name != iperf3.PAIR_MEDIAN:
-            return {}
-        rates: dict[str, list[float]] = {}
-        for output in self._evidence.outputs[iperf3.PHASE]:
-            pairs: Any = output.parameters["pairs"]
-            for pair, rate in pairs.items():
-                rates.setdefault(pair, []).append(rate)
-        return {pair: statistics.median(values) for pair, values in rates.items()}
-
-    @builtins.run_after("setup")
-    def _one_process_a_node(self) -> None:
-        self.num_tasks = self.nodes
-        self.num_tasks_per_node = 1
-        self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
+        of_pairs = metric.name == iperf3.PAIR_MEDIAN
+        return _medians(self.outputs_of(iperf3.PHASE) if of_pairs else (), "pairs")
 
     def plan(self) -> CasePlan:
         """Measure all pairs, or as many as the time of a phase allows; a turn takes a second or more."""
         nodes, seconds = self.nodes, int(self.site.limits.phase_seconds)
-        if nodes < 2:
-            raise ValueError("nodes is 1: streams need two or more; set scale.nodes")
+        self.need_nodes("streams go from one to another")
         distances = iperf3.distances_within(nodes, seconds)
         if not distances:
             raise ValueError(
@@ -155,6 +141,12 @@ class NetworkCeilingCheck(StorageCheck):
             held_bytes=0,
             files=0,
         )
+
+
+def _medians(outputs: Sequence[ToolOutput], key: str) -> dict[str, float]:
+    """Return the median of each rate by its name, over the outputs of all repetitions."""
+    each: list[Any] = [output.parameters[key] for output in outputs]
+    return {name: statistics.median(one[name] for one in each) for one in each[:1] for name in one}
 
 
 MEMORY_BW: Final = Metric("memory_bw", "MiB/s")
@@ -214,11 +206,7 @@ class DeviceCeilingCheck(OneNodeFioCheck):
 
     def probes(self, metric: Metric) -> Mapping[str, float]:
         """Return the median of every device's rates, in MiB/s."""
-        if self._evidence is None or metric != DEVICES_BW:
-            return {}
-        outputs = self._evidence.outputs["devices"]
-        each: list[Any] = [output.parameters["devices"] for output in outputs]
-        return {name: statistics.median(rates[name] for rates in each) for name in each[0]}
+        return _medians(self.outputs_of("devices") if metric == DEVICES_BW else (), "devices")
 
     def plan(self) -> CasePlan:
         """Read all devices from their beginnings for the time that the limits give."""
@@ -277,7 +265,6 @@ def _of_fio(
     phase = PhasePlan(
         name=name,
         command=["fio", "--readonly", *arguments(file, output)],
-        launch="once",
         parse=lambda printed: parse(printed.result + printed.stdout + printed.stderr),
         rates=rates,
         access=_ELSEWHERE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -51,7 +51,7 @@ _METRICS: Final[Mapping[str, tuple[tuple[str, str, tuple[Way, ...]], ...]]] = {
 class Figure:
     """A valid figure of a record, in bytes/s, with its case, the time, its nodes and samples.
 
-    ``record`` is known of the highest figure of a direction.
+    ``place`` is where its record lies; ``record`` is known of the highest figure of a direction.
     """
 
     case: str
@@ -59,7 +59,8 @@ class Figure:
     nodes: int
     samples: int
     bytes_s: float
-    record: Record | None = field(default=None, compare=False, repr=False)
+    place: tuple[int, int] = (0, 0)
+    record: Record | None = None
 
     @property
     def day(self) -> str:
@@ -85,20 +86,15 @@ class Layer:
     problem: str = ""
 
     @property
-    def of_each_client(self) -> bool:
-        """Return whether more clients carry more."""
-        return self.name != DEVICES
-
-    @property
     def ceiling(self) -> MeasuredCeiling | None:
-        """Return the measured ceiling; None if there is none."""
+        """Return the measured ceiling, of which more clients than one carry more; None if there is none."""
         if self.best is None:
             return None
         return MeasuredCeiling(
             layer=self.name,
             direction=self.direction,
             bytes_s=self.best.bytes_s,
-            of_each_client=self.of_each_client,
+            of_each_client=self.name != DEVICES,
             source=self.best.source,
         )
 
@@ -159,21 +155,16 @@ def look(
         fresh = [figure for figure in figures if microseconds(figure.time) >= oldest]
         best = max(fresh, key=lambda figure: figure.bytes_s, default=None)
         layer = Layer(name=name, direction=way, best=best)
-        problem = _lacks(layer, figures, days) if best is None else _exceeded(layer, young)
+        if best:
+            problem = _exceeded(layer, young)
+        elif figures:
+            last = max(figures, key=lambda figure: figure.time)
+            problem = f"{name}, {way}: {last.source}, more than {days} days ago"
+        else:
+            problem = f"{name}, {way}: not measured"
         layers.append(replace(layer, problem=problem))
-    reached: dict[Way, Figure] = {}
-    for way, figure in young:
-        if way not in reached or figure.bytes_s > reached[way].bytes_s:
-            reached[way] = figure
-    return LayersSeen(layers=tuple(layers), reached=reached)
-
-
-def _lacks(layer: Layer, figures: Sequence[Figure], days: int) -> str:
-    """Return why there is no measurement to use."""
-    if not figures:
-        return f"{layer.name}, {layer.direction}: not measured"
-    last = max(figures, key=lambda figure: figure.time)
-    return f"{layer.name}, {layer.direction}: {last.source}, more than {days} days ago"
+    rising = sorted(young, key=lambda other: other[1].bytes_s)
+    return LayersSeen(layers=tuple(layers), reached=dict(rising))
 
 
 def _exceeded(layer: Layer, others: Sequence[tuple[Way, Figure]]) -> str:
@@ -208,29 +199,28 @@ def of_history(folder: Path, system: str, partition: str, declared: Ceilings | N
     )
     measuring = pl.col("check").is_in(list(_METRICS))
     ours = [*query.valid_records(folder, rows.filter(measuring).unique("record")).values()]
-    others: list[tuple[Way, Figure]] = []
-    places: dict[Figure, int] = {}
-    for row in rows.filter(~measuring).iter_rows(named=True):
-        for way in WAYS:
-            if row["metric"].startswith(f"{way}_"):
-                figure = Figure(
-                    case=short_name(row["case"]),
-                    time=row["time"].isoformat().replace("+00:00", "Z"),
-                    nodes=row["nodes"] or 1,
-                    samples=row["samples"] or 1,
-                    bytes_s=convert(row["median"], row["unit"], "B/s"),
-                )
-                others.append((way, figure))
-                places[figure] = row["record"]
+    others = [
+        (
+            way,
+            Figure(
+                case=short_name(row["case"]),
+                time=row["time"].isoformat().replace("+00:00", "Z"),
+                nodes=row["nodes"] or 1,
+                samples=row["samples"] or 1,
+                bytes_s=convert(row["median"], row["unit"], "B/s"),
+                place=(row["source"], row["number"]),
+            ),
+        )
+        for row in rows.filter(~measuring).iter_rows(named=True)
+        for way in WAYS
+        if row["metric"].startswith(f"{way}_")
+    ]
     seen = look(ours, others, declared, time.time())
-    best = rows.filter(pl.col("record").is_in([places[one] for one in seen.reached.values()]))
-    found = query.valid_records(folder, best.unique("record"))
-    records = {
-        number: found.get((source, n))
-        for number, source, n in best.select("record", *query.PLACE).iter_rows()
-    }
+    places = [one.place for one in seen.reached.values()]
+    best = pl.DataFrame(places, schema=list(query.PLACE), orient="row")
+    found = query.valid_records(folder, best)
     reached = {
-        way: replace(figure, record=records[places[figure]]) for way, figure in seen.reached.items()
+        way: replace(figure, record=found.get(figure.place)) for way, figure in seen.reached.items()
     }
     return replace(seen, reached=reached)
 

@@ -57,14 +57,16 @@ class StreamsError(OSError):
     """A node did not join, did not answer, or cannot measure; the message says which, and why."""
 
 
-def _address_of(interface: str) -> str | None:
-    """Return the IPv4 address of an interface, or None if it has none."""
+def _addresses() -> dict[str, str]:
+    """Return the IPv4 address of each interface that has one."""
+    found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            asked = struct.pack("256s", interface.encode()[:15])
-            return socket.inet_ntoa(fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, asked)[20:24])
-        except OSError:
-            return None
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                asked = struct.pack("256s", name.encode())
+                told = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, asked)
+                found[name] = socket.inet_ntoa(told[20:24])
+    return found
 
 
 def _place(interface: str) -> tuple[str, str]:
@@ -72,24 +74,17 @@ def _place(interface: str) -> tuple[str, str]:
 
     Without an interface it is the address of the host's name.
     """
-    host = os.uname().nodename
-    if interface:
-        if (address := _address_of(interface)) is None:
-            raise StreamsError(
-                f"{host}: no IPv4 address on {interface}: name an interface that all nodes have in extras.interface"
-            )
-        return address, interface
+    host, addresses = os.uname().nodename, _addresses()
     try:
-        address = socket.gethostbyname(host)
-    except OSError as error:
-        raise StreamsError(
-            f"{host}: its name has no IPv4 address ({error.strerror}): name an interface in extras.interface"
-        ) from error
-    for _, name in socket.if_nameindex():
-        if _address_of(name) == address:
-            return address, name
+        address = addresses.get(interface) if interface else socket.gethostbyname(host)
+    except OSError:
+        address = None
+    for name, own in addresses.items():
+        if own == address and interface in ("", name):
+            return own, name
     raise StreamsError(
-        f"{host}: its name has the address {address}, which no interface has: name one in extras.interface"
+        f"{host}: no IPv4 address on {interface or 'an interface with that name'}: name an interface that all nodes "
+        "have in extras.interface"
     )
 
 
@@ -109,14 +104,14 @@ class _Line:
         self._file.write(json.dumps(question).encode() + b"\n")
         self._file.flush()
 
-    def hear(self, seconds: float) -> dict[str, Any]:
+    def hear(self, seconds: float | None) -> dict[str, Any]:
         """Return the next line; raises :class:`StreamsError` if there is none, or it is a complaint."""
         self._socket.settimeout(seconds)
-        who = self.host or "a node"
+        who = self.host or "the other end"
         try:
             line = self._file.readline(64 << 20)
         except OSError as error:
-            raise StreamsError(f"{who} did not answer within {seconds:g} s") from error
+            raise StreamsError(f"{who} did not answer within {seconds} s") from error
         if not line:
             raise StreamsError(f"{who} has gone")
         try:
@@ -174,21 +169,16 @@ def _joined(
     end = time.monotonic() + _JOIN_S
     while len(nodes) < count:
         if launched.poll() is not None or time.monotonic() > end:
-            why = "what started them has ended" if launched.poll() is not None else "in time"
             raise StreamsError(
-                f"{len(nodes)} of {count} nodes joined ({', '.join(sorted(nodes)) or 'none'}): {why}; read "
-                "the lines before this one, and see whether the nodes reach each other on extras.interface"
+                f"{len(nodes)} of {count} nodes joined ({', '.join(sorted(nodes)) or 'none'}): read the lines before "
+                "this one, and see whether the nodes reach each other on extras.interface"
             )
         with contextlib.suppress(TimeoutError):
-            connection, _ = listening.accept()
-            line = _Line(connection)
+            line = _Line(listening.accept()[0])
             said = line.hear(_ANSWER_S)
-            if said.get("word") != word:
-                continue
-            line.host = str(said["host"])
-            if line.host in nodes:
-                raise StreamsError(f"{line.host} joined twice: expected {count} different nodes")
-            nodes[line.host] = line
+            if said.get("word") == word:
+                line.host = str(said["host"])
+                nodes[line.host] = line
     return nodes
 
 
@@ -196,52 +186,22 @@ def _turn(
     turn: StreamTurn, seconds: int, connections: int, nodes: dict[str, _Line]
 ) -> dict[str, Any]:
     """Measure the streams of a turn at the same time; return their reports, and what was counted."""
-    to_serve: dict[str, list[str]] = {}
-    for sender, receiver in turn.streams:
-        to_serve.setdefault(receiver, []).append(sender)
-    senders = {sender for sender, _ in turn.streams}
-    involved = senders | to_serve.keys()
-    for receiver, froms in to_serve.items():
-        nodes[receiver].tell(ask="serve", count=len(froms))
-    ports: dict[str, dict[str, Any]] = {r: nodes[r].hear(_ANSWER_S) for r in to_serve}
-    before = _counted(involved, nodes)
-    places: dict[str, list[tuple[str, int]]] = {}
-    order: dict[str, list[str]] = {}
-    for sender, receiver in turn.streams:
-        place = (str(ports[receiver]["address"]), int(ports[receiver]["ports"].pop()))
-        places.setdefault(sender, []).append(place)
-        order.setdefault(sender, []).append(f"{sender} {receiver}")
-    for sender in senders:
-        nodes[sender].tell(
-            ask="send", places=places[sender], seconds=seconds, connections=connections
-        )
-    one_receives = len(to_serve) == 1 and len(senders) > 1
-    if one_receives:
-        (watcher,) = to_serve
-        nodes[watcher].tell(ask="watch", seconds=seconds)
-    reports: dict[str, Any] = {}
-    watched: dict[str, Any] = {}
-    for sender in senders:
-        answer = nodes[sender].hear(seconds + _ANSWER_S)
-        reports.update(zip(order[sender], answer["reports"], strict=True))
-        watched[sender] = answer["watched"]
-    if one_receives:
-        watched[watcher] = nodes[watcher].hear(_ANSWER_S)
-    after = _counted(involved, nodes)
+    involved = {host: nodes[host] for pair in turn.streams for host in pair}
+    for host, node in involved.items():
+        node.tell(ask="serve", count=sum(receiver == host for _, receiver in turn.streams))
+    serving = {host: node.hear(_ANSWER_S) for host, node in involved.items()}
+    # Receivers first: they watch while the others send.
+    for host in sorted(involved, key=lambda host: not serving[host]["ports"]):
+        to = [receiver for sender, receiver in turn.streams if sender == host]
+        places = [(serving[one]["address"], serving[one]["ports"].pop()) for one in to]
+        involved[host].tell(ask="send", places=places, seconds=seconds, connections=connections)
+    said = {host: node.hear(seconds + _ANSWER_S) for host, node in involved.items()}
+    reports = {host: iter(one["reports"]) for host, one in said.items()}
     return {
-        "streams": reports,
-        "watched": watched,
-        "counted": {
-            host: {way: after[host][way] - before[host][way] for way in ("sent", "received")}
-            for host in involved
-        },
+        "streams": {f"{sender} {to}": next(reports[sender]) for sender, to in turn.streams},
+        "watched": {host: one["watched"] for host, one in said.items()},
+        "counted": {host: one["counted"] for host, one in said.items()},
     }
-
-
-def _counted(hosts: set[str], nodes: dict[str, _Line]) -> dict[str, dict[str, Any]]:
-    for host in hosts:
-        nodes[host].tell(ask="count")
-    return {host: nodes[host].hear(_ANSWER_S) for host in hosts}
 
 
 # --- the process on each node ---------------------------------------------------------------------
@@ -270,16 +230,18 @@ def _start(words: Sequence[str]) -> subprocess.Popen[str]:
 
 @dataclass
 class _Node:
-    """This node: its address and interface, and the receivers that run."""
+    """This node: its address and interface, the receivers that run, and what was counted before them."""
 
     address: str
     interface: str
     receivers: list[subprocess.Popen[str]]
+    before: dict[str, int]
 
     def serve(self, count: int) -> dict[str, Any]:
-        """Start so many receivers; return where they listen."""
+        """Start so many receivers, and count what passed so far; return where they listen."""
         self.end()
         ports = [self._receiver() for _ in range(count)]
+        self.before = self.count()
         return {"address": self.address, "ports": ports}
 
     def _receiver(self) -> int:
@@ -297,36 +259,32 @@ class _Node:
             process.wait()
         raise StreamsError(f"{os.uname().nodename}: iperf3 does not listen: {said.strip()[:200]}")
 
-    def send(
-        self, places: Sequence[tuple[str, int]], seconds: int, connections: int
-    ) -> dict[str, Any]:
-        """Send to all places at once; return iperf3's reports in their order."""
+    def send(self, places: Sequence[Any], seconds: int, connections: int) -> dict[str, Any]:
+        """Send to all places at once; return iperf3's reports in their order, and what the interface counted.
+
+        ``watched`` are the bytes/s in the middle of the turn, in which all streams run; ``counted`` the bytes of the turn.
+        """
         senders = [
             _start(client_arguments(self.address, to, port, seconds, connections))
             for to, port in places
         ]
-        watched = self.watch(seconds)
-        texts = [sender.communicate()[0] for sender in senders]
-        return {"reports": [self._report(text) for text in texts], "watched": watched}
-
-    def watch(self, seconds: int) -> dict[str, Any]:
-        """Return the bytes/s on the interface in the middle of a turn, in which all streams run."""
         aside = _ASIDE * seconds
         time.sleep(aside)
-        before, began = self.count(), time.monotonic()
+        first, began = self.count(), time.monotonic()
         time.sleep(seconds - 2 * aside)
-        after, ended = self.count(), time.monotonic()
-        return {way: (after[way] - before[way]) / (ended - began) for way in before}
+        last, ended = self.count(), time.monotonic()
+        reports = [_report(sender.communicate()[0]) for sender in senders]
+        for receiver in self.receivers:
+            receiver.communicate(timeout=_ANSWER_S)
+        self.receivers.clear()
+        after = self.count()
+        return {
+            "reports": reports,
+            "watched": {way: (last[way] - first[way]) / (ended - began) for way in last},
+            "counted": {way: after[way] - self.before[way] for way in after},
+        }
 
-    def _report(self, text: str) -> Any:
-        try:
-            return untrusted.parse_json(text[text.index("{") :])
-        except ValueError:
-            raise StreamsError(
-                f"{os.uname().nodename}: iperf3 left no report: {text.strip()[:200]}"
-            ) from None
-
-    def count(self) -> dict[str, Any]:
+    def count(self) -> dict[str, int]:
         """Return the bytes that the kernel counted on the interface."""
         # Not /sys: in a container it may show the interfaces of another network.
         for line in Path("/proc/net/dev").read_text(encoding="utf-8").splitlines():
@@ -344,46 +302,38 @@ class _Node:
         self.receivers.clear()
 
 
+def _report(text: str) -> Any:
+    try:
+        return untrusted.parse_json(text[text.index("{") :])
+    except ValueError:
+        said = text.strip()[:200]
+        raise StreamsError(f"{os.uname().nodename}: iperf3 left no report: {said}") from None
+
+
 def join(address: str, port: str, word: str, interface: str) -> None:
     """Do what the first node asks, until it says that it is the end, or has gone."""
     host = os.uname().nodename
-    with socket.create_connection((address, int(port)), timeout=_JOIN_S) as connection:
-        connection.settimeout(None)
-        lines = connection.makefile("rwb")
-
-        def answer(**values: Any) -> None:
-            lines.write(json.dumps(values).encode() + b"\n")
-            lines.flush()
-
-        answer(word=word, host=host)
-        node = None
+    with (
+        socket.create_connection((address, int(port)), timeout=_JOIN_S) as connection,
+        contextlib.ExitStack() as leaving,
+    ):
+        line = _Line(connection)
+        line.tell(word=word, host=host)
         try:
-            node = _Node(*_place(interface), receivers=[])
-            for line in lines:
-                match untrusted.parse_json(line.decode("utf-8", "replace")):
-                    case {"ask": "serve", "count": int(count)}:
-                        answer(**node.serve(count))
-                    case {
-                        "ask": "send",
-                        "places": list(places),
-                        "seconds": int(seconds),
-                        "connections": int(connections),
-                    }:
-                        to = [(str(host), int(at)) for host, at in places]
-                        answer(**node.send(to, seconds, connections))
-                    case {"ask": "watch", "seconds": int(seconds)}:
-                        answer(**node.watch(seconds))
-                    case {"ask": "count"}:
-                        answer(**node.count())
+            node = _Node(*_place(interface), receivers=[], before={})
+            leaving.callback(node.end)
+            while True:
+                match line.hear(None):
+                    case {"ask": "serve", **asked}:
+                        line.tell(**node.serve(**asked))
+                    case {"ask": "send", **asked}:
+                        line.tell(**node.send(**asked))
                     case _:
                         return
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             print(visible(f"iogauge: streams: {error}"), file=sys.stderr, flush=True)
             with contextlib.suppress(OSError):
-                answer(failed=f"{host}: {error}")
-        finally:
-            if node:
-                node.end()
+                line.tell(failed=f"{host}: {error}")
 
 
 def command(words: list[str]) -> int | None:

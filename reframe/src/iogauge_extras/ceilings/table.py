@@ -6,7 +6,7 @@ them is its loss. The file system and the tool take the rest: the highest valid 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -42,31 +42,29 @@ _LEAST_LOSS: Final = 0.005
 class LayerRow:
     """A layer in one direction, in bytes/s over all its parts; ``carries`` is what is left above it.
 
-    ``carries`` is None as long as nothing is known of this layer and those below it.
+    ``carries`` is None as long as nothing is known of this layer and those below it. ``usable`` is what was measured,
+    unless something is wrong with it.
     """
 
     name: str
     declared: float | None
     measured: float | None
+    usable: float | None
     when: str
     carries: float | None
     loss: float | None
 
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """Return the row's cells."""
-        return (
-            self.name,
-            _rate(self.declared),
-            _rate(self.measured),
-            self.when,
-            _rate(self.carries),
-            "" if self.loss is None else f"{self.loss:.1%}",
-        )
-
 
 def _rate(bytes_s: float | None) -> str:
     return "" if bytes_s is None else f"{format_bytes(bytes_s)}/s"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _least(rates: Iterable[float | None]) -> float | None:
+    return min((rate for rate in rates if rate), default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,23 +80,22 @@ class Chain:
     def limit(self) -> LayerRow | None:
         """Return the layer that limits: the last that takes something away, else the lowest known."""
         known = [row for row in self.rows if row.carries is not None]
-        taking = [row for row in known if row.loss is not None and row.loss >= _LEAST_LOSS]
-        found = taking or known[:1]
-        return found[-1] if found else None
+        taking = [row for row in known if (row.loss or 0) >= _LEAST_LOSS]
+        return next(iter(taking[-1:] or known[:1]), None)
 
     @property
     def lost_above(self) -> float | None:
         """Return the share that file system and tool lose of what the layers carry; None if unknown."""
-        if self.limit is None or self.reached is None or not self.rows[-1].carries:
-            return None
-        return 1 - self.reached.bytes_s / self.rows[-1].carries
+        carried = self.rows[-1].carries
+        return 1 - self.reached.bytes_s / carried if self.reached and carried else None
 
     @property
     def sentence(self) -> str:
         """Return which layer limits, what was reached of it, and what is lost above the layers."""
-        if self.limit is None:
+        if (limit := self.limit) is None:
             return ""
-        said = f"limited by {self.limit.name}, {_rate(self.limit.carries)}"
+        known = "measured" if limit.carries == limit.measured else "declared"
+        said = f"limited by {limit.name} ({known}), {_rate(limit.carries)}"
         if self.reached:
             said += f"; reached {_rate(self.reached.bytes_s)} by {self.reached.case} on {self.reached.day}"
         if self.lost_above is not None:
@@ -108,10 +105,9 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A partition's chains, and what is wrong with its measurements."""
+    """A partition's layers, and what is wrong with its measurements."""
 
     partition: str
-    chains: tuple[Chain, ...]
     problems: tuple[str, ...]
     extras: PartitionExtras
     seen: LayersSeen
@@ -125,29 +121,54 @@ class Shown:
             if layer.problem
         ]
         problems += _above_declared(extras, seen.layers)
-        return cls(
-            partition=partition,
-            chains=tuple(_chain(way, extras, seen) for way in WAYS),
-            problems=tuple(problems),
-            extras=extras,
-            seen=seen,
-        )
+        return cls(partition=partition, problems=tuple(problems), extras=extras, seen=seen)
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        """Return the layers of each direction for the nodes that reached most, or those of the scale."""
+        found = []
+        for way in WAYS:
+            reached = self.seen.reached.get(way)
+            nodes = reached.nodes if reached else self.extras.scale.nodes
+            rows = self.rows(way, nodes)
+            found.append(Chain(direction=way, nodes=nodes, rows=rows, reached=reached))
+        return tuple(found)
+
+    def rows(self, way: Way, nodes: int) -> tuple[LayerRow, ...]:
+        """Return the layers of a direction for so many nodes, from the devices up."""
+        layers = {layer.name: layer for layer in self.seen.layers if layer.direction == way}
+        rows: list[LayerRow] = []
+        below: float | None = None
+        for name in _ORDER:
+            layer = layers.get(name)
+            ceiling = layer.ceiling if layer else None
+            declared = declared_of(name, way, self.extras, nodes)
+            measured = ceiling.over(nodes).value if ceiling else None
+            usable = measured if layer and not layer.problem else None
+            carries = _least((below, declared, usable))
+            when = f"{layer.best.day}, {layer.best.nodes} node(s)" if layer and layer.best else ""
+            rows.append(
+                LayerRow(
+                    name=name,
+                    declared=declared,
+                    measured=measured,
+                    usable=usable,
+                    when=f"{when}, not used" if measured and not usable else when,
+                    carries=carries,
+                    loss=1 - carries / below if below and carries else None,
+                )
+            )
+            below = carries
+        return tuple(rows)
 
     def lowest(self, way: Way, nodes: int) -> tuple[float | None, float | None]:
         """Return the lowest declared and the lowest measured layer for so many nodes, in bytes/s.
 
         A client's memory, and a measurement with a problem, bound nothing.
         """
-        declared = [declared_of(name, way, self.extras, nodes) for name in _ORDER]
-        measured = [
-            layer.ceiling.over(nodes).value
-            for layer in self.seen.layers
-            if layer.direction == way
-            and layer.ceiling
-            and not layer.problem
-            and layer.name != MEMORY
-        ]
-        return min([rate for rate in declared if rate], default=None), min(measured, default=None)
+        rows = self.rows(way, nodes)
+        usable = _least(row.usable for row in rows if row.name != MEMORY)
+        return _least(row.declared for row in rows), usable
 
 
 def declared_of(name: str, way: Way, extras: PartitionExtras, nodes: int) -> float | None:
@@ -176,38 +197,6 @@ def _above_declared(extras: PartitionExtras, layers: Sequence[Layer]) -> Iterato
             )
 
 
-def _chain(way: Way, extras: PartitionExtras, seen: LayersSeen) -> Chain:
-    reached = seen.reached.get(way)
-    nodes = reached.nodes if reached else extras.scale.nodes
-    layers = {layer.name: layer for layer in seen.layers if layer.direction == way}
-    rows: list[LayerRow] = []
-    below: float | None = None
-    for name in _ORDER:
-        layer = layers.get(name)
-        ceiling = layer.ceiling if layer else None
-        declared = declared_of(name, way, extras, nodes)
-        measured = ceiling.over(nodes).value if ceiling else None
-        usable = measured if layer and not layer.problem else None
-        own = min([rate for rate in (declared, usable) if rate], default=None)
-        carries = min([rate for rate in (below, own) if rate], default=None)
-        loss = None if below is None or carries is None else 1 - carries / below
-        when = f"{layer.best.day}, {layer.best.nodes} node(s)" if layer and layer.best else ""
-        if layer and layer.problem and layer.best:
-            when += ", not used"
-        rows.append(
-            LayerRow(
-                name=name,
-                declared=declared,
-                measured=measured,
-                when=when,
-                carries=carries,
-                loss=loss,
-            )
-        )
-        below = carries
-    return Chain(direction=way, nodes=nodes, rows=tuple(rows), reached=reached)
-
-
 def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str, str]:
     """Return the declared and the measured ceiling of a record's metric as text, in its unit.
 
@@ -215,11 +204,10 @@ def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str
     comes from the layers of today.
     """
     found = {"declared": "", "measured": "", "held": ""}
-    way = metric.name.partition("_")[0]
-    if shown and way in WAYS and metric.unit in BANDWIDTH_UNITS:
-        clients = nodes if type(nodes) is int else 1
-        rates = shown.lowest("read" if way == "read" else "write", clients)
-        for kind, rate in zip(("declared", "measured"), rates, strict=True):
+    for way in WAYS if shown and metric.unit in BANDWIDTH_UNITS else ():
+        rates = shown.lowest(way, nodes if type(nodes) is int else 1) if shown else ()
+        known = zip(("declared", "measured"), rates, strict=True)
+        for kind, rate in known if metric.name.startswith(f"{way}_") else ():
             if rate:
                 found[kind] = with_unit(convert(rate, "B/s", metric.unit), metric.unit)
     if metric.ceiling:
@@ -238,8 +226,7 @@ def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
         if site.name not in names:
             continue
         try:
-            partitions = settings.partitions(site)
-            for name, extras in partitions.items():
+            for name, extras in settings.partitions(site).items():
                 seen = of_history(folder, site.name, name, extras.ceilings)
                 shown = Shown.of(f"{site.name}:{name}", extras, seen)
                 if any(chain.limit for chain in shown.chains):
@@ -251,36 +238,35 @@ def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
 
 def table(shown: Shown, wide: bool = False) -> Table:
     """Return the chains of a partition, from the devices up to what was reached."""
-    columns = (
-        Column("layer"),
-        Column("declared", right=True, whole=True),
-        Column("measured", right=True, whole=True),
-        Column("when"),
-        Column("carries", right=True, whole=True),
-        Column("lost", right=True, whole=True),
+    declared, measured, carries, lost = (
+        Column(name, right=True, whole=True) for name in ("declared", "measured", "carries", "lost")
     )
     groups = []
     for chain in shown.chains:
-        rows = [row.cells for row in chain.rows]
+        rows = [
+            (
+                row.name,
+                _rate(row.declared),
+                _rate(row.measured),
+                row.when,
+                _rate(row.carries),
+                _percent(row.loss),
+            )
+            for row in chain.rows
+        ]
         if chain.reached:
-            lost, day = chain.lost_above, f"{chain.reached.day}, {chain.nodes} node(s)"
-            rate = _rate(chain.reached.bytes_s)
-            share = "" if lost is None else f"{lost:.1%}"
-            rows.append((f"reached: {chain.reached.case}", "", "", day, rate, share))
+            day, rate = f"{chain.reached.day}, {chain.nodes} node(s)", _rate(chain.reached.bytes_s)
+            reached = f"reached: {chain.reached.case}"
+            rows.append((reached, "", "", day, rate, _percent(chain.lost_above)))
         heading = f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"
         groups.append(Group(heading, rows))
+    columns = (Column("layer"), declared, measured, Column("when"), carries, lost)
     return Table(columns, groups, wide=wide)
 
 
 def remarks(shown: Shown) -> Iterator[str]:
     """Yield which layer limits each direction, and what is wrong with the measurements."""
+    unknown = "no layer is declared or measured: declare topology or ceilings (docs/checks.md)"
     for chain in shown.chains:
-        if (limit := chain.limit) is None:
-            yield (
-                f"{chain.direction}: no layer is declared or measured: declare topology or ceilings "
-                "(docs/checks.md)"
-            )
-            continue
-        known = "measured" if limit.carries == limit.measured else "declared"
-        yield f"{chain.direction}: limited by {limit.name} ({known}), {_rate(limit.carries)}"
+        yield f"{chain.direction}: {chain.sentence or unknown}"
     yield from shown.problems

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import re
 import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from iogauge.core import commands
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.paths import project_root
 from iogauge.tools.darshan import KEEP_RANKS
@@ -287,16 +287,8 @@ def read_log(file: Path) -> DarshanLog:
     """Return what a Darshan log says; raises :class:`CompareError`."""
     words = [*_reader(), str(file)]
     try:
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=_ANSWER_S,
-        )
-    except subprocess.TimeoutExpired as error:
+        done = commands.run(*words, seconds=_ANSWER_S)
+    except TimeoutError as error:
         raise CompareError(
             f"{file}: {' '.join(words[:-1])} has read it for {_ANSWER_S} s: is it damaged?"
         ) from error

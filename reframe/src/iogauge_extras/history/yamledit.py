@@ -36,134 +36,90 @@ def flow(value: object) -> str:
 
 
 def _key_text(key: Key) -> str:
-    """Return a key as it may stand in a mapping of either style."""
-    return flow({key: 0})[1:].removesuffix(": 0}")
-
-
-def _block_key(key: Key) -> str:
     """Return a key as it may stand on its own line: ``here:disk`` needs no quotes there."""
-    text = flow(key)
-    plain = "\n" not in text and yaml.safe_load(f"{text}: 0") == {key: 0}
-    return text if plain else _key_text(key)
+    plain = flow(key)
+    alone = "\n" not in plain and yaml.safe_load(f"{plain}: 0") == {key: 0}
+    return plain if alone else flow({key: 0})[1:].removesuffix(": 0}")
 
 
-def _construct(node: yaml.Node) -> Any:
-    return yaml.constructor.SafeConstructor().construct_object(node, deep=True)
-
-
-def _same(first: object, second: object) -> bool:
-    return type(first) is type(second) and first == second
-
-
-def _child(node: yaml.MappingNode, key: Key) -> tuple[yaml.Node, yaml.Node] | None:
-    pairs = [pair for pair in node.value if _same(_construct(pair[0]), key)]
-    return pairs[0] if pairs else None
+def _child(node: Any, key: Key) -> tuple[yaml.Node, yaml.Node] | None:
+    """Return the nodes of a key and its value in a mapping, if they are there."""
+    for named, value in node.value:
+        told = yaml.constructor.SafeConstructor().construct_object(named, deep=True)
+        if type(told) is type(key) and told == key:
+            return named, value
+    return None
 
 
 def _dotted(path: Sequence[Key]) -> str:
     return ".".join(map(str, path))
 
 
-def _line_start(text: str, position: int) -> int:
-    return text.rfind("\n", 0, position) + 1
-
-
-def _line_end(text: str, position: int) -> int:
-    end = text.find("\n", position)
-    return len(text) if end < 0 else end + 1
-
-
-def _last(node: yaml.Node) -> yaml.Node:
-    """Return the last node inside a block mapping or sequence; else the node itself."""
+def _end(text: str, node: yaml.Node) -> int:
+    """Return where a node ends, without the blanks and comments behind a block."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last
-    return node
+    return len(text[: node.end_mark.index].rstrip())
 
 
-def _set_remark(text: str, position: int, remark: str, label: str, newline: str) -> str:
+def _remarked(text: str, position: int, remark: str, label: str) -> str:
     """Put a comment above the line of a position; it replaces the comment with the same label."""
-    start = _line_start(text, position)
-    line = text[start : _line_end(text, start)]
-    column = len(line) - len(line.lstrip(" "))
-    above = text[:start].splitlines(keepends=True)
-    blocks: list[str] = []
-    while above and above[-1].lstrip(" ").startswith("#"):
-        blocks.insert(0, above.pop())
-    kept, dropping = [], False
-    for comment in blocks:
-        words = comment.strip()
-        if words.startswith(f"# {label}"):
-            dropping = True
-        elif dropping and not words.startswith("#   "):
-            dropping = False
-        if not dropping:
-            kept.append(comment)
-    width = _WIDTH - column - 2
-    wrapped = textwrap.wrap(remark, width, break_long_words=False, break_on_hyphens=False)
-    new = [
-        f"{' ' * column}#{' ' if number == 0 else '   '}{part}{newline}"
-        for number, part in enumerate(wrapped)
-    ]
-    return "".join([*above, *kept, *new]) + text[start:]
-
-
-def _chain(keys: Sequence[Key], value: str) -> str:
-    """Return a flow mapping of nested keys: ``a: {b: value}`` without the outermost braces."""
-    head, *rest = keys
-    return (
-        f"{_key_text(head)}: {{{_chain(rest, value)}}}" if rest else f"{_key_text(head)}: {value}"
+    start = text.rfind("\n", 0, position) + 1
+    indent = re.match(" *", text[start:])[0]  # type: ignore[index]
+    head, block = re.fullmatch(r"((?s:.*?))((?:^ *#.*\n)*)", text[:start], re.MULTILINE).groups()  # type: ignore[union-attr]
+    kept = re.sub(rf"(?m)^ *# {re.escape(label)}.*\n(?: *#   .*\n)*", "", block)
+    lines = textwrap.wrap(
+        remark,
+        _WIDTH,
+        initial_indent=f"{indent}# ",
+        subsequent_indent=f"{indent}#   ",
+        break_long_words=False,
+        break_on_hyphens=False,
     )
+    return head + kept + "".join(f"{line}\n" for line in lines) + text[start:]
 
 
-def _insert_block(
-    text: str, node: yaml.MappingNode | None, keys: Sequence[Key], value: str, newline: str
+def _inserted(
+    text: str, node: yaml.Node | None, keys: Sequence[Key], value: str
 ) -> tuple[str, int]:
-    """Return the new text, and the position of the last key in it."""
-    column = node.value[0][0].start_mark.column if node is not None else 0
-    position = len(text)
-    if node is not None:
-        end = len(text[: _last(node).end_mark.index].rstrip())
-        position = _line_end(text, end)
-    head, tail = text[:position], text[position:]
+    """Return the text with keys behind a block mapping, or in an empty file; and where the last key stands."""
+    column = node.value[0][0].start_mark.column if node else 0
+    end = text.find("\n", _end(text, node)) + 1 if node else 0
+    head, tail = (text[:end], text[end:]) if end else (text, "")
     if head and not head.endswith("\n"):
-        head += newline
+        head += "\n"
     if column == 0 and head.strip():
-        head += newline
-    for depth, key in enumerate(keys[:-1]):
-        head += " " * (column + depth * _INDENT) + _block_key(key) + ":" + newline
-    at = len(head)
-    head += (
-        " " * (column + (len(keys) - 1) * _INDENT) + f"{_block_key(keys[-1])}: {value}" + newline
-    )
-    return head + tail, at
+        head += "\n"
+    lines = [" " * (column + n * _INDENT) + _key_text(key) + ":" for n, key in enumerate(keys)]
+    head += "".join(f"{line}\n" for line in lines[:-1])
+    return f"{head}{lines[-1]} {value}\n{tail}", len(head)
 
 
-def _put(text: str, path: Sequence[Key], value: str, newline: str) -> tuple[str, int]:
+def _put(text: str, path: Sequence[Key], value: object) -> tuple[str, int]:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     if node is None:
-        return _insert_block(text, None, path, value, newline)
+        return _inserted(text, None, path, flow(value))
     for depth, key in enumerate(path):
         if not isinstance(node, yaml.MappingNode):
             raise EditError(f"{_dotted(path[:depth])}: no mapping, so it cannot hold {key!r}")
         pair = _child(node, key)
         if pair is not None:
             named, node = pair
-            continue
-        if not node.flow_style and node.value:
-            return _insert_block(text, node, path[depth:], value, newline)
-        if node.value:
-            position, comma = node.value[-1][1].end_mark.index, ", "
+        elif not node.flow_style and node.value:
+            return _inserted(text, node, path[depth:], flow(value))
         else:
-            position, comma = node.start_mark.index + 1, ""
-        added = comma + _chain(path[depth:], value)
-        return text[:position] + added + text[position:], position
-    start, end = node.start_mark.index, node.end_mark.index
+            nested = value
+            for inner in reversed(path[depth:]):
+                nested = {inner: nested}
+            at = node.value[-1][1].end_mark.index if node.value else node.start_mark.index + 1
+            added = flow(nested)[1:-1]
+            return f"{text[:at]}{', ' if node.value else ''}{added}{text[at:]}", at
+    start, end, new = node.start_mark.index, node.end_mark.index, flow(value)
     if isinstance(node, yaml.CollectionNode) and not node.flow_style:
         # It begins on a line of its own, and ends before the next key.
-        start = text.index(":", named.end_mark.index) + 1
-        end, value = len(text[: _last(node).end_mark.index].rstrip()), f" {value}"
-    return text[:start] + value + text[end:], start
+        start, end, new = text.index(":", named.end_mark.index) + 1, _end(text, node), f" {new}"
+    return text[:start] + new + text[end:], start
 
 
 def _unshared(data: Any) -> Any:
@@ -173,22 +129,24 @@ def _unshared(data: Any) -> Any:
     return [_unshared(value) for value in data] if isinstance(data, list) else data
 
 
-def _with(data: Any, path: Sequence[Key], value: object) -> Any:
-    expected = _unshared(data) if data is not None else {}
-    inner = expected
-    for depth, key in enumerate(path):
-        if not isinstance(inner, dict):
-            raise EditError(f"{_dotted(path[:depth])}: no mapping, so it cannot hold {key!r}")
-        inner = inner.setdefault(key, {}) if depth < len(path) - 1 else inner
-    inner[path[-1]] = value
-    return expected
-
-
 def _read(text: str, path: Sequence[Key]) -> Any:
     try:
-        return yamlfile.parse(text, _dotted(path))
+        return _unshared(yamlfile.parse(text, _dotted(path)))
     except yamlfile.YamlError as error:
         raise EditError(f"cannot be set as text: {error}") from error
+
+
+def _checked(before: str, after: str, path: Sequence[Key], value: object) -> str:
+    """Return a changed text; raises :class:`EditError` if it says anything else than one other value."""
+    expected = inner = _read(before, path) or {}
+    for key in path[:-1]:
+        inner = inner.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise EditError(f"{_dotted(path)}: {key!r} is merged from elsewhere, and no mapping")
+    inner[path[-1]] = value
+    if _read(after, path) != expected:
+        raise EditError(f"{_dotted(path)}: setting it would change other values of the file too")
+    return after
 
 
 def put(text: str, path: Sequence[Key], value: object, remark: str = "", label: str = "") -> str:
@@ -198,14 +156,13 @@ def put(text: str, path: Sequence[Key], value: object, remark: str = "", label: 
     Raises :class:`EditError` if more than the value would change, as with an anchor that is used
     elsewhere.
     """
-    newline = "\r\n" if "\r\n" in text else "\n"
-    expected = _with(_read(text, path), path, value)
-    changed, position = _put(text, path, flow(value), newline)
+    if "\r\n" in text:
+        return put(text.replace("\r\n", "\n"), path, value, remark, label).replace("\n", "\r\n")
+    _read(text, path)
+    changed, position = _put(text, path, value)
     if label:
-        changed = _set_remark(changed, position, remark, label, newline)
-    if _read(changed, path) != expected:
-        raise EditError(f"{_dotted(path)}: setting it would change other values of the file too")
-    return changed
+        changed = _remarked(changed, position, remark, label)
+    return _checked(text, changed, path, value)
 
 
 def add_words(text: str, path: Sequence[Key], words: str) -> str:
@@ -214,25 +171,19 @@ def add_words(text: str, path: Sequence[Key], words: str) -> str:
     Nothing changes if the words are in that text already. ``words`` are letters, digits, blanks and
     parentheses. Raises :class:`EditError` as :func:`put` does.
     """
-    data = _read(text, path)
-    before = data
+    before, node = _read(text, path), yaml.compose(text, Loader=yaml.SafeLoader)
     for key in path:
-        before = before[key]
-    if words in before:
-        return text
-    node = yaml.compose(text, Loader=yaml.SafeLoader)
-    for key in path:
-        pair = _child(node, key) if isinstance(node, yaml.MappingNode) else None
+        before, pair = before[key], _child(node, key)
         if pair is None:
             raise EditError(f"{_dotted(path)}: merged from elsewhere, not a text of its own")
         node = pair[1]
     assert isinstance(node, yaml.ScalarNode)
-    end = len(text[: node.end_mark.index].rstrip()) - (node.style in ("'", '"'))
-    changed = f"{text[:end]} {words}{text[end:]}"
+    if words in before:
+        return text
+    end = _end(text, node) - (node.style in ("'", '"'))
     stripped = before.rstrip()
-    if _read(changed, path) != _with(data, path, f"{stripped} {words}{before[len(stripped) :]}"):
-        raise EditError(f"{_dotted(path)}: extending it would change other values of the file too")
-    return changed
+    after = f"{stripped} {words}{before[len(stripped) :]}"
+    return _checked(text, f"{text[:end]} {words}{text[end:]}", path, after)
 
 
 #: Variables of every check that a record keeps in addition to its parameters.

@@ -22,7 +22,7 @@ from iogauge.cases.fio import (
 from iogauge.cases.fio_sequential import FioSequentialCheck
 from iogauge.core import untrusted
 from iogauge.core.measurement import Metric, ToolOutput, ToolOutputError
-from iogauge.core.units import format_bytes, format_seconds, parse_bytes
+from iogauge.core.units import format_seconds, parse_bytes
 from iogauge.evidence.model import SERIES
 from iogauge.plan.case import DIR, Access, CasePlan, PhasePlan, Printed, Verification
 from iogauge.plan.stage import FILL
@@ -34,9 +34,6 @@ from iogauge.tools.fio.options import (
     verification,
 )
 from iogauge_extras.loads.series import Series, with_series
-
-#: Nothing is measured.
-_UNTIMED: Final = Access(direction="none")
 
 
 class FillLevelCheck(FioSequentialCheck):
@@ -59,10 +56,6 @@ class FillLevelCheck(FioSequentialCheck):
         fresh = PhasePlan(
             name="fresh",
             command=["sh", "-c", again, "sh", case.directory],
-            launch="once",
-            parse=None,
-            rates={},
-            access=_UNTIMED,
         )
         case = replace(case, repeat=[fresh, *case.repeat])
         if not self.fill:
@@ -73,14 +66,7 @@ class FillLevelCheck(FioSequentialCheck):
                 "permission. Set it to the bytes that may be taken, or leave the level out"
             )
         words = [FILL, str(self.fill), str(most), str(case.held_bytes), f"{DIR}/{FILL}"]
-        fill = PhasePlan(
-            name=FILL,
-            command=words,
-            launch="agent",
-            parse=parse_filled,
-            rates={},
-            access=_UNTIMED,
-        )
+        fill = PhasePlan(name=FILL, command=words, launch="agent", parse=parse_filled)
         files = case.files + 1 + -(-most // _FILL_FILE_BYTES)
         return replace(case, prepare=[fill], fill_bytes=most, files=files)
 
@@ -158,10 +144,8 @@ class EnduranceCheck(FioCheck):
 
     def rounds(self, metric: Metric) -> Sequence[Mapping[str, float]]:
         """Return the mean of each minute of each repetition, by the seconds at which it begins."""
-        if metric.name != "write_bw" or self._evidence is None:
-            return ()
         found: list[dict[str, float]] = []
-        for output in self._evidence.outputs.get("write", ()):
+        for output in self.outputs_of("write") if metric == WRITE_BW else ():
             series = output.parameters.get(SERIES)
             if isinstance(series, Series):
                 mean = output.phases[0].rates["bw"].value / series.mean
@@ -172,14 +156,7 @@ class EnduranceCheck(FioCheck):
 
     def plan(self) -> CasePlan:
         """Lay the files out, so that no write allocates, and write for the time of the limits."""
-        case_bytes = self.site.limits.case_bytes
-        file_bytes = case_bytes // self.total_tasks // self.transfer * self.transfer
-        if file_bytes < self.transfer:
-            enough = format_bytes(self.transfer * self.total_tasks)
-            raise ValueError(
-                f"limits.case_bytes is {case_bytes}: less than a transfer of {self.transfer} bytes for each "
-                f"of {self.total_tasks} task(s); expected {enough} or more"
-            )
+        file_bytes = self.share_of_file(self.transfer, self.total_tasks)
         wanted_s = self.repetitions * self.site.limits.phase_seconds
         if wanted_s > self._time_limit_s:
             raise ValueError(
@@ -228,13 +205,7 @@ class SampleReadCheck(FioCheck):
     def plan(self) -> CasePlan:
         """Lay the files out once, then read for the time of the limits."""
         sample, limits = parse_bytes(self.sample), self.site.limits
-        step = max(sample, 1 << 20)
-        file_bytes = limits.case_bytes // _SHARDS // step * step
-        if file_bytes < step:
-            raise ValueError(
-                f"limits.case_bytes is {limits.case_bytes}: less than {step} bytes for each of {_SHARDS} "
-                f"files; expected {format_bytes(step * _SHARDS)} or more"
-            )
+        file_bytes = self.share_of_file(sample, _SHARDS)
         layout = layout_job(
             directory=DIRECTORY,
             file_bytes=file_bytes,

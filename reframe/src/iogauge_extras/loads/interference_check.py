@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-import reframe.core.builtins as builtins
-
 from iogauge.cases.fio import (
     DIRECTORY,
     LAID_OUT,
@@ -132,15 +130,12 @@ class InterferenceCheck(_Loads, OneNodeFioCheck):
     The other disturbs it. Each has as many processes as tasks. One fio runs both, so that one clock times both.
     """
 
+    own_processes = 2
+
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check, with half of the tasks: the other half disturbs them."""
         declared = super().declared()
         return {**declared, "tasks_per_node": max(1, declared["tasks_per_node"] // 2)}
-
-    @builtins.run_after("setup")
-    def _one_process_a_node(self) -> None:
-        self.num_tasks = self.num_tasks_per_node = 1
-        self.num_cpus_per_task = min(2 * self.tasks_per_node, self.site.node.cores)
 
     def _phase(self, name: str, job: FioJob) -> PhasePlan:
         """Return a phase with its own metrics."""
@@ -224,10 +219,7 @@ class InterferenceApartCheck(_Loads, FioCheck):
 
     def plan(self) -> CasePlan:
         """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
-        if self.nodes < 2:
-            raise ValueError(
-                "nodes is 1: expected two or more, because the loads run on different nodes; set scale.nodes"
-            )
+        self.need_nodes("the loads run on different nodes")
         first, last = self._on("stream")
         streams = last - first + 1
         jobs = loads(self, self.transfer, streams)

@@ -145,27 +145,15 @@ class ColdWalkCheck(StorageCheck):
 
     def plan(self) -> CasePlan:
         """Unpack, list, import, clone and remove, each by all nodes at once."""
-        if self.nodes < 2 or self.tasks_per_node != 1:
-            raise ValueError(
-                "expected two nodes or more with one task each: on one node the client answers from what it keeps; set "
-                "scale.nodes"
-            )
-        pack = PhasePlan(
-            name="pack",
-            command=self._words("pack", "pack"),
-            launch="tasks",
-            parse=None,
-            rates={},
-            access=Access(direction="none"),
-        )
+        self.need_nodes("on one node the client answers from what it keeps")
+        if self.tasks_per_node != 1:
+            raise ValueError(f"tasks_per_node is {self.tasks_per_node}: leave it alone")
+        pack = PhasePlan(name="pack", command=self._words("pack", "pack"), launch="tasks")
         files, data = self._files, walking.bytes_of(self._files)
-        return CasePlan(
-            tool="walk",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
+        return self.case(
+            "walk",
+            [self._phase(name) for name in _KINDS],
             prepare=[pack],
-            repeat=[self._phase(name) for name in _KINDS],
             held_bytes=2 * _COPIES * self.nodes * (data + 2048 * files),
             files=_COPIES * self.nodes * (files + walking.directories_of(files) + 4),
         )

@@ -57,20 +57,20 @@ class NeedleCheck(FioCheck):
         """Return references: ``limits.max_deviation`` bounds how slow a probe may be."""
         return self.all_alike(*(f"{way}_slowest" for way in self.ways))
 
+    def _told(self, metric: Metric, name: str) -> Any:
+        """Return what the pass told beside the median of all; None of another metric."""
+        way, _, kind = metric.name.rpartition("_")
+        outputs = self.outputs_of(way) if kind == "median" else ()
+        return next((output.parameters[name] for output in outputs), None)
+
     def probes(self, metric: Metric) -> dict[str, float]:
         """Return the rate of every probe, beside the median of all."""
-        if self._evidence is None or not metric.name.endswith("_median"):
-            return {}
-        (output,) = self._evidence.outputs[metric.name.removesuffix("_median")]
-        rates: Any = output.parameters["rates"]
-        return medians(rates)
+        return medians(self._told(metric, "rates") or {})
 
     def rounds(self, metric: Metric) -> Sequence[dict[str, float]]:
         """Return the rate of every probe in each round, beside the median of all."""
-        if self._evidence is None or not metric.name.endswith("_median"):
-            return ()
-        (output,) = self._evidence.outputs[metric.name.removesuffix("_median")]
-        return output.parameters["rounds"]  # type: ignore[return-value]
+        found: Sequence[dict[str, float]] = self._told(metric, "rounds") or ()
+        return found
 
     def _turn_seconds(self, probes: int) -> int:
         """Return the seconds of a turn; raises ValueError if the limits leave less than one."""
@@ -268,8 +268,7 @@ class NodeNeedleCheck(NeedleCheck):
 
     def plan(self) -> CasePlan:
         """Lay the files of all nodes out at once, then let each node write in turn, then read."""
-        if self.nodes < 2:
-            raise ValueError("nodes is 1: expected two or more to compare; set scale.nodes")
+        self.need_nodes("they are compared with each other")
         jobs = self._probe_jobs(self.nodes, self.tasks_per_node)
         striped = self.site.target.striped_by == "lustre"
         case = self.fio_case(

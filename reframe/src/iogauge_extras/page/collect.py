@@ -19,7 +19,8 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import MetricRecord, Record, short_name
 from iogauge.records.selected import Unmeasured
-from iogauge.report.outcome import SessionRecords, of_damage, same_fault
+from iogauge.report.endings import SessionRecords, of_damage
+from iogauge.report.outcome import same_fault
 from iogauge_extras.history.shown import one_of
 from iogauge_extras.history.states import Judged, State
 from iogauge_extras.page.past import ALWAYS, GRAVEST, UNCHANGED, History, Span

@@ -16,7 +16,8 @@ from iogauge.cli.screen import Wide, new_console, say, slip
 from iogauge.core import paths, registry
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes
-from iogauge.report.outcome import Ending, SessionRecords, plain
+from iogauge.report.endings import Ending, SessionRecords
+from iogauge.report.outcome import plain
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras, Receivers
 
@@ -82,7 +83,7 @@ def raise_alarm(
         raise slip(str(error)) from error
     typer.echo(visible_lines(alarm.text))
     if send and not wanted:
-        typer.echo(f"iogauge: {NOBODY}", err=True)
+        typer.echo(visible(f"iogauge: {NOBODY}"), err=True)
     if alarm.failed:
         everybody_has_it = _send(receivers.Message(alarm, link), wanted) and bool(
             wanted or not send

@@ -16,9 +16,10 @@ from iogauge.core.text import count, visible
 from iogauge.judge.verdict import Verdict
 from iogauge.records import names, query
 from iogauge.records.record import ADDED, Record, short_name
+from iogauge.report.endings import Ending
 from iogauge.report.history_table import CASE, in_place, of_system
 from iogauge.report.layout import Column, Group, Table
-from iogauge.report.outcome import STYLE, Ending
+from iogauge.report.outcome import STYLE
 from iogauge_extras.page.past import GRAVEST
 from iogauge_extras.page.trouble import DRIFT, Trouble
 

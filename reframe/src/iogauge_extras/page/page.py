@@ -7,39 +7,35 @@ All that the page says can be read without scripts. Its form is page.html and pa
 from __future__ import annotations
 
 import base64
-import getpass
 import hashlib
 import re
-import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
-from fnmatch import fnmatchcase
-from pathlib import Path
+from datetime import date, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iogauge.core.paths import project_root
 from iogauge.core.text import count, visible
-from iogauge.core.units import format_bytes, format_value, in_order
+from iogauge.core.units import format_value, in_order
 from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import MetricRecord, Record, microseconds
-from iogauge.report import outcome
-from iogauge.report.outcome import SessionRecords, Word, newest
-from iogauge.session.current import suite
+from iogauge.records.record import Record, microseconds
+from iogauge.report import outcome, pricing
+from iogauge.report.endings import SessionRecords, Word
+from iogauge.report.outcome import newest
 from iogauge.site import folders
 from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
-from iogauge_extras.page import bars, charts, svg, sweeps
-from iogauge_extras.page.collect import against
+from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page.form import FOLDER, NO_SCRIPT, TEMPLATES, page_style, written_by
 from iogauge_extras.page.marks import MARKS
 from iogauge_extras.page.past import GRAVEST
+from iogauge_extras.page.places import file_of, key_of, minute, places_of, span_of, where_of
+from iogauge_extras.page.summary import conclusion, tiles
 from iogauge_extras.page.sweeps import Dot
 from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
@@ -63,41 +59,6 @@ SIGNS: Final = {
     Verdict.CONTAMINATED: "≈",
 }
 
-#: Keys of a fingerprint that the header shows, in its order: name of the fact, and patterns of the keys.
-_FACTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "file system": (
-        *("mount.type", "mount.source", "lustre.client", "layout.default"),
-        *("mount.options", "fs.uuid"),
-    ),
-    "servers": ("lustre.servers", "lustre.osts", "lustre.mdts"),
-    "clients": (
-        *("nodes", "node.model", "cpu.model", "cpu.cores"),
-        *("mem.bytes", "os", "kernel"),
-    ),
-    "network": ("nic.*.model", "nic.*.speed_mbps", "ib.*.model", "ib.*.rate"),
-    "software": ("tool.*", "mpi", "stack"),
-}
-#: What a reader of the header calls a fact, where the key of the fingerprint is not plain.
-_NAMES: Final[Mapping[str, str]] = {
-    "mount.type": "",
-    "mount.source": "from",
-    "mount.options": "options",
-    "lustre.client": "Lustre client",
-    "lustre.servers": "servers",
-    "lustre.osts": "OSTs",
-    "lustre.mdts": "MDTs",
-    "layout.default": "default layout",
-    "fs.uuid": "UUID",
-    "cpu.model": "",
-    "cpu.cores": "cores",
-    "mem.bytes": "memory",
-    "node.model": "",
-    "os": "",
-    "kernel": "kernel",
-    "mpi": "",
-}
-_FOLDER: Final = Path(__file__).parent
-
 #: What the marks of a control chart are.
 RUNS_LEGEND: Final = (
     *("solid line: level of the baseline", "dotted lines: 3 standard deviations around it"),
@@ -111,22 +72,6 @@ RUNS_LEGEND: Final = (
 
 _Anchor = Callable[[Record], str]
 
-#: What a page without a script may do.
-NO_SCRIPT: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A number that one look must tell, with the verdicts that it counts."""
-
-    name: str
-    count: int
-    sign: str
-    style: str
-    meaning: str
-
 
 def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | None = None) -> str:
     """Return the page of some sessions: what is wrong, every metric, and the runs of each.
@@ -134,18 +79,18 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
     ``layers`` are those of each partition (``system:partition``) whose site is known here.
     """
     below = {
-        name: shown for name, shown in (layers or {}).items() if name in set(map(_where, records))
+        name: shown for name, shown in (layers or {}).items() if name in set(map(where_of, records))
     }
     found = SessionRecords(records)
-    anchors = {_key(record): f"r{n}" for n, record in enumerate(records)}
+    anchors = {key_of(record): f"r{n}" for n, record in enumerate(records)}
 
     def anchor(record: Record) -> str:
-        return anchors[_key(record)]
+        return anchors[key_of(record)]
 
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
     several = [c for c in alarm.curves if len(c.points) > 1]
     others = [c for c in several if c.points not in drawn]
-    script = (_FOLDER / "page.js").read_text(encoding="utf-8")
+    script = (FOLDER / "page.js").read_text(encoding="utf-8")
     by_line = {record.line: anchor(record) for record in newest(records)}
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
@@ -156,11 +101,11 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         overviews=_overviews(records, anchor),
         overlays=[Markup(charts.overlay(name, mine)) for name, mine in _by_system(several)],
         cards=cards(alarm.troubles),
-        span=_span(records),
+        span=span_of(records),
         written=written_by(),
         suites=sorted({str(record.suite) for record in records if record.suite}),
         sessions=alarm.sessions,
-        places=_places(records),
+        places=places_of(records),
         results=_results(records, anchor, below),
         layers=list(_layers(records, anchor, below)),
         plots=list(_plots(records, anchor)),
@@ -170,7 +115,7 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         calendar=_calendar(alarm, {_named(record): anchor(record) for record in newest(records)}),
         prices=[
             (price, anchor(price.record), price.record.system)
-            for price in outcome.costs(sorted(records, key=lambda record: record.time))
+            for price in pricing.costs(sorted(records, key=lambda record: record.time))
         ],
         records=[_detail(record, anchor(record)) for record in records],
         fingerprints=_fingerprints(records),
@@ -179,7 +124,7 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         verdicts=[v.value for v in Verdict],
         runs_legend=RUNS_LEGEND,
         count=count,
-        minute=_minute,
+        minute=minute,
         signs={verdict.value: sign for verdict, sign in SIGNS.items()} | {DRIFT: "↓"},
         by_line=by_line,
         chart=_Charts(records, anchor),
@@ -274,12 +219,6 @@ def comparison(found: Contrast) -> str:
     )
 
 
-def page_style() -> Markup:
-    """Return the style of a page and of its figures."""
-    css = (_FOLDER / "page.css").read_text(encoding="utf-8")
-    return Markup(css + svg.FIGURE_STYLE)
-
-
 def cards(troubles: Sequence[Trouble]) -> list[list[tuple[Trouble, dict[str, str]]]]:
     """Return the troubles by case, each with its facts; what a card has said is not said again."""
     found: dict[tuple[str, ...], list[tuple[Trouble, dict[str, str]]]] = {}
@@ -315,153 +254,13 @@ def _overviews(records: Sequence[Record], anchor: _Anchor) -> list[Markup]:
     return list(map(Markup, bars.overviews(newest(records), published, anchor)))
 
 
-def tiles(alarm: Alarm, records: SessionRecords) -> list[Tile]:
-    """Return how many cases are accepted, failed, invalid, unproven and missing."""
-    counts = Counter(record.verdict for record in records if records.counts(record))
-    unproven = (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED)
-    failed = counts[Verdict.FAIL] + counts[Verdict.ERROR]
-    return [
-        Tile("accepted", counts[Verdict.PASS], "✓", "PASS", "proven, and as the reference demands"),
-        Tile("failed", failed, "✗", "FAIL", "below the reference, or the tool failed"),
-        Tile("invalid", counts[Verdict.INVALID], "⊘", "INVALID", "the number is not the storage's"),
-        Tile(
-            "unproven",
-            sum(counts[v] for v in unproven),
-            "?",
-            "UNREFERENCED",
-            "no reference, or too much noise",
-        ),
-        Tile("missing", alarm.missing, "–", "MISSING", "asked for, and not measured"),
-    ]
-
-
-_CONCLUSIONS: Final = {
-    Word.OK: "Everything that was asked for is accepted.",
-    Word.PARTLY_PROVEN: "Accepted in part: what is unproven or missing stays open.",
-    Word.NOTHING_PROVEN: "Nothing is accepted: no case is proven against a reference.",
-    Word.FAILED: "Not accepted.",
-}
-
-
-def conclusion(alarm: Alarm, records: SessionRecords) -> str:
-    """Return what follows from the records, in sentences: the decision, and its gravest reason."""
-    said = [_CONCLUSIONS[alarm.ending.word]]
-    worst = min(
-        (
-            (_loss(metric), metric, record)
-            for record in records
-            if records.counts(record)
-            for metric in record.metrics
-            if metric.verdict is Verdict.FAIL and metric.reference
-        ),
-        key=lambda found: found[0],
-        default=None,
-    )
-    if worst:
-        _, metric, record = worst
-        said.append(
-            f"The gravest failure: {metric.name} of {record.short_name} on {record.system}:{record.partition} "
-            f"is {against(metric)}."
-        )
-    drifts = [trouble for trouble in alarm.troubles if trouble.kind == DRIFT]
-    if drifts:
-        said.append(f"{count(len(drifts), 'metric')} became worse over time.")
-    invalid = [r for r in records if r.verdict is Verdict.INVALID]
-    guards = Counter(
-        guard
-        for record in invalid
-        for guard in {f.name for f in record.findings if f.objects(Verdict.INVALID)}
-    ).most_common(3)
-    if guards:
-        names = ", ".join(f"{guard} ({times} x)" for guard, times in guards)
-        said.append(f"Guards refuse {count(len(invalid), 'case')}, most often {names}.")
-    return " ".join(said)
-
-
-def _loss(metric: MetricRecord) -> float:
-    """Return ln(value over reference), signed so that a loss is below 0."""
-    value = float(metric.median) / float(metric.reference.value) if metric.reference else 1.0
-    return (value - 1) if metric.better == "more" else (1 - value)
-
-
-def written_by() -> str:
-    """Return who wrote the page when, with which commit of the suite."""
-    try:
-        who = getpass.getuser()
-    except (OSError, KeyError):
-        who = "somebody"
-    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
-    return f"{now} by {who} on {socket.gethostname()}, iogauge {suite()}"
-
-
-def _span(records: Sequence[Record]) -> str:
-    times = sorted(record.time for record in records)
-    ends = " to ".join(dict.fromkeys(_minute(time) for time in times[:1] + times[-1:]))
-    return f"{ends} UTC" if ends else ""
-
-
-def _minute(time: str) -> str:
-    """Return the time of a record as people write it, to the minute."""
-    return time[:16].replace("T", " ")
-
-
-def _fact(key: str, value: object) -> str:
-    """Return a fact of a fingerprint as a reader of the header calls it."""
-    name = _NAMES.get(key, re.sub(r"^(tool|nic|ib)\.", "", key).replace(".", " "))
-    known = format_bytes(value) if key == "mem.bytes" and type(value) is int else value
-    return f"{name} {known}".strip()
-
-
-def _key(record: Record) -> tuple[str, str, str]:
-    """Return what tells a record from all others."""
-    return record.session, record.time, record.line
-
-
-def _file(record: Record) -> str:
-    return f"history/{record.system}/{record.session}.jsonl"
-
-
-def _where(record: Record) -> str:
-    return f"{record.system}:{record.partition}"
-
-
-def _places(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
-    """Return what is known of each partition, from its newest record with a fingerprint.
-
-    Each tool is known from the records of its cases.
-    """
-    found: dict[str, Record] = {}
-    for record in sorted(records, key=lambda r: (bool(r.fingerprint), r.time)):
-        found[_where(record)] = record
-    places = []
-    for where, record in sorted(found.items()):
-        mine = [r for r in records if _where(r) == where]
-        facts = {"target": record.target_path}
-        for name, patterns in _FACTS.items():
-            values = [
-                _fact(key, value)
-                for pattern in patterns
-                for one in (mine if name == "software" else [record])
-                for key, value in one.fingerprint.items()
-                if fnmatchcase(key, pattern)
-            ]
-            facts[name] = ", ".join(dict.fromkeys(values))
-        if not facts["software"]:
-            facts["software"] = sweeps.stack_of(mine)
-        limits = {str(m.ceiling_from) for r in mine for m in r.metrics if m.ceiling_from}
-        facts["declared ceilings"] = "; ".join(sorted(limits)[:4])
-        facts["records"] = f"{len(mine)}, {_span(mine)}"
-        places.append((where, {name: text for name, text in facts.items() if text}))
-    return places
-
-
 def _results(
     records: Sequence[Record], anchor: _Anchor, layers: Mapping[str, Shown]
 ) -> list[dict[str, Any]]:
     """Return, by target, the rows of every metric, and the notes that they refer to by number."""
     groups: dict[str, dict[str, Any]] = {}
     for record in records:
-        target = f"{_where(record)} at {record.target_path}"
+        target = f"{where_of(record)} at {record.target_path}"
         group = groups.setdefault(target, {"target": target, "rows": [], "notes": {}})
         metrics = {metric.name: metric for metric in record.metrics}
         for row in outcome.rows([record]):
@@ -473,7 +272,7 @@ def _results(
                     "metric": metric,
                     "samples": len(numbers(metric.samples)) if metric else 0,
                     "source": _note(group["notes"], reference.source if reference else None),
-                    "ceilings": beside(layers.get(_where(record)), record.nodes, metric)
+                    "ceilings": beside(layers.get(where_of(record)), record.nodes, metric)
                     if metric
                     else {},
                     "limits": _note(group["notes"], metric.ceiling_from if metric else None),
@@ -524,7 +323,7 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
                 return slow and bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said))
 
             outliers = [name for name in probes if named(name)]
-            title = f"{record.short_name} {metric.name} on {_where(record)}"
+            title = f"{record.short_name} {metric.name} on {where_of(record)}"
             yield {
                 "svg": Markup(bars.ranking(title, metric, named)),
                 "caption": f"n = {len(probes)} probes in {count(len(metric.rounds) if isinstance(metric.rounds, list) else 1, 'round')}; "
@@ -546,7 +345,7 @@ def _layers(
             if not chain.limit:
                 continue
             best = chain.reached.record if chain.reached else None
-            here = best is not None and any(_key(record) == _key(best) for record in records)
+            here = best is not None and any(key_of(record) == key_of(best) for record in records)
             said = [chain.sentence]
             if chain.reached:
                 said.append(f"n = {count(chain.reached.samples, 'sample')}")
@@ -554,7 +353,7 @@ def _layers(
                 said.append(sweeps.stack_of([best]))
             if best and not here:
                 said.append(
-                    f"record in {_file(best)}, shown by: iogauge report {best.session} --html FILE"
+                    f"record in {file_of(best)}, shown by: iogauge report {best.session} --html FILE"
                 )
             yield {
                 "svg": Markup(bars.layers(chain, name)),
@@ -573,7 +372,7 @@ def _fingerprints(records: Sequence[Record]) -> list[tuple[str, str, Mapping[str
     return [
         (
             name,
-            f"{', '.join(sorted(set(map(_where, of))))}, {count(len(of), 'record')}",
+            f"{', '.join(sorted(set(map(where_of, of))))}, {count(len(of), 'record')}",
             of[0].fingerprint,
         )
         for name, of in found.items()
@@ -582,7 +381,7 @@ def _fingerprints(records: Sequence[Record]) -> list[tuple[str, str, Mapping[str
 
 def _named(record: Record) -> tuple[str, str]:
     """Return where a record was made and its case, as the calendar names them."""
-    return visible(_where(record)), visible(record.short_name)
+    return visible(where_of(record)), visible(record.short_name)
 
 
 def _calendar(alarm: Alarm, anchors: Mapping[tuple[str, str], str]) -> dict[str, Any] | None:
@@ -611,8 +410,8 @@ def _detail(record: Record, anchor: str) -> dict[str, Any]:
     return {
         "anchor": anchor,
         "record": record,
-        "where": _where(record),
-        "file": _file(record),
+        "where": where_of(record),
+        "file": file_of(record),
         "samples": [
             (
                 metric,
@@ -628,19 +427,3 @@ def _detail(record: Record, anchor: str) -> dict[str, Any]:
         "fingerprint": identity(record.fingerprint) if record.fingerprint else "",
         "parameters": ", ".join(f"{key}={value}" for key, value in record.parameters.items()),
     }
-
-
-def _shown(value: object) -> object:
-    """Make text visible before it is escaped; our own markup stays as it is."""
-    return visible(value) if type(value) is str else value
-
-
-TEMPLATES: Final = Environment(
-    loader=FileSystemLoader(_FOLDER),
-    autoescape=True,
-    undefined=StrictUndefined,
-    finalize=_shown,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)

@@ -10,7 +10,6 @@ import logging
 import shlex
 import shutil
 import ssl
-import subprocess
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ from typing import Any, Final
 import requests
 import urllib3
 
+from iogauge.core import commands
 from iogauge.core.text import visible
 from iogauge.site.extras import Receivers
 from iogauge_extras.page.trouble import Alarm
@@ -155,17 +155,9 @@ def run_command(
     if not words:
         raise SendError("IOGAUGE_ALARM_COMMAND is empty: expected a program and its arguments")
     try:
-        done = subprocess.run(
-            words,
-            input=f"{head}{message.text}\n",
-            env=dict(environment),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=COMMAND_TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        given = f"{head}{message.text}\n"
+        done = commands.run(*words, seconds=COMMAND_TIMEOUT, environment=environment, given=given)
+    except TimeoutError:
         raise SendError(f"{words[0]}: not done after {COMMAND_TIMEOUT:g} s, ended") from None
     except OSError as error:
         raise SendError(f"{words[0]}: {error.strerror or error}") from None

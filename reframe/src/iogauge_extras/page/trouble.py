@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iogauge.judge.verdict import Verdict
-from iogauge.report.outcome import Ending, Word
+from iogauge.report.endings import Ending, Word
 from iogauge_extras.page.charts import Curve, bars
 from iogauge_extras.page.past import Day
 

@@ -9,8 +9,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-import reframe.core.builtins as builtins
-
 from iogauge.cases.fio import READ_BW, WRITE_BW
 from iogauge.cases.mdtest import CREATE, READ, REMOVE, STAT, files_of_each
 from iogauge.cases.storage import StorageCheck, share_of_bytes
@@ -26,13 +24,7 @@ class _OnAllNodes(StorageCheck):
     """elbencho on all nodes of the scale: its servers do the work if there are several."""
 
     needs = words.ELBENCHO
-
-    @builtins.run_after("setup")
-    def _one_process_a_node(self) -> None:
-        # elbencho starts its threads itself.
-        self.num_tasks = self.nodes
-        self.num_tasks_per_node = 1
-        self.num_cpus_per_task = min(self.tasks_per_node, self.site.node.cores)
+    own_processes = 1
 
     def _served_by(self, hosts: str) -> dict[str, Any]:
         """Return the options of servers, in the order of a file; empty on one node, without servers."""

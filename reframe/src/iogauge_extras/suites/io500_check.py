@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final, get_args
 
 from iogauge.cases.storage import StorageCheck
@@ -150,13 +149,14 @@ class Io500Check(StorageCheck):
         if not asked:
             return []
         paths = [f"{_DATA}/{name}" for name in asked]
-        phases = [_untimed("directories", ["mkdir", "-p", *paths])]
+        phases = [PhasePlan(name="directories", command=["mkdir", "-p", *paths])]
         for path, (name, layout) in zip(paths, asked.items(), strict=True):
             if layout is not None:
                 command = ["sh", "-c", script, "sh", path, *layout.arguments()]
-                phases.append(_untimed(f"layout-{name}", command))
-        read = _untimed(PASSED_ON, ["passed-on", *paths])
-        return [*phases, replace(read, launch="agent", parse=parse_passed_on)]
+                phases.append(PhasePlan(name=f"layout-{name}", command=command))
+        command = ["passed-on", *paths]
+        read = PhasePlan(name=PASSED_ON, command=command, launch="agent", parse=parse_passed_on)
+        return [*phases, read]
 
     def _asked(self) -> dict[str, Layout | None]:
         """Return the layout that the site requests for each of IO500's directories on Lustre."""
@@ -184,11 +184,7 @@ class Io500Check(StorageCheck):
 
     def plan(self) -> CasePlan:
         """Fill in the ini file, then run IO500: twelve phases in one execution."""
-        if self.nodes < 2:
-            raise ValueError(
-                "nodes is 1: expected two or more, because IO500 on one node reads and stats what its own "
-                "client keeps; set scale.nodes"
-            )
+        self.need_nodes("IO500 on one node reads and stats what its own client keeps")
         options = self._options()
         if self.site.io500.striping and self.site.target.striped_by != "lustre":
             raise ValueError("io500.striping is for a target on Lustre: leave it out")
@@ -218,10 +214,10 @@ class Io500Check(StorageCheck):
         return self.case(
             "io500",
             [
-                _untimed("ini", ["sh", "-c", _FILL, "sh", DIR, REP, ini]),
+                PhasePlan(name="ini", command=["sh", "-c", _FILL, "sh", DIR, REP, ini]),
                 *self._layouts(),
                 *phases,
-                _untimed("archive", archive),
+                PhasePlan(name="archive", command=archive),
             ],
             warm_up=False,
             held_bytes=(options.easy_bytes + block) * self.total_tasks,
@@ -237,14 +233,3 @@ class Io500Check(StorageCheck):
                 ),
             },
         )
-
-
-def _untimed(name: str, command: list[str]) -> PhasePlan:
-    return PhasePlan(
-        name=name,
-        command=command,
-        launch="once",
-        parse=None,
-        rates={},
-        access=Access(direction="none"),
-    )

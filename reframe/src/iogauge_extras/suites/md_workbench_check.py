@@ -52,11 +52,7 @@ class MdWorkbenchCheck(StorageCheck):
 
     def plan(self) -> CasePlan:
         """One execution: make the objects, work on those of others for a time, remove them."""
-        if self.nodes < 2:
-            raise ValueError(
-                "nodes is 1: expected two or more, because on one node the client answers from what it "
-                "keeps; set scale.nodes"
-            )
+        self.need_nodes("on one node the client answers from what it keeps")
         limits, block = self.site.limits, max(4096, self.object_bytes)
         files = min(limits.case_files // self.share, limits.case_bytes // block)
         objects = files // self.total_tasks // _SETS

@@ -12,13 +12,13 @@ import contextlib
 import json
 import os
 import re
-import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Final
 
-from iogauge.core import untrusted
+from iogauge.core import commands, untrusted
 from iogauge.core.paths import replace_file
 from iogauge.node.mounts import fsname_of
 
@@ -39,17 +39,15 @@ def parse_params(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
-def _lctl(*words: str) -> subprocess.CompletedProcess[str]:
+def _lctl(*words: str) -> CompletedProcess[str]:
     try:
-        return subprocess.run(
-            ["lctl", *words], capture_output=True, text=True, timeout=60, check=False
-        )
+        return commands.run("lctl", *words, seconds=60)
     except FileNotFoundError:
         raise TunableError(
             "lctl is not on PATH: checksums cannot be switched; remove lustre-checksums from extras.rights, or "
             "install the Lustre client's tools on this node"
         ) from None
-    except subprocess.TimeoutExpired:
+    except TimeoutError:
         raise TunableError(f"lctl {' '.join(words)} did not answer in 60 s") from None
 
 

@@ -59,8 +59,6 @@ _DEVICES: Final = {
     "mdc": "{fs}-MDT*-mdc-*",
     "lov": "{fs}-clilov-*",
     "lmv": "{fs}-clilmv-*",
-    "obdfilter": "{fs}-*",
-    "mdt": "{fs}-*",
 }
 _OF_SERVER: Final = "-osc-MDT"
 

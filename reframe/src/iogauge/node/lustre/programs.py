@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
+from subprocess import CompletedProcess
 from typing import Final
+
+from iogauge.core import commands
 
 
 class LustreError(ValueError):
@@ -21,18 +23,11 @@ NAMES_PER_COMMAND: Final = 200
 PROGRAM_SECONDS: Final = 120
 
 
-def run(*words: str, seconds: float = PROGRAM_SECONDS) -> subprocess.CompletedProcess[str]:
+def run(*words: str, seconds: float = PROGRAM_SECONDS) -> CompletedProcess[str]:
     """Run a program, whatever its status; raises :class:`LustreError` if it cannot run or hangs."""
     try:
-        return subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        return commands.run(*words, seconds=seconds)
+    except OSError as error:
         raise LustreError(
             f"{words[0]} cannot be run on {os.uname().nodename} ({error}): a target that Lustre stripes "
             "needs it on every node"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import re
 import struct
@@ -11,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from iogauge.node.kernel import asked
 from iogauge.node.lustre.programs import LustreError, run
 from iogauge.node.mounts import READ
 
@@ -94,15 +93,9 @@ _INHERITS_PROJECT: Final = 0x200
 
 def project_of(path: str) -> int:
     """Return the project of what is made in a directory; 0 if it has none, or none can be seen."""
-    with contextlib.suppress(OSError):
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            answer = fcntl.ioctl(fd, _GET_ATTRIBUTES, bytes(_ATTRIBUTES.size))
-        finally:
-            os.close(fd)
-        flags, _, _, project, _ = _ATTRIBUTES.unpack(answer)
-        return project if flags & _INHERITS_PROJECT else 0
-    return 0
+    answer = asked(path, _GET_ATTRIBUTES, bytes(_ATTRIBUTES.size))
+    flags, _, _, project, _ = _ATTRIBUTES.unpack(answer) if answer else (0,) * 5
+    return project if flags & _INHERITS_PROJECT else 0
 
 
 def quotas_of(path: str, pool: str | None = None) -> tuple[tuple[Quota, ...], tuple[str, ...]]:

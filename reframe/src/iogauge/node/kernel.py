@@ -1,0 +1,34 @@
+"""What the kernel of this node tells: the text of its files, the names in its directories, answers about a file."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+
+
+def text(*parts: str | os.PathLike[str]) -> str:
+    """Return the text of a file, empty if it cannot be read."""
+    with contextlib.suppress(OSError), open(os.path.join(*parts), "rb") as file:
+        return os.fsdecode(file.read()).strip()
+    return ""
+
+
+def listed(*parts: str) -> list[str]:
+    """Return the names in a directory, sorted; none if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return sorted(os.listdir(os.path.join(*parts)))
+    return []
+
+
+def asked(path: str, request: int, question: bytes) -> bytes:
+    """Return the answer of an ioctl(2) on a file or directory; empty if there is none."""
+    with contextlib.suppress(OSError):
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            answer = bytearray(question)
+            fcntl.ioctl(fd, request, answer, True)
+            return bytes(answer)
+        finally:
+            os.close(fd)
+    return b""

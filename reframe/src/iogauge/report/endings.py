@@ -1,0 +1,229 @@
+"""What the records of a session mean for its ending: a word, and the sentence that says why.
+
+``ok`` needs a PASS, and nothing that is left unproven: no UNREFERENCED, UNSTABLE or CONTAMINATED
+case, no case that a missing feature keeps from running, no name or tag that fits no case.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Final
+
+from iogauge.core.text import visible
+from iogauge.core.words import NO_WITNESS
+from iogauge.judge.verdict import Verdict
+from iogauge.records import journal
+from iogauge.records.record import (
+    Record,
+)
+from iogauge.records.selected import Unmeasured, UnrunCase
+
+#: Names to print before the rest becomes a number.
+_NAMED: Final = 6
+
+#: Verdicts that neither fail a run nor prove anything.
+_UNPROVEN: Final = (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED)
+
+
+class Word(Enum):
+    """What a session has shown, in a word."""
+
+    OK = "ok"
+    PARTLY_PROVEN = "partly proven"
+    NOTHING_PROVEN = "nothing proven"
+    FAILED = "FAILED"
+
+    @property
+    def style(self) -> str:
+        """Return the word as a name of a style: ``nothing-proven``."""
+        return self.value.replace(" ", "-").lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The word of a session and its sentence, safe for a terminal.
+
+    ``besides`` are the parts of the sentence that no case shows. ``remarks`` are a line each, on
+    what was not run and how that is changed.
+    """
+
+    word: Word
+    sentence: str
+    besides: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def status(self) -> int:
+        """Return the exit status that the word stands for."""
+        return int(self.word is Word.FAILED)
+
+    def __str__(self) -> str:
+        """Return word and sentence: ``ok: 5 passed``."""
+        return f"{self.word.value}: {self.sentence}"
+
+
+def conclude(
+    counts: Mapping[Verdict, int],
+    *,
+    gate: bool,
+    expected: int = 0,
+    refuted: int = 0,
+    unwitnessed: int = 0,
+    unmeasured: Unmeasured | None = None,
+    problems: Collection[str] = (),
+) -> Ending:
+    """Return the ending of a session.
+
+    ``counts`` are the verdicts that count. ``expected`` and ``refuted`` are failures that do not: a
+    reference expects them, or a second run passed. ``unwitnessed`` of the passes have no second witness. ``problems`` are sentences about what fails the
+    session besides its cases. A gate fails on all but PASS, and if nothing passed.
+    """
+    lack = unmeasured or Unmeasured()
+    passed = counts.get(Verdict.PASS, 0)
+    failed = {v: n for v, n in counts.items() if n and v.fails_run}
+    unproven: dict[Verdict, int] = {v: n for v, n in counts.items() if n and v in _UNPROVEN}
+    absent = () if lack.accepted else (*lack.unmatched, *lack.gone)
+    besides = (*_nothing_measured(counts, expected + refuted, lack), *absent, *problems)
+    parts = [
+        _passed(passed, unwitnessed),
+        f"{sum(failed.values())} failed ({_kinds(failed)})" if failed else "",
+        f"{expected} failed as expected" if expected else "",
+        f"{refuted} FAIL not confirmed by a second run" if refuted else "",
+        _unproven(unproven),
+        _left_out(lack.left_out),
+        *besides,
+    ]
+    trouble = any(n and verdict.is_trouble(gate) for verdict, n in counts.items())
+    if problems or trouble or (gate and (absent or not passed)):
+        word = Word.FAILED
+    elif not passed:
+        word = Word.NOTHING_PROVEN
+    elif unproven or lack.left_out or absent:
+        word = Word.PARTLY_PROVEN
+    else:
+        word = Word.OK
+    sentence = "; ".join(part for part in parts if part) + (" (gate)" if gate else "")
+    return Ending(word, visible(sentence), tuple(map(visible, besides)), tuple(remarks(lack)))
+
+
+def _passed(passed: int, unwitnessed: int) -> str:
+    """Return how many cases passed, and how many of them on a figure that nothing but the tool confirms."""
+    some = f", {unwitnessed} of them without a second witness" if unwitnessed else ""
+    return f"{passed} passed{some}" if passed else ""
+
+
+def _kinds(counts: Mapping[Verdict, int]) -> str:
+    """Return the verdicts of a group, with their numbers if there are several."""
+    ordered = [verdict for verdict in Verdict if verdict in counts]
+    if len(ordered) == 1:
+        return ordered[0].value
+    return ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in ordered)
+
+
+def _unproven(counts: Mapping[Verdict, int]) -> str:
+    if not counts:
+        return ""
+    number = sum(counts.values())
+    return f"{number} {'proves' if number == 1 else 'prove'} nothing ({_kinds(counts)})"
+
+
+def _nothing_measured(
+    counts: Mapping[Verdict, int], excused: int, lack: Unmeasured
+) -> tuple[str, ...]:
+    """Return why there is no record; empty if there is a record."""
+    if excused or any(counts.values()):
+        return ()
+    said = ["no case was measured"]
+    if lack.nothing:
+        said.append(f"these options select no case: {lack.nothing}")
+    if lack.unfit:
+        said.append(f"{_names(lack.unfit)}: not for this site")
+    return tuple(said)
+
+
+def _left_out(cases: Sequence[UnrunCase]) -> str:
+    """Return how many cases cannot run, with their checks by missing feature."""
+    if not cases:
+        return ""
+    checks: dict[str, list[str]] = {}
+    for case in cases:
+        checks.setdefault(case.feature, []).append(case.check)
+    groups = [f"{_names(names)}: no {feature}" for feature, names in checks.items()]
+    return f"{len(cases)} not run ({'; '.join(groups)})"
+
+
+def _names(names: Iterable[str]) -> str:
+    unique = list(dict.fromkeys(names))
+    more = len(unique) - _NAMED
+    return ", ".join(unique[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def remarks(lack: Unmeasured) -> list[str]:
+    """Return a line for each reason why cases were not run, safe for a terminal."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for case in lack.left_out:
+        groups.setdefault((case.holder, case.feature, case.why), []).append(case.check)
+    lines = [
+        f"not run: {_names(checks)} ({len(checks)} case(s)): {holder} lacks {feature}: {why}"
+        for (holder, feature, why), checks in groups.items()
+    ]
+    if lack.unfit:
+        lines.append(
+            f"not for this site: {_names(lack.unfit)}: no partition declares the points, nodes, "
+            "hosts or targets that they need (docs/checks.md)"
+        )
+    if lack.accepted:
+        lines += [f"accepted: {line}" for line in (*lack.unmatched, *lack.gone)]
+    return list(map(visible, lines))
+
+
+class SessionRecords(tuple[Record, ...]):
+    """The records of a session, and of the sessions that measured its failures once more."""
+
+    @cached_property
+    def _passed_again(self) -> frozenset[tuple[object, ...]]:
+        return frozenset(
+            (record.confirms, *record.place, record.hash)
+            for record in self
+            if record.confirms and record.verdict is Verdict.PASS
+        )
+
+    def is_unconfirmed(self, record: Record) -> bool:
+        """Return whether a record is of a failure whose case passed in a later run."""
+        case = (record.session, *record.place, record.hash)
+        return record.needs_confirmation and case in self._passed_again
+
+    def counts(self, record: Record) -> bool:
+        """Return whether a record counts: neither expected nor unconfirmed failures do."""
+        return not record.expected and not self.is_unconfirmed(record)
+
+    def ending(
+        self, gate: bool, unmeasured: Unmeasured | None = None, problems: Collection[str] = ()
+    ) -> Ending:
+        """Return the word and the sentence of the session; see :func:`conclude`."""
+        return conclude(
+            Counter(record.verdict for record in self if self.counts(record)),
+            gate=gate,
+            expected=sum(bool(record.expected) for record in self),
+            refuted=sum(map(self.is_unconfirmed, self)),
+            unwitnessed=sum(
+                record.verdict is Verdict.PASS and self.counts(record) and not is_witnessed(record)
+                for record in self
+            ),
+            unmeasured=unmeasured,
+            problems=problems,
+        )
+
+
+def is_witnessed(record: Record) -> bool:
+    """Return whether no figure of a record lacks a second witness."""
+    return not any(finding.saw.startswith(NO_WITNESS) for finding in record.findings)
+
+
+def of_damage(damaged: Sequence[journal.Damaged]) -> list[str]:
+    """Return a sentence that damaged lines fail a session: each may have been a failure."""
+    return [f"{len(damaged)} line(s) of the history are no record"] if damaged else []

@@ -1,0 +1,100 @@
+"""Cases that ReFrame knows and that have no verdict: those of a run, and those that cannot run."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from iogauge.core import untrusted
+from iogauge.core.text import count
+from iogauge.judge.verdict import Verdict
+from iogauge.records.record import (
+    Record,
+    parameters_in,
+    short_name,
+)
+from iogauge.report.plan_table import first_and_more
+
+
+def undecided(
+    reframe_report: Path, records: Sequence[Record], run: Mapping[str, Any]
+) -> list[Record]:
+    """Return records of the cases that ReFrame ran without a verdict (time limit, cancelled).
+
+    They come from ReFrame's run report. ``run`` has the keys for all of them: ``session``,
+    ``time``, ``gate`` and its marks. Raises OSError or ValueError if the report cannot be read.
+    """
+    try:
+        return list(_undecided(untrusted.read_json(reframe_report), records, run))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
+
+
+def unable(reframe_report: Path) -> list[str]:
+    """Return a line for each reason why cases of a dry run cannot run, with their names.
+
+    Raises OSError or ValueError if the report cannot be read.
+    """
+    names: dict[str, list[str]] = {}
+    try:
+        for tests in untrusted.read_json(reframe_report)["runs"]:
+            for case in tests["testcases"]:
+                if reason := untrusted.build(str | None, case.get("fail_reason"), "fail_reason"):
+                    reason = re.sub("^(sanity error: )?(ERROR: )?", "", reason)
+                    names.setdefault(reason, []).append(short_name(case["display_name"]))
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
+    return [
+        f"{reason}. So {count(len(cases), 'case')} cannot run: {first_and_more(cases)}"
+        for reason, cases in names.items()
+    ]
+
+
+#: Keys that ReFrame reports under our names; empty or 0 if the case was not set up.
+_KNOWN: Final = ("tier", "variant", "nodes", "tasks_per_node", "repetitions")
+
+
+def _parameters(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters in the case's name, with ReFrame's values, else as text."""
+    named = parameters_in(case["display_name"])
+    return {name: case.get(name, text) for name, text in named.items()}
+
+
+def _undecided(report: Any, records: Sequence[Record], run: Mapping[str, Any]) -> Iterator[Record]:
+    decided = Counter((r.case, r.partition, r.environment) for r in records)
+    for tests in report["runs"]:
+        for case in tests["testcases"]:
+            name, partition, environment = key = untrusted.build(
+                tuple[str, str, str], (case["display_name"], case["partition"], case["environ"])
+            )
+            if decided[key] > 0:
+                decided[key] -= 1
+                continue
+            reason = str(
+                case.get("fail_reason") or f"ReFrame says {case['result']}, nothing was decided"
+            )
+            values = {
+                "time": run["time"],
+                "gate": run["gate"],
+                "system": untrusted.build(str | None, case.get("system"), "system"),
+                "partition": partition,
+                "environment": environment,
+                "check": name.split()[0],
+                "case": name,
+                "hash": untrusted.build(str | None, case.get("hashcode"), "hashcode"),
+                "verdict": Verdict.ERROR,
+                "reason": f"{case.get('fail_phase') or 'run'}: {reason}",
+                "expected": False,
+                **{key: case[key] for key in _KNOWN if case.get(key)},
+                "parameters": _parameters(case),
+                "target": None,
+                "tools": [],
+                "commands": [],
+                "metrics": (),
+                "findings": (),
+                **run,
+            }
+            yield Record(**values, order=("schema", *values))
