@@ -27,7 +27,7 @@ bench: ## set up, run the quick checks (TARGET=/path, ARGS='...'), write the rep
 test: ## everything that the pipeline demands: lint and tests (ARGS='...' for pytest)
 	@ci/test $(ARGS)
 
-test-lustre: ## does iogauge work on your Lustre? (TARGET=/path, five minutes, one page)
+test-lustre: ## does iogauge work on your Lustre? (TARGET=/path, one page)
 	@[ -d "$$IOGAUGE_TARGET" ] || { echo "iogauge: name a directory on Lustre: make test-lustre TARGET=/path" >&2; exit 1; }
 	@ci/setup --dev
 	@. ./activate && IOGAUGE_RIG_TARGET="$$IOGAUGE_TARGET" python -m pytest -q -rs tests/rig $(ARGS)

@@ -47,6 +47,20 @@ def test_a_run_of_each_version(run: str, version: str) -> None:
     assert output.parameters["data_type"] == "timestamp"
 
 
+def test_what_versions_and_builds_print_otherwise() -> None:
+    """Seen in github.com/IO500/submission-data: submission-697, submission-657, and results of 2020 and 2021."""
+    files = files_of("isc26")
+    known = re.sub(r"(?m)^(version +=).*$", r"\1 ", files["result.txt"])
+    assert parsed(files | {"result.txt": known}).version == "unknown"
+    verbose = re.sub(r"(?m)^(write +)(\d\S*)", r"\1\2 0\n\1\2", files["ior-easy-write.txt"])
+    assert verbose != files["ior-easy-write.txt"]
+    assert parsed(files | {"ior-easy-write.txt": verbose}).phases == parsed(files).phases
+    for old in (r"\[run\]\nprocs .*\n", r"procs .*\n"):
+        result = re.sub(old, "", files["result.txt"], count=1)
+        with pytest.raises(ToolOutputError, match="IO500 of ISC22 or newer is needed"):
+            parsed(files | {"result.txt": result})
+
+
 def test_a_run_as_long_as_the_list_demands() -> None:
     """Of 51 minutes, from two hosts on GlusterFS: nothing is wrong with it."""
     files = files_of("full")
@@ -122,7 +136,7 @@ Damage = Callable[[Files], Any]
         (lambda f: scaled(f, "MD", 1.001), "MD is"),
         (lambda f: scaled(f, "score", 1.1), "BW is"),
         (lambda f: f.update({"stdout.txt": "IO500 version x\n"}), "killed before its end"),
-        (lambda f: f.update({"result.txt": " "}), "empty"),
+        (lambda f: f.update({"result.txt": " "}), "failed before its first phase"),
         (lambda f: f.pop("ior-hard-read.csv"), "ior-hard-read.csv is missing"),
         (lambda f: f.update({"mdtest-easy-stat.csv": f["mdtest-easy-delete.csv"]}), "no rate"),
         (

@@ -146,7 +146,7 @@ def test_damage_by_hand(old: str, new: str, message: str) -> None:
 
 def test_two_runs_in_one_file() -> None:
     with pytest.raises(
-        ToolOutputError, match=r"more than one IOR JSON document .* matching mpirun"
+        ToolOutputError, match=r"several IOR JSON documents.* one task: .* matching mpirun"
     ):
         parse_json(sample("ior_i1.json") * 2)
 

@@ -14,8 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.measurement import ToolOutput, ToolOutputError
-from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.tools.mdtest import (
+    MdtestOptions,
+    RankPhase,
+    parse_rank_csv,
+    parse_table,
+    with_rank_times,
+)
 from iogauge.tools.mpi import unlabelled
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -163,6 +169,35 @@ def test_damage_by_hand(old: str, new: str, message: str) -> None:
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
         parse_table(text.replace(old, new, 1))
+
+
+def test_an_old_version_is_named() -> None:
+    """Tables of 1.9.3: github.com/IO500/submission-data, submission-179."""
+    text = re.sub("SUMMARY (rate|time):", "SUMMARY:", sample("mdtest_base.stdout"))
+    with pytest.raises(ToolOutputError, match=r"'SUMMARY rate'.*1\.9\.3, and 4\.0\.0 or newer"):
+        parse_table(text.replace("mdtest-4.0.0", "mdtest-1.9.3"))
+
+
+def test_seconds_are_read_under_each_name_that_a_version_gives_them() -> None:
+    """Builds of 4.1 before May 2024 write ops/sec: github.com/IO500/submission-data, submission-704."""
+    text = sample("io500/sc25/mdtest-easy-write.txt")
+    assert "SUMMARY time (in ms/op)" in text
+    assert (
+        parse_table(text.replace("(in ms/op)", "(in ops/sec)")).phases == parse_table(text).phases
+    )
+
+
+def test_more_operations_than_the_details_have_digits_for() -> None:
+    """github.com/IO500/submission-data, submission-663: 2592 thousand million files by 1,440 tasks."""
+    phase = Phase(
+        "remove", {"rate": Quantity(10351329269.583, "ops/s")}, 250.4, operations=2592 * 10**9
+    )
+    output = ToolOutput("mdtest", "4.0.0", (phase,), tasks=1)
+    details = RankPhase("remove", 1.03513292700e10, 2.5040262294e2, (250.4,))
+    (found,) = with_rank_times(output, [details]).phases
+    assert (found.operations, found.seconds) == (2592 * 10**9, 2.5040262294e2)
+    with pytest.raises(ToolOutputError, match="not of the same run"):
+        with_rank_times(output, [replace(details, seconds=250.41)])
 
 
 def test_a_rate_that_its_time_contradicts_is_refused() -> None:

@@ -141,8 +141,9 @@ def count_writers(log: str, file: str) -> PhasePlan:
 class AggregatorsCheck(SharedFileCheck):
     """A collective write with a given number of writers; a subclass sets ``aggregators``.
 
-    The bandwidth is measured without Darshan. Another execution under Darshan counts the ranks that
-    wrote. On Lustre the file has as many stripes as writers.
+    The bandwidth is measured without Darshan. An execution under Darshan counts the ranks that wrote; it
+    comes first, because IOR makes the file anew, and the layout is asked of the file that was measured.
+    On Lustre the file has as many stripes as writers.
     """
 
     aggregators: int
@@ -174,17 +175,17 @@ class AggregatorsCheck(SharedFileCheck):
         return self.hinted_words(mpi.MpiHints(aggregators=self.aggregators))
 
     def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
-        """Write, write once more under Darshan, and count the writers with Darshan's parser."""
+        """Write under Darshan, write without it, and count the writers with Darshan's parser."""
         log = f"darshan.{REP}.log"
         watched = darshan.run_words(str(self.current_environ.extras["darshan"]), log)
         (write,) = super().sound_phases(options)
-        again = self.ior_phase(
+        first = self.ior_phase(
             "watched",
             replace(options, write=True, fsync=True),
             self._access("write", fsync=True),
             [*watched, *self.tool_words()],
         )
-        return [write, again, count_writers(log, self.file_name(0))]
+        return [first, write, count_writers(log, self.file_name(0))]
 
 
 class DefaultWritersCheck(AggregatorsCheck):

@@ -15,6 +15,8 @@ from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.untrusted import is_number
+from iogauge.core.versions import too_old
+from iogauge.core.words import MDTEST
 from iogauge.tools.arguments import arguments, said
 from iogauge.tools.parsing import COMPLAINT, excerpt, local_moment, unique
 
@@ -88,9 +90,9 @@ _COMMAND: Final = re.compile(r"(?m)^Command line used: (.*)$")
 _WORK: Final = re.compile(
     r"(?m)^(\d{1,9}) tasks, (\d{1,18}) (files/directories|files?|directories)\s*$"
 )
-#: mdtest 4.1 puts units into the headers of its tables. Its seconds bear the wrong name.
+#: mdtest 4.1 puts units into the headers of its tables. Its seconds bear a wrong name, or (until May 2024) that of the rates.
 _SUMMARY: Final = re.compile(
-    r"(?m)^SUMMARY (rate(?= *:| \(in ops/sec\):)|time(?= *:| \(in ms/op\):))\b.*: \(of 1 iterations\) *\n"
+    r"(?m)^SUMMARY (rate(?= *:| \(in ops/sec\):)|time(?= *:| \(in (?:ms/op|ops/sec)\):))\b.*: \(of 1 iterations\) *\n"
     r"\s+Operation\s+Max\s+Min\s+Mean\s+Std Dev\s*\n.*\n"
 )
 _TABLE: Final = re.compile(r"(?m)^SUMMARY .*")
@@ -121,15 +123,13 @@ def parse_table(text: str) -> ToolOutput:
 
     Raises :class:`ToolOutputError` if the table is missing, cut, damaged, or not the only one.
     """
-    if not text.strip():
-        raise ToolOutputError("mdtest printed nothing: it failed before its first phase")
     text = "\n".join(text.splitlines()) + "\n"
     # Lines before mdtest's first one are the launcher's.
     own = text[began.start() :] if (began := _DATE.search(text)) else text
     warnings = unique(COMPLAINT.findall(own))
     launch = _one_launch(text, warnings)
     tasks, nodes = int(launch[2]), int(launch[3])
-    tables = _tables(text, warnings)
+    tables = _tables(text, launch[1], warnings)
     dates = _DATE.findall(text)
     if [what for what, _ in dates] != ["started", "finished"]:
         finished = sum(what == "finished" for what, _ in dates)
@@ -192,14 +192,13 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
     if len(launches) > 1:
         raise ToolOutputError(
             f"{len(launches)} runs of mdtest with {launches[0][2]} task(s) each in one output, "
-            "expected 1: this is what happens when the launcher is not that of the MPI library "
-            "mdtest was built "
-            "with; use the matching mpirun or srun"
+            "expected 1. Runs of one task come of a launcher that is not that of the MPI library mdtest was built "
+            "with: use the matching mpirun or srun"
         )
     return launches[0]
 
 
-def _tables(text: str, warnings: Sequence[str]) -> dict[str, dict[str, float]]:
+def _tables(text: str, version: str, warnings: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return the rows of each SUMMARY table."""
     headers, found = _TABLE.findall(text), list(_SUMMARY.finditer(text))
     tables = {match[1]: _rows(text[match.end() :].split("\n"), match[1]) for match in found}
@@ -213,6 +212,7 @@ def _tables(text: str, warnings: Sequence[str]) -> dict[str, dict[str, float]]:
             "mdtest printed no table 'SUMMARY rate': it failed or was killed; last line "
             f"{excerpt(text.rstrip().splitlines()[-1])!r}"
             + (f"; it complained: {warnings[-1]}" if warnings else "")
+            + (f"; {MDTEST}: {old}" if (old := too_old(MDTEST, version)) else "")
         )
     if "time" in tables and list(tables["time"]) != list(tables["rate"]):
         raise ToolOutputError("mdtest tables 'SUMMARY rate' and 'SUMMARY time' have different rows")
@@ -369,8 +369,10 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutpu
                 f"mdtest rank details: {len(entry.rank_seconds)} ranks, but mdtest ran "
                 f"{output.tasks} tasks"
             )
+        # Each number of the details has eleven digits.
         rate, done = phase.rates["rate"].value, round(entry.rate_ops_s * entry.seconds)
-        if abs(entry.rate_ops_s - rate) > 0.01 * rate or phase.operations not in (None, done):
+        count = phase.operations or done
+        if abs(entry.rate_ops_s - rate) > 0.01 * rate or abs(count - done) > 1e-9 * done:
             raise ToolOutputError(
                 f"mdtest rank details: {done} times {phase.name} at {entry.rate_ops_s:.3f} ops/s, but the table "
                 f"says {rate:.3f}: they are not of the same run"
@@ -379,7 +381,7 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankPhase]) -> ToolOutpu
             replace(
                 phase,
                 seconds=entry.seconds,
-                operations=done,
+                operations=count,
                 rank_seconds=entry.rank_seconds,
             )
         )

@@ -136,13 +136,12 @@ class Io500Options:
             sections.setdefault(section, {}).update(options)
         return "\n".join(
             f"[{section}]\n"
-            + "".join(f"{key} = {_ini_word(value)}\n" for key, value in own.items())
+            + "".join(
+                f"{key} = {str(value).upper() if isinstance(value, bool) else value}\n"
+                for key, value in own.items()
+            )
             for section, own in sections.items()
         )
-
-
-def _ini_word(value: str | int | bool) -> str:
-    return str(value).upper() if isinstance(value, bool) else str(value)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
@@ -165,13 +164,15 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     Raises :class:`ToolOutputError` if a scored phase or the score is missing, or if the scores do not follow from
     the phases. No phase may contradict what IOR, mdtest or find left of it.
     """
-    if not result.strip():
-        raise ToolOutputError("io500: result.txt is empty: it failed before its first phase")
-    sections = _sections(result, "io500: result.txt")
+    # Until SC21 the first lines had no section, or told no processes.
+    sections = _sections(result, "io500: result.txt") if result.lstrip()[:1] == "[" else {}
     run = sections.get("run", {})
     procs = run.get("procs", "")
-    if not re.fullmatch(r"[1-9]\d{0,8}", procs) or not run.get("version"):
-        raise ToolOutputError("io500: result.txt: expected [run] with procs and version")
+    if not re.fullmatch(r"[1-9]\d{0,8}", procs):
+        raise ToolOutputError(
+            f"io500: result.txt begins with {excerpt(result, 2)!r}, expected [run] with procs: "
+            "IO500 of ISC22 or newer is needed, or it failed before its first phase"
+        )
     tasks = int(procs)
     scores = _scores(sections, stdout)
     phases = [
@@ -189,13 +190,19 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
         "jobs": config,
         "data_type": config.get("global", {}).get("datapackettype", ""),
         **{name: float(sections["SCORE"][name].split()[0]) for name in ("bw", "md", "score")},
-        "lengths": _lengths(sections, order),
+        # Seconds of a phase with its preparation.
+        "lengths": {
+            name: _number(sections[name]["t_delta"], f"t_delta of {name}")
+            for name in order
+            if "t_delta" in sections[name]
+        },
     }
     if shift is not None:
         parameters["shift"] = shift
     return ToolOutput(
         tool="io500",
-        version=run["version"],
+        # Built from an archive, IO500 does not know its version.
+        version=run.get("version") or "unknown",
         phases=tuple(phases),
         tasks=tasks,
         nodes=nodes,
@@ -208,15 +215,6 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
         },
         beside={"read": _unscored(files), "write": 0},
     )
-
-
-def _lengths(sections: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> dict[str, float]:
-    """Return the seconds of phases with their preparation, as far as they are told."""
-    return {
-        name: _number(sections[name]["t_delta"], f"t_delta of {name}")
-        for name in names
-        if "t_delta" in sections[name]
-    }
 
 
 def _file(files: Mapping[str, str], name: str) -> str:
@@ -300,13 +298,14 @@ def _phase_of_ior(
     name: str, score: float, section: Mapping[str, str], files: Mapping[str, str], tasks: int
 ) -> Phase:
     text = _file(files, f"{name}.txt")
+    # A verbose IOR prints more than one line.
     lines = _LINE_OF_IOR.findall(text)
-    if len(lines) != 1 or abs(float(lines[0]) / 1024 - score) > 0.01 * score:
+    if not lines or any(abs(float(line) / 1024 - score) > 0.01 * score for line in lines):
         raise ToolOutputError(
             f"io500: {name}: the score is {score:.6f} GiB/s, and IOR printed {excerpt(', '.join(lines))} MiB/s"
         )
     words = {
-        letter: int(size) * _UNITS[unit]
+        letter: int(size) * 1024 ** " kmg".index(unit or " ")
         for letter, size, unit in _WORD.findall(section.get("exe", ""))
     }
     transfer = words.get("t", 0)
@@ -327,9 +326,6 @@ def _phase_of_ior(
         transfer_bytes=transfer,
         rank_seconds=_rank_seconds(_file(files, f"{name}.csv"), name, tasks),
     )
-
-
-_UNITS: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 def _rank_seconds(text: str, name: str, tasks: int) -> tuple[float, ...]:

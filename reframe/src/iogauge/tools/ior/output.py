@@ -150,7 +150,7 @@ def _load(body: str) -> dict[str, Any]:
     except ValueError as error:
         raise ToolOutputError(_diagnosis(body, error)) from None
     if end < len(body):
-        raise ToolOutputError(f"more than one IOR JSON document in one output: {_WRONG_MPI}")
+        raise ToolOutputError(f"several IOR JSON documents. If each has one task: {_WRONG_MPI}")
     return document
 
 
