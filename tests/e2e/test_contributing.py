@@ -105,17 +105,14 @@ def test_a_tool(clone: Path, make_rig: Callable[..., Rig]) -> None:
     library = clone / "reframe" / "src" / "iogauge"
     assert '`DD: Final = "dd"`' in PAGE
     put(library / "core" / "words.py", "\nPARTITION: Final", 'DD: Final = "dd"\n')
-    put(library / "core" / "words.py", "FIO, IO500,", "DD, ")
+    put(library / "core" / "words.py", "FIO, FIO_METADATA,", "DD, ")
     (library / "tools" / "dd.py").write_text(parser)
     put(library / "tools" / "__init__.py", "- elbencho:", "- dd: command lines of dd\n")
-    (library / "check" / "dd.py").write_text(base)
-    put(library / "check" / "__init__.py", "- derived:", "- dd: scenarios that run dd\n")
-    put(
-        library / "check" / "__init__.py",
-        "from iogauge_extras.derived.check import",
-        f"from iogauge.cases.{DD} import DdCheck\n",
-    )
-    put(library / "check" / "__init__.py", '    "DefaultWritersCheck",\n', '    "DdCheck",\n')
+    (library / "cases" / "dd.py").write_text(base)
+    cases = library / "cases" / "__init__.py"
+    put(cases, "- fio: ", "- dd: scenarios that run dd\n")
+    put(cases, "from iogauge.cases.fio import", f"from iogauge.cases.{DD} import DdCheck\n")
+    put(cases, '    "DefaultWritersCheck",\n', '    "DdCheck",\n')
     (clone / "checks" / "dd_write.py").write_text(
         '"""dd: one writer."""\n\nimport reframe as rfm\n\nfrom iogauge.cases import DdCheck, words\n\n\n'
         '@rfm.simple_test\nclass DdWrite(DdCheck):\n    descr = "One writer"\n'

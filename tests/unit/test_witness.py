@@ -150,6 +150,18 @@ def test_a_line_that_is_cut_is_no_witness(one: Witness, cut: int) -> None:
         assert witness.witnesses(read(Path(folder))) == {}
 
 
+def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness() -> None:
+    """witness.sh notes each look, also of a node whose agent does not answer: it took no seconds, and the servers' work did."""
+    looks = [TaskRun("n1", "read.1", None, at, at, None, (0,) * 7) for at in (1.0, 9.0)]
+    counts = [
+        Note(at, "counters", ["read.1", when, {"net": [1, 1, None]}])
+        for at, when in ((1.0, "before"), (9.0, "after"))
+    ]
+    assert witness.witnesses(Noted({}, tuple(looks))) == {}
+    found = witness.witnesses(Noted({"n1": counts}, tuple(looks[1:])))["read.1"]
+    assert witness.Testimony(witnesses=tuple(found), expected=1, of_tasks=False).seconds == 8.0
+
+
 def test_an_agent_that_was_asked_once_says_nothing_of_what_moved() -> None:
     """One that died meanwhile: a count that nobody took is not one of zero."""
     before = Note(1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}])

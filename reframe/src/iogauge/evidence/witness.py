@@ -227,12 +227,17 @@ def _widest(name: str, looks: Sequence[Mapping[str, Moved]]) -> Moved:
 
 
 def witnesses(seen: Noted) -> dict[str, list[Witness]]:
-    """Return the witnesses of each execution, ``PHASE.REPETITION``: its tasks, or the looks at its servers' nodes."""
+    """Return the witnesses of each execution, ``PHASE.REPETITION``: its tasks, or the looks at its servers' nodes.
+
+    Where no task ran and no agent counted, there is no witness.
+    """
     grown = {(look.host, look.execution): look for look in seen.looks()}
     found: dict[str, list[Witness]] = {}
     for task in seen.tasks:
         first = task.number in (0, None)
         look = grown.get((task.host, task.execution)) if first else None
+        if task.number is None and look is None:
+            continue
         found.setdefault(task.execution, []).append(_of_task(task, look))
     return found
 

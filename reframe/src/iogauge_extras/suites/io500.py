@@ -164,16 +164,7 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     Raises :class:`ToolOutputError` if a scored phase or the score is missing, or if the scores do not follow from
     the phases. No phase may contradict what IOR, mdtest or find left of it.
     """
-    # Until SC21 the first lines had no section, or told no processes.
-    sections = _sections(result, "io500: result.txt") if result.lstrip()[:1] == "[" else {}
-    run = sections.get("run", {})
-    procs = run.get("procs", "")
-    if not re.fullmatch(r"[1-9]\d{0,8}", procs):
-        raise ToolOutputError(
-            f"io500: result.txt begins with {excerpt(result, 2)!r}, expected [run] with procs: "
-            "IO500 of ISC22 or newer is needed, or it failed before its first phase"
-        )
-    tasks = int(procs)
+    sections, tasks = _begin(result)
     scores = _scores(sections, stdout)
     phases = [
         _phase(name, scores[name], sections[name], files, tasks) for name in (*BANDWIDTHS, *RATES)
@@ -202,7 +193,7 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     return ToolOutput(
         tool="io500",
         # Built from an archive, IO500 does not know its version.
-        version=run.get("version") or "unknown",
+        version=sections["run"].get("version") or "unknown",
         phases=tuple(phases),
         tasks=tasks,
         nodes=nodes,
@@ -215,6 +206,19 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
         },
         beside={"read": _unscored(files), "write": 0},
     )
+
+
+def _begin(result: str) -> tuple[dict[str, dict[str, str]], int]:
+    """Return the sections and the number of processes; raises ToolOutputError."""
+    # Until SC21 the first lines had no section, or told no processes.
+    sections = _sections(result, "io500: result.txt") if result.lstrip()[:1] == "[" else {}
+    procs = sections.get("run", {}).get("procs", "")
+    if not re.fullmatch(r"[1-9]\d{0,8}", procs):
+        raise ToolOutputError(
+            f"io500: result.txt begins with {excerpt(result, 2)!r}, expected [run] with procs: "
+            "IO500 of ISC22 or newer is needed, or it failed before its first phase"
+        )
+    return sections, int(procs)
 
 
 def _file(files: Mapping[str, str], name: str) -> str:
