@@ -76,7 +76,7 @@ def test_a_path_through_a_link(rig: Rig) -> None:
     real = rig.base / "real"
     rig.target.rename(real)
     rig.target.symlink_to(real)
-    refused_everywhere(rig, f"{rig.target} in the path {rig.target} is a symbolic link")
+    refused_everywhere(rig, f"{rig.target} is a symbolic link")
     assert rig.iogauge("site", "allow", str(rig.target)).rc == 1
     assert list(real.iterdir()) == []
 

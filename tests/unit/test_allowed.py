@@ -176,7 +176,7 @@ def test_a_link_in_any_component_is_named(tmp_path: Path, level: int) -> None:
     spot.rename(tmp_path / "moved")
     spot.symlink_to(tmp_path / "moved")
     text = why_not(real)
-    assert f"{spot} in the path {real} is a symbolic link" in text
+    assert f"{real}: {spot} is a symbolic link" in text
     assert f"real path: {os.path.realpath(real)}" in text
 
 

@@ -141,8 +141,8 @@ def count_writers(log: str, file: str) -> PhasePlan:
 class AggregatorsCheck(SharedFileCheck):
     """A collective write with a given number of writers; a subclass sets ``aggregators``.
 
-    The bandwidth is measured without Darshan. An execution under Darshan counts the ranks that wrote; it
-    comes first, because IOR makes the file anew, and the layout is asked of the file that was measured.
+    The bandwidth is measured without Darshan. An execution under Darshan counts the ranks that wrote. It
+    comes first and removes its file: the layout is asked of the file that was measured.
     On Lustre the file has as many stripes as writers.
     """
 
@@ -181,7 +181,7 @@ class AggregatorsCheck(SharedFileCheck):
         (write,) = super().sound_phases(options)
         first = self.ior_phase(
             "watched",
-            replace(options, write=True, fsync=True),
+            replace(options, write=True, fsync=True, keep=False),
             self._access("write", fsync=True),
             [*watched, *self.tool_words()],
         )

@@ -21,6 +21,7 @@ from typing import Any, Final, Literal
 
 from iogauge.core import commands, processes
 from iogauge.core.paths import state_dir
+from iogauge.core.text import after
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
@@ -313,9 +314,7 @@ def of_target(place: PartitionExtras | str) -> list[Check]:
         )
     except OSError as error:
         what = "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site"
-        # The subject has named the path.
-        text = str(error).removeprefix(f"{path}: ").removeprefix(f"{path} ")
-        return [*checks, Check("problem", subject, text, what)]
+        return [*checks, Check("problem", subject, after(str(path), str(error)), what)]
     if not writable:
         checks.append(not_writable(path))
     if on_lustre and holder is None:

@@ -23,7 +23,7 @@ from iogauge.cli import doctor
 from iogauge.cli.screen import new_console, say, slip
 from iogauge.core import processes, untrusted
 from iogauge.core.paths import LIBRARY, history_dir, project_root
-from iogauge.core.text import count, did_you_mean, visible_lines
+from iogauge.core.text import after, count, did_you_mean, visible_lines
 from iogauge.core.units import UnitError, parse_seconds
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.guards.finding import Finding, Outcome
@@ -346,8 +346,8 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
         try:
             allowed = processes.call_in_time(target, partial(permission.reason, target))
         except OSError as error:
-            why = str(error).removeprefix(f"{target} ")
-            console.print(f"{plain(target)}: [bold red]refused[/] {plain(why)}")
+            why = plain(after(target, str(error)))
+            console.print(f"{plain(target)}: [bold red]refused[/] {why}")
         objections = [one for one in said if one[0].outcome is not Outcome.OK]
         for finding, of in objections:
             word = _WORDS.get(finding.outcome, "[bold red]refused[/]")

@@ -39,6 +39,12 @@ def because(reason: str) -> str:
     return f" ({reason})" if reason else ""
 
 
+def after(subject: str, text: str) -> str:
+    """Return what a text says of a subject that stands before it already."""
+    head, rest = text[: len(subject)], text[len(subject) :]
+    return rest.lstrip(": ") if head == subject and rest[:1] in (":", " ") else text
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return ``" (did you mean X?)"`` with the known name that is most like a name, or nothing."""
     similar = nearest(name, known)

@@ -261,7 +261,7 @@ def open_directory(path: str) -> int:
         except OSError as error:
             if _is_link(part, fd):
                 raise NotAllowed(
-                    f"{so_far} in the path {path} is a symbolic link, and its destination may change: nothing is "
+                    f"{path}: {so_far} is a symbolic link, and its destination may change: nothing is "
                     f"written there. Name the real path: {os.path.realpath(path)}"
                 ) from None
             raise type(error)(error.errno, error.strerror, so_far) from None
