@@ -107,7 +107,7 @@ def test_a_tool(clone: Path, make_rig: Callable[..., Rig]) -> None:
     put(library / "core" / "words.py", "\nPARTITION: Final", 'DD: Final = "dd"\n')
     put(library / "core" / "words.py", "FIO, FIO_METADATA,", "DD, ")
     (library / "tools" / "dd.py").write_text(parser)
-    put(library / "tools" / "__init__.py", "- elbencho:", "- dd: command lines of dd\n")
+    put(library / "tools" / "__init__.py", "- fio:", "- dd: command lines of dd\n")
     (library / "cases" / "dd.py").write_text(base)
     cases = library / "cases" / "__init__.py"
     put(cases, "- fio: ", "- dd: scenarios that run dd\n")
