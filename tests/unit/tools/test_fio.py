@@ -287,6 +287,7 @@ def test_complaints_before_the_json() -> None:
         ("fio_status.out", r"job 'x' failed with errno 110"),
         ("fio_nodir.out", r"no fio JSON .*begins: fio: file:options\.c:1505"),
         ("fio_filestat_missing.json", r"job 'meta' failed with errno 2;"),
+        ("fio_nogroup.json", r"several entries of one job: set group_reporting=1"),
     ],
 )
 def test_damaged_output(name: str, message: str) -> None:

@@ -132,6 +132,14 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     parts = [entry for entry in entries if entry["jobname"] != _ALL]
     if not parts:
         raise ToolOutputError("fio JSON: no entry of a single job")
+    each = {
+        tuple(str(entry.get(key)) for key in ("hostname", "port", "jobname")) for entry in parts
+    }
+    if len(each) < len(parts):
+        raise ToolOutputError(
+            "fio JSON: several entries of one job: set group_reporting=1, or the latencies of its processes "
+            "cannot be merged"
+        )
     reported = _of_servers(entries, parts, complaint) if remote else [(e, e) for e in parts]
     options = {**shared, **_options(parts[0])}
     phases: list[Phase] = []
