@@ -346,8 +346,8 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
         try:
             allowed = processes.call_in_time(target, partial(permission.reason, target))
         except OSError as error:
-            why = plain(after(target, str(error)))
-            console.print(f"{plain(target)}: [bold red]refused[/] {why}")
+            why = after(target, str(error))
+            console.print(f"{plain(target)}: [bold red]refused[/] {plain(why)}")
         objections = [one for one in said if one[0].outcome is not Outcome.OK]
         for finding, of in objections:
             word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
