@@ -274,8 +274,12 @@ def _limit(seconds: float, queue: Queue | None) -> str:
     return f"{minutes // 60}h{minutes % 60}m" if minutes >= 60 else f"{minutes}m"
 
 
-def _plan(folder: Path, text: Callable[[str], str], queue: Queue | None, tier: str) -> bool:
+def _plan(
+    folder: Path, text: Callable[[str], str], queue: Queue | None, tier: str, speed: float
+) -> bool:
     """Write the settings, plan the cases, and write the time limit that they need; print the plan.
+
+    ``speed`` is the bandwidth of a node in bytes/s, 0 if unknown.
 
     Returns whether every case fits its target and the longest one the time limit.
     """
@@ -286,7 +290,9 @@ def _plan(folder: Path, text: Callable[[str], str], queue: Queue | None, tier: s
         _say(str(mistake))
     if mistakes:
         return False
-    cases, unable = planned_cases([f"--system={folder.name}", "-t", tier])
+    cases, unable = planned_cases(
+        [f"--system={folder.name}", "-t", tier], IOGAUGE_PROBED=str(speed)
+    )
     for line in unable:
         _say(line)
     longest = max((case.seconds for case in cases), default=0.0)
@@ -447,7 +453,8 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
         paths = [str(folder.parent), *([before] if before else [])]
         os.environ[folders.VARIABLE] = os.pathsep.join(paths)
     tier = writing.sizes_of(found, answers.nodes)[0].tier
-    fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier)
+    speed = min(known.speed_bytes_s / one.nodes for one, known in targets)
+    fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier, speed)
     _say(f"{folder / folders.SETTINGS}: written")
     if pinned:
         _say(pinned)
