@@ -364,7 +364,7 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
         try:
             allowed = processes.call_in_time(target, partial(permission.reason, target))
         except OSError as error:
-            why = after(target, str(error))
+            why = after(target, error.strerror or str(error))
             console.print(f"{plain(target)}: [bold red]refused[/] {plain(why)}")
         objections = [one for one in said if one[0].outcome is not Outcome.OK]
         for finding, of in objections:
