@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "beside-unnamed", "iogauge_extras/loads", "interference_check.py",
-        '            beside="write" if self._other == "stream" else "metadata",',
+        '            beside="write" if other == "stream" else "metadata",',
         "            beside=None,",
         "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
         "Interference is judged without a look at its disturber",
@@ -1675,8 +1675,8 @@ MUTANTS = (
     ),
     Mutant(
         "disturber-of-one-process", "iogauge_extras/loads", "beside.py",
-        "    windows = 2 * phase.seconds * processes",
-        "    windows = 2 * phase.seconds",
+        "    windows = 2 * beside.seconds * processes * (other.nodes or 1)",
+        "    windows = 2 * beside.seconds",
         "tests/unit/tools/test_fio.py::test_a_stream_beside_a_storm",
         "a disturber of several processes seems busier than it was",
         passes=True,
