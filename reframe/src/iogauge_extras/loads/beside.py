@@ -43,9 +43,8 @@ def parse_disturbed(
     fio was asked for, and the time between the dates of both clients. The second by which they may be cut is taken off.
     Raises :class:`ToolOutputError` as :func:`parse_json`, and if a job is missing.
     """
-    outputs = [
-        parse_json(one, {measured: name, disturber: disturber}) for one in (text, apart) if one
-    ]
+    texts = (text, apart) if apart else (text,)
+    outputs = [parse_json(one, {measured: name, disturber: disturber}) for one in texts]
     output, other = outputs[0], outputs[-1]
     phases = {phase.name: phase for out in outputs for phase in out.phases}
     if set(phases) != {name, disturber} or (apart and name not in (p.name for p in output.phases)):

@@ -57,7 +57,7 @@ def loads(check: FioCheck, transfer: int, nodes: int = 1) -> dict[str, FioJob]:
     }
 
 
-class _Loads(FioCheck):
+class _Loads(OneNodeFioCheck):
     """A load alone, beside the other, and alone again; a subclass says on which nodes."""
 
     needs = FIO_METADATA
@@ -157,7 +157,7 @@ class _Loads(FioCheck):
         return parse_disturbed(text, _DISTURBED, _DISTURBER, kind, apart)
 
 
-class InterferenceCheck(_Loads, OneNodeFioCheck):
+class InterferenceCheck(_Loads):
     """A stream and a metadata storm of fio: one of them alone, beside the other, and alone again.
 
     A subclass sets ``measured``: ``stream``, sequential writes with O_DIRECT, or ``metadata``, creates of empty files.
@@ -184,6 +184,7 @@ class InterferenceApartCheck(_Loads):
     """
 
     on_all_nodes = True
+    fio_case = FioCheck.fio_case
     lead_s = APART_LEAD_S
 
     def _nodes_of(self, load: str) -> int:
