@@ -25,7 +25,7 @@ from iogauge.core.units import UnitError, convert, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record
-from iogauge.report.history_table import moment
+from iogauge.report.history_table import moment, narrowed
 from iogauge.report.layout import Column, Group, Table
 from iogauge_extras.compare.logs import CompareError, Comparison, Difference
 from iogauge_extras.history.statistics import interval
@@ -217,10 +217,7 @@ def _of_history(folder: Path, choice: Choice) -> list[Record]:
     for column in columns:
         if value := getattr(choice, column):
             frame = frame.filter(pl.col(column).cast(pl.String).is_in(value.split("+")))
-    if since:
-        frame = frame.filter(pl.col("time") >= since)
-    if until:
-        frame = frame.filter(pl.col("time") <= until)
+    frame = narrowed(frame, since=since, until=until)
     return list(query.valid_records(folder, frame.unique(query.PLACE)).values())
 
 

@@ -22,8 +22,8 @@ from iogauge.core.text import did_you_mean
 from iogauge.core.units import format_value
 from iogauge.evidence.fingerprint import changed
 from iogauge.judge.verdict import Verdict
-from iogauge.records import names
 from iogauge.records.record import Record, short_name
+from iogauge.report.history_table import narrowed
 from iogauge_extras.history.statistics import (
     CONFIDENCE,
     MEDIAN_EFFICIENCY,
@@ -263,25 +263,16 @@ class RunChoice:
     since: datetime | None = None
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the chosen rows of a history; raises :class:`CalibrateError` if there are none."""
-        wanted = {"system": [self.system] if self.system else [], "metric": list(self.metrics)}
-        for column, chosen in wanted.items():
-            present = sorted(frame[column].drop_nulls().unique().to_list())
-            for name in [name for name in chosen if name not in present]:
-                raise CalibrateError(
-                    f"no record has the {column} {name!r}{did_you_mean(name, present)}; there are: "
-                    f"{', '.join(present) or 'none'}"
-                )
-            if chosen:
-                frame = frame.filter(pl.col(column).is_in(chosen))
-        if self.name:
-            try:
-                cases = names.chosen(self.name, frame["case"].unique())
-            except ValueError as error:
-                raise CalibrateError(str(error)) from error
-            frame = frame.filter(pl.col("case").is_in(cases))
-        if self.since is not None:
-            frame = frame.filter(pl.col("time") >= self.since)
+        """Return the chosen rows of a history; raises ValueError if there are none."""
+        present = sorted(frame["metric"].drop_nulls().unique().to_list())
+        for name in [name for name in self.metrics if name not in present]:
+            raise CalibrateError(
+                f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
+                f"{', '.join(present) or 'none'}"
+            )
+        frame = narrowed(frame, system=self.system, name=self.name, since=self.since)
+        if self.metrics:
+            frame = frame.filter(pl.col("metric").is_in(self.metrics))
         if frame.is_empty():
             raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
         return frame
