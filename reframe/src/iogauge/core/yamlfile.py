@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from yaml.composer import Composer
 
 from iogauge.core import untrusted
 
@@ -22,12 +23,19 @@ class YamlError(ValueError):
 
 
 #: Largest file in bytes, and most values with every alias written out: no site has so many.
-LIMIT_BYTES: Final = 1 << 20
+LIMIT_BYTES: Final = 512 << 10
 _LIMIT_VALUES: Final = 200_000
 
 
-class _Loader(yaml.CSafeLoader):
-    """A loader that counts values before it makes them. Libyaml reads the text: each start reads the files of all sites."""
+class _Loader(Composer, yaml.CSafeLoader):
+    """A loader that counts values before it makes them. Libyaml reads the text: each start reads the files of all sites.
+
+    Python composes: libyaml's composer ends the process if values are nested too deeply.
+    """
+
+    def __init__(self, stream: str) -> None:
+        yaml.CSafeLoader.__init__(self, stream)
+        Composer.__init__(self)
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
