@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from iogauge.cases.fio import DIRECTORY, LAID_OUT, FioCheck
-from iogauge.core.measurement import Metric, Reference
+from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
 from iogauge.core.words import FIO_METADATA
 from iogauge.node.lustre.request import Layout, Pins
-from iogauge.node.lustre.targets import of_metadata_targets
-from iogauge.plan.case import Access, CasePlan, PhasePlan
+from iogauge.node.lustre.targets import of_metadata_targets, ost_name
+from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import ROUNDS, SERVERS
 from iogauge.tools.fio.options import FioJob, layout_job, metadata_job
 from iogauge_extras.needle.judge import Rounds, medians, parse_rounds
@@ -118,11 +118,15 @@ class NeedleCheck(FioCheck):
                 direction=way, rounds=self.repetitions, max_deviation=deviation, **probes
             )
             of_files = Access(direction=way, o_direct=True, fsync=way == "write")
+
+            def parse(printed: Printed) -> ToolOutput:
+                return parse_rounds(printed.result + printed.stderr, rounds, printed.servers)
+
             return PhasePlan(
                 name=way,
                 command=["sh", str(_ROUNDS), f"{way}.fio", str(rounds.rounds), *servers],
                 launch="servers" if servers else "once",
-                parse=lambda printed: parse_rounds(printed.result + printed.stderr, rounds),
+                parse=parse,
                 rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
                 access=Access(direction="metadata") if way == "create" else of_files,
                 pauses=True,
@@ -171,7 +175,7 @@ class TargetNeedleCheck(OneProcessNeedleCheck):
 
     def plan(self) -> CasePlan:
         """Lay a file out on each target, then write to all in turn, then read."""
-        names = self._names("targets", _of_storage_targets)
+        names = self._names("targets", lambda count: tuple(map(ost_name, range(count))))
         jobs = self._probe_jobs(len(names), 1)
 
         def job_file(job: FioJob, end: str = "") -> str:
@@ -190,10 +194,6 @@ class TargetNeedleCheck(OneProcessNeedleCheck):
             pins=Pins(names=names, kind="directory", targets=tuple(range(len(names)))),
             servers=1,  # at a time
         )
-
-
-def _of_storage_targets(count: int) -> tuple[str, ...]:
-    return tuple(f"ost{index:04x}" for index in range(count))
 
 
 class MdtNeedleCheck(OneProcessNeedleCheck):
