@@ -101,8 +101,8 @@ def verification() -> tuple[str, ...]:
 def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
     """Parse the JSON file of one execution: one phase, named as the ``action``.
 
-    ``rates`` has ``bw`` and ``iops`` of whole files. Of many ``files`` of all processes it has ``rate`` (ops/s), over the
-    seconds of the phase and of the syncfs(2) after it, if there is one. A read has ``bytes_moved`` if its files have
+    ``rates`` has ``bw`` and ``iops`` of whole files. Of many ``files`` of all processes it has ``rate`` (ops/s). Its
+    seconds are those of the phase and of the syncfs(2) after it, if there is one. A read has ``bytes_moved`` if its files have
     bytes. Raises :class:`ToolOutputError` if a phase is missing or is there twice, or if it did not do all files. Bytes
     or files, rate and milliseconds must agree.
     """
