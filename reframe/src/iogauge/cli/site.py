@@ -285,7 +285,7 @@ def _plan(
     file.write_text(text(_FIRST_LIMIT), encoding="utf-8")
     _, mistakes = settings.read_site(folder)
     if mistakes:
-        _say("\n".join(map(str, mistakes)))
+        _say("; ".join(map(str, mistakes)))
         return False
     words = [f"--system={folder.name}", "-t", tier]
     cases, unable = planned_cases(words, IOGAUGE_PROBED=str(speed))
