@@ -121,14 +121,18 @@ def told(rig: Rig) -> dict[str, str]:
 def test_all_ways_of_showing_a_session_use_the_same_words(rig: Rig) -> None:
     """The word ok is for what is proven."""
     ways = ("report", "page", "junit", "alarm")
-    for slip, meant in {
-        "-n FioMetadta": "-n FioMetadta selects no case (did you mean FioMetadata?)",
-        "-n FioRandomRead 4KB": "(did you mean FioRandomRead 4KiB?)",
-        "--system=rgi": "no site 'rgi' (did you mean rig?)",
-    }.items():
-        for command in ("run --gate", "run", "run --dry-run", "list"):
-            run = rig.iogauge(*command.split(), *slip.split())
-            assert (run.rc, run.records) == (2, []) and meant in flat(run.out), run.out
+    for command, slip, meant in (
+        (
+            "run --gate",
+            "-n FioMetadta",
+            "-n FioMetadta selects no case (did you mean FioMetadata?)",
+        ),
+        ("run", "-n FioRandomRead 4KB", "(did you mean FioRandomRead 4KiB?)"),
+        ("run --dry-run", "--system=rgi", "no site 'rgi' (did you mean rig?)"),
+        ("list", "-n FioMetadta", "-n FioMetadta selects no case (did you mean FioMetadata?)"),
+    ):
+        run = rig.iogauge(*command.split(), *slip.split())
+        assert (run.rc, run.records) == (2, []) and meant in flat(run.out), run.out
     rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
     chosen = ("-n", "^FioRandomRead%block=128|^MdtestEasy|^MdtestHard")
     run = rig.iogauge("run", *chosen)

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run, command_of, processes, program_of, wait_for
+from e2e.rig import ROOT, Rig, Run, command, command_of, processes, program_of, wait_for
 from e2e.test_never_pass import (
     GENEROUS,
     IOR,
@@ -56,7 +56,7 @@ def running(make_rig: Callable[..., Rig]) -> tuple[Rig, list[str]]:
 
 
 def start_and_wait(rig: Rig, arguments: list[str], *program: str) -> subprocess.Popen[str]:
-    process = rig.start([*(program or ("reframe", "-c", "checks/", "-r")), *arguments])
+    process = rig.start([*program, *arguments] if program else command(*arguments))
     # In the middle of a phase: the tool runs, and data is on the target.
     wait_for(lambda: tools_of(rig), 40, "the tool")
     wait_for(
@@ -187,7 +187,7 @@ def test_what_lay_there_before_stays(make_rig: Callable[..., Rig]) -> None:
     assert sorted(rig.target.rglob("*")) == before
 
 
-WRITE, READ, FSYNC, CLOSE = "write", "read", "fsync", "close"
+WRITE, READ, FSYNC = "write", "read", "fsync"
 MDTEST = ("-n", "MdtestHard")
 ALL_GENEROUS = GENEROUS | {"IorPosix": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS}
 #: A case whose read takes four seconds, and nothing else long.
@@ -196,7 +196,7 @@ LONG = {"phase_seconds": "4 s", "case_bytes": "8 MiB"}
 
 def start(rig: Rig, *words: str, **environment: str) -> subprocess.Popen[str]:
     rig.write_references(ALL_GENEROUS)
-    return rig.start(["reframe", "-c", "checks/", "-r", *words], **environment)
+    return rig.start(command(*words), **environment)
 
 
 def data_of(rig: Rig) -> list[Path]:
@@ -526,7 +526,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
         return {line.partition("=")[2] for line in out.splitlines() if "=" in line}
 
     assert value() == {"1"}
-    process = rig.start(["reframe", "-c", "checks/", "-r", "-n", "ChecksumOverhead"], **knobs)
+    process = rig.start(command("-n", "ChecksumOverhead"), **knobs)
     wait_for(lambda: value() == {"0"}, 120, "the checksums to be off")
     rig.kill(process.pid)
     process.communicate(timeout=600)
@@ -536,7 +536,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
 
     done = rig.iogauge("clean", **knobs)
     assert done.rc == 0, done.out
-    process = rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ], **knobs)
+    process = rig.start(command(*RANDOM_READ), **knobs)
     rig.finish(process)
     assert value() == {"1"}
     assert list((rig.home / "restore").iterdir()) == []
@@ -623,7 +623,7 @@ READ_4K = ("-n", "FioRandomRead%block=4KiB")
 def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
     hung: Rig, mount: Hanging
 ) -> None:
-    process = hung.start(["reframe", "-c", "checks/", "-r", *READ_4K], **SILENCE)
+    process = hung.start(command(*READ_4K), **SILENCE)
     wait_for(lambda: tools_of(hung), 40, "the tool")
     time.sleep(1)
     mount.hang()
@@ -702,7 +702,7 @@ def intervals(run: Run) -> list[tuple[float, float]]:
 
 
 def begin(rig: Rig, *words: str, **environment: str) -> subprocess.Popen[str]:
-    return rig.start(["reframe", "-c", "checks/", "-r", *words], **environment)
+    return rig.start(command(*words), **environment)
 
 
 @pytest.fixture

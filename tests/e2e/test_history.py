@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.rig import ROOT, Rig, Run, mounted
+from e2e.rig import ROOT, Rig, Run, command, mounted
 from e2e.test_cli import flat
 from e2e.test_values import GENEROUS, RANDOM_READ
 from iogauge.records import journal
@@ -183,7 +183,7 @@ def place(rig: Rig) -> Iterator[Path]:
 
 def again(rig: Rig) -> Run:
     """The literal command; what was recorded before stays."""
-    return rig.finish(rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ]))
+    return rig.finish(rig.start(command(*RANDOM_READ)))
 
 
 def verdicts(rig: Rig) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import Rig, Run, mounted
+from e2e.rig import Rig, Run, command, mounted
 from e2e.test_several_hosts import run_on
 from e2e.test_values import METADATA
 from e2e.test_values import RANDOM_READ as CASE
@@ -84,7 +84,7 @@ def disks(storage: Path) -> Iterator[Disks]:
 
 def run_again(rig: Rig) -> Run:
     """The same case once more, in the same history."""
-    return rig.finish(rig.start(["reframe", "-c", "checks/", "-r", *CASE]))
+    return rig.finish(rig.start(command(*CASE)))
 
 
 def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:

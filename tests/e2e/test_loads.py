@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, Rig, Run, wait_for
+from e2e.rig import MIB, Rig, Run, command, wait_for
 from e2e.test_scenarios import of
 from iogauge.core.units import parse_bytes
 from support.devices import THROTTLE, Devices, capped
@@ -251,7 +251,7 @@ def test_what_fills_the_target_goes_after_a_kill(filled: Rig) -> None:
     filled.program(
         "fio", f'[ "$1" != --version ] || exec "$real" "$@"\ntouch {filled.base}/holds\nsleep 300'
     )
-    process = filled.start(["reframe", "-c", "checks/", "-r", "-n", f"^FillLevel%fill={LEVEL}"])
+    process = filled.start(command("-n", f"^FillLevel%fill={LEVEL}"))
     wait_for((filled.base / "holds").exists, 60, "fio to start on a full target")
     assert fill_of(filled.target) > LEVEL / 100 - 0.02
 

@@ -143,21 +143,6 @@ def test_page_cache_that_is_filled_again(ior_rig: Rig) -> None:
     run.never_passed("read_bw: G1", "another program had read|not proven empty")
 
 
-@pytest.mark.needs_ior
-def test_ior_whose_words_are_changed_on_the_way(ior_rig: Rig) -> None:
-    """Words that are changed, added and gone meet the judge in tests/unit/test_judge.py."""
-    ior_rig.program("ior", '"$real" "${@/--posix.odirect/-g}"')
-    ior_rig.run(*IOR).never_passed("G22 tool: ior", "'-g' instead of '--posix.odirect'")
-
-
-@pytest.mark.needs_fio
-def test_fio_whose_job_is_changed_on_the_way(fio_rig: Rig) -> None:
-    """Other options meet the judge in tests/unit/test_judge.py."""
-    fio_rig.program("fio", 'sed -i "s/^direct=1$/direct=0/" randread.fio; "$real" "$@"')
-    cause = "randread, repetition 1: it says direct=0 instead of direct=1"
-    fio_rig.run(*RANDOM_READ).never_passed("G22 tool: fio", cause)
-
-
 def test_time_limit(make_rig: Callable[..., Rig]) -> None:
     rig = make_rig(time_limit="2s")
     rig.write_references(GENEROUS)

@@ -73,6 +73,7 @@ class Installed:
         return done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.needs_fio
 def test_a_wheel_measures_a_site_outside_the_clone(storage: Path) -> None:

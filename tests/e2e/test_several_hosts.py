@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.rig import Rig, Run
+from e2e.rig import Rig, Run, command
 from e2e.test_application import HEADER
 from e2e.test_scenarios import STAND_INS, of, striped
 from iogauge.node import between
@@ -51,7 +51,7 @@ def run_on(cluster: Hosts, rig: Rig, *words: str, timeout: float = 300, **enviro
         "OMPI_MCA_mpi_yield_when_idle": "1",
     }
     process = rig.start(
-        cluster.command("n1", ["reframe", "-c", "checks/", "-r", "--exec-policy=serial", *words]),
+        cluster.command("n1", command("--exec-policy=serial", *words)),
         **own | environment,
     )
     return rig.finish(process, timeout)

@@ -199,6 +199,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+@pytest.mark.nightly
 @pytest.mark.needs_ior
 def test_a_slow_clock_and_files_that_nobody_counts(
     make_rig: Make, devices: Devices, clock: Path
