@@ -145,7 +145,7 @@ def metrics(run: Run, check: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.nightly
-def test_the_limits_of_the_links_are_found(measured: Run) -> None:
+def test_the_limits_of_the_links_are_found(measured):
     """A ceiling is the best figure. A single turn of 2 s may lose more on a machine that others use."""
     found = metrics(measured, "NetworkCeiling")
     pairs = found["pair_median"]["probes"]
@@ -160,9 +160,7 @@ def test_the_limits_of_the_links_are_found(measured: Run) -> None:
     assert max(pairs.values()) == pytest.approx(mib_s(480), rel=0.05)
 
 
-def test_the_limits_of_the_devices_are_found(
-    measured: Run, cluster: Hosts, rig: Rig, disks: dict[str, int]
-) -> None:
+def test_the_limits_of_the_devices_are_found(measured, cluster, rig, disks):
     """A ceiling is the best figure: others may keep the machine busy. No figure is higher."""
     found = metrics(measured, "DeviceCeiling")
     for _ in range(2):
@@ -177,7 +175,7 @@ def test_the_limits_of_the_devices_are_found(
     assert f"slowest is {list(disks)[1]}" in slowest["reason"]
 
 
-def test_declared_and_measured_stand_side_by_side(table: Run) -> None:
+def test_declared_and_measured_stand_side_by_side(table):
     assert table.rc == 0, table.out
     (network, *_) = (line for line in table.out.splitlines() if "client network" in line)
     assert "358 MiB/s" in network, table.out  # declared: 3 x 1 Gbit/s
@@ -194,7 +192,7 @@ def of_device(make_rig: Callable[..., Rig], device: str) -> Run:
     return rig.run("-n", "DeviceCeiling")
 
 
-def test_memory_and_caches_are_no_devices(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
+def test_memory_and_caches_are_no_devices(make_rig, tmp_path):
     """A loop device without direct I/O is the page cache. The case is refused before a byte is read."""
     image = tmp_path / "image"
     image.write_bytes(bytes(8 << 20))

@@ -28,7 +28,7 @@ def mixed(mixing: Rig) -> Run:
     return done
 
 
-def test_both_ways_are_measured_and_the_reads_alone(mixed: Run) -> None:
+def test_both_ways_are_measured_and_the_reads_alone(mixed):
     records = of(mixed, "Mixed")
     points = {(r["parameters"]["order"], r["parameters"]["cache"]) for r in records}
     assert len(points) == len(records) == 4, mixed.out
@@ -47,7 +47,7 @@ def test_both_ways_are_measured_and_the_reads_alone(mixed: Run) -> None:
         assert "G8 ok fio checked its data in the warm-up" in said(record)
 
 
-def test_a_run_says_the_share_of_reads(mixing: Rig) -> None:
+def test_a_run_says_the_share_of_reads(mixing):
     data = mixing.settings()
     data["systems"][0]["partitions"][0]["extras"]["sweeps"] = {"read_shares": [30]}
     mixing.write_settings(data)
@@ -68,7 +68,7 @@ for one in ("lat_ns", "clat_ns"):
 """
 
 
-def test_an_untrue_report_of_reads_is_refused(mixing: Rig) -> None:
+def test_an_untrue_report_of_reads_is_refused(mixing):
     script = mixing.base / "change.py"
     script.write_text(
         "import json, sys\n"

@@ -150,7 +150,7 @@ def measured(slurm: Slurm, make_module_rig: Callable[..., Rig]) -> tuple[Run, Ri
     return run, rig
 
 
-def test_what_meets_its_reference_passes(measured: tuple[Run, Rig]) -> None:
+def test_what_meets_its_reference_passes(measured):
     run, _ = measured
     assert {(r["nodes"], r["fingerprint"]["nodes"]) for r in run.records} == {(NODES, "n[1-4]")}
     found = {record["check"]: record for record in run.records}
@@ -183,7 +183,7 @@ def shifted(hosts: set[str]) -> set[str]:
     return {f"n{int(host[1:]) % NODES + 1}" for host in hosts}
 
 
-def test_every_byte_is_read_by_another_node_than_wrote_it(measured: tuple[Run, Rig]) -> None:
+def test_every_byte_is_read_by_another_node_than_wrote_it(measured):
     _, rig = measured
     wrote, read = (accesses(rig, what) for what in ("write", "read"))
     places = wrote.keys()
@@ -197,7 +197,7 @@ def test_every_byte_is_read_by_another_node_than_wrote_it(measured: tuple[Run, R
     assert set().union(*(wrote[place] for place in places)) == {"n1", "n2", "n3", "n4"}
 
 
-def test_the_clients_of_fio_are_the_nodes(measured: tuple[Run, Rig]) -> None:
+def test_the_clients_of_fio_are_the_nodes(measured):
     run, _ = measured
     served = [line.split() for line in run.file("servers.txt").read_text().splitlines()]
     assert [host for host, *_ in served] == ["n1", "n2", "n3", "n4"]
@@ -211,7 +211,7 @@ def test_the_clients_of_fio_are_the_nodes(measured: tuple[Run, Rig]) -> None:
 
 
 @pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
-def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None:
+def test_ranks_stand_where_they_are_asked_to(slurm, cyclic):
     from iogauge.plan.script import binding_options, placing_options
 
     options = [
@@ -233,9 +233,7 @@ def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None
 # --- Jobs that do not reach their end ---------------------------------------------------------------
 
 
-def test_one_launch_asks_the_nodes_what_they_lack(
-    slurm: Slurm, make_rig: Callable[..., Rig]
-) -> None:
+def test_one_launch_asks_the_nodes_what_they_lack(slurm, make_rig):
     """They see the clone and the target; a queue that does not exist answers nothing."""
 
     def check(**partition: Any) -> Run:
@@ -253,7 +251,7 @@ def test_one_launch_asks_the_nodes_what_they_lack(
 
 
 @pytest.mark.nightly
-def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
+def test_the_time_limit(slurm, make_rig):
     """The job is warned, tidies up, and its record says why."""
     rig = long_fio(make_rig, time_limit="1m")
     cluster = Cluster(rig, slurm)
@@ -266,7 +264,7 @@ def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     assert "the scheduler warned of the time limit, told to end by SIGUSR1" in reason
 
 
-def test_a_node_that_dies(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
+def test_a_node_that_dies(slurm, make_rig):
     """Network and power are gone while data is written; n1 runs the job script."""
     rig = long_fio(make_rig)
     cluster = Cluster(rig, slurm)

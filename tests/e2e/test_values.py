@@ -94,7 +94,7 @@ def fio_run(make_module_rig: Callable[..., Rig]) -> Run:
 
 
 @pytest.mark.needs_fio
-def test_fio_metadata_values(fio_run: Run) -> None:
+def test_fio_metadata_values(fio_run):
     stage = fio_run.stage / "rig/default/tools/FioMetadata"
 
     def rates(name: str, way: str) -> list[float]:
@@ -120,7 +120,7 @@ def test_fio_metadata_values(fio_run: Run) -> None:
 
 
 @pytest.mark.needs_fio
-def test_fio_random_read_values(fio_run: Run) -> None:
+def test_fio_random_read_values(fio_run):
     (stage,) = (fio_run.stage / "rig/default/tools").glob("FioRandomRead_*")
     reads = [fio_job(stage / f"fio-randread.{rep}.json")["read"] for rep in (1, 2, 3)]
     check(
@@ -153,7 +153,7 @@ def mpi_run(make_module_rig: Callable[..., Rig]) -> Run:
 
 @pytest.mark.needs_ior
 @pytest.mark.slow
-def test_ior_values(mpi_run: Run) -> None:
+def test_ior_values(mpi_run):
     (stage,) = (mpi_run.stage / "rig/default/tools").glob("IorPosix_*")
 
     def bandwidths(access: str) -> list[float]:
@@ -172,7 +172,7 @@ def test_ior_values(mpi_run: Run) -> None:
 
 @pytest.mark.needs_ior
 @pytest.mark.slow
-def test_mdtest_values(mpi_run: Run) -> None:
+def test_mdtest_values(mpi_run):
     stage = mpi_run.stage / "rig/default/tools/MdtestHard"
 
     def synced(name: str, row: str) -> list[float]:

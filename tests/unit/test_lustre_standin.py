@@ -81,7 +81,7 @@ def single(file: str, *programs: str) -> list[str]:
     return [c for c in sessions(file) if any(p in c for p in programs) and not other.search(c)]
 
 
-def test_files_and_directories_are_made_and_refused_alike(tmp_path: Path) -> None:
+def test_files_and_directories_are_made_and_refused_alike(tmp_path):
     covered = []
     for number, command in enumerate(single("setstripe.txt", "lfs setstripe", "lfs mkdir")):
         (top := tmp_path / str(number)).mkdir()
@@ -113,7 +113,7 @@ STATES: Mapping[str, Mapping[str, str]] = {
         )
     ],
 )
-def test_a_state_is_told_alike(place: Place, file: str, command: str) -> None:
+def test_a_state_is_told_alike(place, file, command):
     place.run("lfs mkdir -c 2 dne")
     checksums = "1" if " -n osc" in command else "0"
     place.run(f"lctl set_param osc.*.checksums={checksums}")
@@ -153,7 +153,7 @@ def true_counters() -> dict[str, dict[str, list[int]]]:
     return found
 
 
-def test_a_user_is_answered_alike(place: Place) -> None:
+def test_a_user_is_answered_alike(place):
     place.environment |= {"LFS_FSNAME": "rig", "LCTL_USER": "1"}
     place.run("lfs setstripe -c 99 a; lctl get_param version")
     file = place.state / "state.json"
