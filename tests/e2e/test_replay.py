@@ -73,7 +73,7 @@ FAULTS = {
 DAILY = {
     CYCLE: r"oss4 .*tasks=(4|16|24)\b",
     SAION: r"block=4KiB (span=one-client )?tasks=128",
-    KAUST: r"lustre .*MPIIO.*=1\b|NCMPI.*aggregators=40",
+    KAUST: r"api=MPIIO stripe_count=1$|aggregators=1 api=MPIIO|aggregators=40 api=NCMPI",
 }
 #: The site that the default run replays with what is untrue: too low by 20 %, too high, misplaced.
 UNTRUE_DAILY = (CYCLE,)
