@@ -24,7 +24,7 @@ from iogauge.cli.screen import new_console, say, slip
 from iogauge.core import processes, untrusted
 from iogauge.core.paths import LIBRARY, history_dir, project_root
 from iogauge.core.text import after, count, did_you_mean, visible_lines
-from iogauge.core.units import UnitError, parse_seconds
+from iogauge.core.units import UnitError, in_order, parse_seconds
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.job import opening
@@ -138,7 +138,7 @@ def list_cases(arguments: list[str]) -> None:
             short_name(case),
             "yes" if runs else f"no {lacks[case].feature}" if case in lacks else "no",
         )
-        for case, runs in sorted(cases.items(), key=lambda one: plan_table.by_size(one[0]))
+        for case, runs in sorted(cases.items(), key=lambda one: in_order(short_name(one[0])))
     ]
     console = new_console()
     console.print(plan_table.listing(rows), soft_wrap=True)

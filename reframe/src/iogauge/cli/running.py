@@ -32,10 +32,10 @@ from iogauge.cli.planning import (
     without_choice,
 )
 from iogauge.cli.reporting import sessions_of, write_file
-from iogauge.cli.screen import Wide, new_console, show_details, show_ending, slip
+from iogauge.cli.screen import Wide, new_console, show_details, show_ending, slip, warn
 from iogauge.core import processes, registry
 from iogauge.core.paths import history_dir, state_dir
-from iogauge.core.text import visible, visible_lines
+from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import complaints
 from iogauge.records import journal
@@ -96,12 +96,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     if status < 0:
         status = 128 - status
         ended = complaints.describe_status(status)
-        typer.echo(
-            visible(
-                f"iogauge: ReFrame was {ended}. Undecided cases have no record, and their jobs may still "
-                "run. When the jobs have ended, run: iogauge clean"
-            ),
-            err=True,
+        warn(
+            f"ReFrame was {ended}. Undecided cases have no record, and their jobs may still "
+            "run. When the jobs have ended, run: iogauge clean"
         )
     files = sorted(history_dir().glob(f"*/{name}.jsonl"))
     records = [r for file in files for r in journal.read_whole(file) if isinstance(r, Record)]
@@ -119,7 +116,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
         try:
             journal.append(history_dir() / folder / f"{name}.jsonl", record.to_line())
         except journal.NotRecorded as error:
-            typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+            warn(str(error))
             status = status or 1
     return _Ran(name, status, [*records, *missing], details)
 
@@ -161,7 +158,7 @@ def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
         try:
             save_unmeasured(file, lack)
         except OSError as error:
-            typer.echo(visible_lines(f"iogauge: {file}: not written: {error}"), err=True)
+            warn(f"{file}: not written: {error}")
 
 
 def _end(
@@ -198,37 +195,16 @@ def _end(
 
 def run(
     context: typer.Context,
-    try_out: Annotated[
-        bool,
-        typer.Option("--try", help="Try this machine as it is: quick checks, sized to its speed."),
-    ] = False,
-    gate: Annotated[
-        bool,
-        typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran."),
-    ] = False,
-    confirm: Annotated[
-        bool,
-        typer.Option("--confirm", help="Measure failed cases once more; both results are kept."),
-    ] = False,
-    over_budget: Annotated[
-        bool, typer.Option("--over-budget", help="Run even if it costs more than the budget.")
-    ] = False,
+    try_out: Annotated[bool, typer.Option("--try", help="Try this machine as it is.")] = False,
+    gate: Annotated[bool, typer.Option("--gate", help="Fail unless every case is PASS.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Measure failures once more.")] = False,
+    over_budget: Annotated[bool, typer.Option("--over-budget", help="Exceed the budget.")] = False,
     accept_missing: Annotated[
-        bool,
-        typer.Option(
-            "--accept-missing", help="Accept that cases of earlier gates no longer exist."
-        ),
+        bool, typer.Option("--accept-missing", help="Cases of earlier gates may be gone.")
     ] = False,
-    budget: Annotated[
-        str, typer.Option(help="Run what fits into this time, as 20min: said in advance.")
-    ] = "",
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Measure nothing: what the cases cost, and if they fit."),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With --dry-run: the cost of each case as JSON.")
-    ] = False,
+    budget: Annotated[str, typer.Option(help="Run what fits into this time, as 20min.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it costs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON.")] = False,
     wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame, then show the table. All other options are ReFrame's.
@@ -277,11 +253,10 @@ def _keep_budget(arguments: list[str]) -> None:
     over = plan_table.over_budget(planned_cases(arguments)[0])
     if over:
         for line in over:
-            typer.echo(visible_lines(f"iogauge: {line}"), err=True)
-        typer.echo(
-            "iogauge: no case was run. 'iogauge run --dry-run' shows the cost of each case. To run them "
-            "nevertheless, add --over-budget",
-            err=True,
+            warn(line)
+        warn(
+            "no case was run. 'iogauge run --dry-run' shows the cost of each case. To run them "
+            "nevertheless, add --over-budget"
         )
         raise typer.Exit(1)
 
@@ -304,7 +279,7 @@ def _try_out(given: list[str], wide: bool) -> int:
             if error.errno == errno.EACCES:
                 check = doctor.not_writable(target)
                 told = f"{check.subject}: {check.text}: {check.remedy}"
-            typer.echo(visible_lines(f"iogauge: {told}"), err=True)
+            warn(told)
             raise typer.Exit(1) from error
         else:
             os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iogauge.cli.reporting import write_file
-from iogauge.cli.screen import Wide, new_console, slip
+from iogauge.cli.screen import Wide, new_console, slips
 from iogauge.core import paths, registry
 from iogauge_extras.compare import logs
 from iogauge_extras.compare.logs import CompareError
@@ -32,19 +32,9 @@ def show_comparison(
         ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page with a figure, of two sets of records.")
-    ] = None,
-    servers: Annotated[
-        str,
-        typer.Option(
-            help="Numbers of servers of A and B, as 4,8. Default: what the Lustre client sees."
-        ),
-    ] = "",
-    tib: Annotated[
-        str,
-        typer.Option(help="Capacities of A and B in TiB, as 100,250. Default: those of the price."),
-    ] = "",
+    html: Annotated[Path | None, typer.Option(help="Write a page, for records.")] = None,
+    servers: Annotated[str, typer.Option(help="Servers of A and B, as 4,8.")] = "",
+    tib: Annotated[str, typer.Option(help="Capacities of A and B in TiB, as 100,250.")] = "",
     wide: Wide = False,
 ) -> None:
     """Compare two sides: sets of records, records or Darshan logs."""
@@ -54,7 +44,7 @@ def show_comparison(
     found: logs.LogComparison | sides.Contrast
     console = new_console()
     of_logs = {_is_log(name) for name in (a, b)}
-    try:
+    with slips(CompareError, registry.Missing):
         if True in of_logs:
             if html or False in of_logs:
                 raise CompareError(
@@ -65,8 +55,6 @@ def show_comparison(
             found = logs.compare(subject(a), subject(b))
         else:
             found = _contrast((a, b), html, (_two(servers), _two(tib)))
-    except (CompareError, registry.Missing) as error:
-        raise slip(str(error)) from error
     if as_json:
         typer.echo(found.to_json())
     else:

@@ -13,7 +13,7 @@ from rich.text import Text
 from iogauge.core.measurement import Quantity
 from iogauge.core.text import visible
 from iogauge.core.units import format_bytes, format_value
-from iogauge.report.layout import Column, Group, Table
+from iogauge.report.layout import Table, columns
 
 #: Values whose ratio differs from 1 by no more than this count as alike.
 TOLERANCE: Final = 0.10
@@ -81,17 +81,15 @@ class LogComparison:
             )
             for row in self.rows
         ]
-        right = [Column(name, right=True, whole=True) for name in ("A", "B", "B / A")]
-        what_changed = Table(
-            [Column("what"), Column("A"), Column("B")], [Group("What changed", changed)], wide=wide
-        )
+        right = ("A", "B", "B / A")
+        what_changed = Table(columns("what", "A", "B"), {"What changed": changed}, wide=wide)
         return Lines(
             Text(f"A: {visible(self.a)}\nB: {visible(self.b)}\n", overflow="fold"),
             what_changed if changed else Text("What changed: nothing that was recorded"),
             Text(),
             Table(
-                [Column("value"), *right, Column("", whole=True)],
-                [Group("What was measured", values)],
+                columns("value", *right, "", right=right, whole=(*right, "")),
+                {"What was measured": values},
                 wide=wide,
             ),
             *(Text(visible(f"note: {note}"), style="yellow") for note in self.notes),

@@ -8,17 +8,17 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
-import polars as pl
 from rich.markup import escape
 
-from iogauge.cli.screen import drawn, new_console
+from iogauge.cli.screen import new_console
 from iogauge.core.paths import history_dir
 from iogauge.core.text import visible
 from iogauge.core.units import with_unit
 from iogauge.evidence import fingerprint
-from iogauge.records import names, query
+from iogauge.records import query
 from iogauge.records.record import short_name
-from iogauge.report.history_table import of_system
+from iogauge.report.history_table import chosen
+from iogauge.report.layout import Table, columns
 from iogauge_extras.history import statistics
 from iogauge_extras.history.states import (
     HEAD,
@@ -213,20 +213,14 @@ def show_trend(
     Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense.
     """
     folder, console = history_dir(), new_console()
-    frame = query.load(folder, columns=_COLUMNS)
-    if system:
-        frame = of_system(frame, system)
-    if since:
-        frame = frame.filter(pl.col("time") >= since)
-    if name:
-        frame = frame.filter(pl.col("case").is_in(names.chosen(name, frame["case"].unique())))
-    judged = states_of(frame, false_alarms=false_alarms)
+    judged = states_of(chosen(folder, _COLUMNS, system, name, since), false_alarms=false_alarms)
     fingerprints = query.fingerprints(folder, fingerprint_ids(judged))
     if as_json:
         print(to_json(judged, fingerprints))
     else:
         if shown := rows(judged, fingerprints):
-            console.print(drawn(wide, HEADINGS, shown), soft_wrap=True)
+            headings = columns(*HEADINGS, whole=("metric",))
+            console.print(Table(headings, shown, wide=wide), soft_wrap=True)
         too_few = too_few_runs(judged)
         for line in too_few[:_NAMED]:
             console.print(escape(line), soft_wrap=True)
