@@ -33,7 +33,7 @@ from iogauge.report.outcome import newest
 from iogauge.site import folders
 from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
-from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page import bars, charts, heat, sweeps
 from iogauge_extras.page.form import FOLDER, NO_SCRIPT, TEMPLATES, page_style, written_by
 from iogauge_extras.page.places import file_of, places_of, span_of
 from iogauge_extras.page.summary import conclusion, tiles
@@ -121,7 +121,7 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         results=_results(records, below),
         layers=list(_layers(below, anchor)),
         plots=list(_plots(records, anchor)),
-        needles=list(_needles(last, anchor)),
+        needles=[*_needles(last, anchor), *_maps(records, anchor)],
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
         calendar=_calendar(alarm.days, {(r.where, visible(r.short_name)): anchor(r) for r in last}),
@@ -307,11 +307,7 @@ def _needles(records: Sequence[Record], anchor: _Anchors) -> Iterator[Figure]:
             if len(probes) < 2:
                 continue
             slow = Verdict.FAIL in (metric.verdict, record.verdict)
-            outliers = [
-                name
-                for name in probes
-                if slow and re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said)
-            ]
+            outliers = [name for name in probes if slow and _says(said, name)]
             title = f"{record.short_name} {metric.name} on {record.where}"
             rounds = len(metric.rounds) if isinstance(metric.rounds, list) else 1
             caption = (
@@ -321,6 +317,22 @@ def _needles(records: Sequence[Record], anchor: _Anchors) -> Iterator[Figure]:
             drawn = Markup(bars.ranking(title, metric, outliers))
             named = ", ".join(outliers) or "none"
             yield Figure(drawn, caption, title, record.system, anchor(record), named)
+
+
+def _maps(records: Sequence[Record], anchor: _Anchors) -> Iterator[Figure]:
+    """Yield the maps of nodes and targets, with those that a failure names."""
+    for title, unit, cells, record in heat.maps(records):
+        said = " ".join(m.reason for m in record.metrics if m.verdict is Verdict.FAIL)
+        names = sorted(name for name in {n for place in cells for n in place} if _says(said, name))
+        drawn = Markup(heat.drawn(title, unit, cells, names))
+        caption = f"darker: slower than the median of the faster half; {unit}"
+        named = ", ".join(names) or "none"
+        yield Figure(drawn, caption, title, record.system, anchor(record), named)
+
+
+def _says(text: str, name: str) -> bool:
+    """Return whether a text has a name of a target or node."""
+    return bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text))
 
 
 def _layers(below: Mapping[str, Shown | None], anchor: _Anchors) -> Iterator[Figure]:
