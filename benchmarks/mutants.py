@@ -270,8 +270,8 @@ MUTANTS = (
     ),
     Mutant(
         "gone-from-the-gate", "cli", "planning.py",
-        '        missed += gone(before, records, system)',
-        '        gone(before, records, system)',
+        '        missed += selected.gone(before, records, system)',
+        '        selected.gone(before, records, system)',
         "tests/e2e/test_cli.py::test_gate_misses_what_it_had_before",
         "a gate passes though a case that it always measured is gone",
     ),

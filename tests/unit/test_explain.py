@@ -82,7 +82,7 @@ def test_a_word_of_the_glossary() -> None:
 
 
 def test_an_unknown_word_is_answered_with_what_was_meant() -> None:
-    with pytest.raises(LookupError, match=r"Did you mean UNSTABLE"):
+    with pytest.raises(ValueError, match=r"Did you mean UNSTABLE"):
         explain("unstabel")
     assert run("explain", "FioRandomRed")[0] == 2
     assert "Did you mean FioRandomRead" in run("explain", "FioRandomRed")[1]

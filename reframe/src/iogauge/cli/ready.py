@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,11 +12,11 @@ import typer
 
 from iogauge.cli import doctor, nodes
 from iogauge.cli.doctor import Check
-from iogauge.cli.planning import at_targets, planned_cases
+from iogauge.cli.planning import planned_cases, room
 from iogauge.cli.screen import new_console, slip
+from iogauge.core.groups import grouped
 from iogauge.core.text import count, did_you_mean
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Outcome
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
@@ -71,18 +71,15 @@ def _show(lines: Sequence[Check], everything: bool, summaries: Sequence[str]) ->
     """Print remarks, then what is to be done, in order, then the word; return the exit status."""
     console = new_console()
     in_log = not console.is_terminal
-    lines = list(dict.fromkeys(lines))
-    problems = [one for one in lines if one.state == "problem"]
-    notes: dict[str, list[Check]] = {}
-    for one in lines:
-        if everything and one.state == "ok":
-            console.print(f"[green]ok[/]    {plain(str(one))}", soft_wrap=in_log)
-        elif one.state == "note":
-            notes.setdefault(one.subject, []).append(one)
-    for subject, found in notes.items():
-        shown = found if everything else found[:_NOTES]
-        more = [f"{subject}: {len(found) - _NOTES} more: --all"] if shown != found else []
-        for text in (*map(str, shown), *more):
+    states = grouped(dict.fromkeys(lines), lambda one: one.state)
+    problems = states.get("problem", [])
+    for one in states.get("ok", ()) if everything else ():
+        console.print(f"[green]ok[/]    {plain(str(one))}", soft_wrap=in_log)
+    for subject, found in grouped(states.get("note", ()), lambda one: one.subject).items():
+        shown = list(map(str, found if everything else found[:_NOTES]))
+        if len(shown) < len(found):
+            shown.append(f"{subject}: {len(found) - _NOTES} more: --all")
+        for text in shown:
             console.print(f"[yellow]note[/]  {plain(text)}", soft_wrap=in_log)
     for number, one in enumerate(problems, 1):
         head = f"to do {number} {one.subject}: {one.text}"
@@ -167,9 +164,8 @@ def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check
         _, noted = selected.noted(file.read_text(encoding="utf-8") if file.exists() else "")
     if folder.name == folders.LOCAL:
         return cases, []
-    values: dict[str, list[Mapping[str, Sequence[object]]]] = {}
-    for case in noted.values():
-        values.setdefault(case.check, []).append(case.values)
+    checks = grouped(noted.values(), lambda case: case.check)
+    values = {check: [case.values for case in mine] for check, mine in checks.items()}
     found = [line for line in unable if str(folder.resolve()) in line or not cases]
     others = [line for line in unable if line not in found and "nothing could fail" not in line]
     refused = [*found, *map(str, settings.unfitting(folder, values)), *plan_table.refused(cases)]
@@ -177,16 +173,4 @@ def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check
     late: doctor.Answer = "problem" if here else "note"
     lines += [Check(late, subject, text) for text in plan_table.over_time(cases)]
     lines += [Check("note", subject, text) for text in [*others, *plan_table.doubts(cases)]]
-    return cases, [*lines, *(_room(cases) if here else ())]
-
-
-def _room(cases: Sequence[PlannedCase]) -> Iterator[Check]:
-    """Yield what the targets that this host sees say to the cases: what a run would refuse before a byte."""
-    for target, said in at_targets(cases):
-        for finding, of in (
-            () if isinstance(said, str) else said
-        ):  # the lines about the target say so
-            if finding.outcome is not Outcome.OK:
-                state: doctor.Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-                text = f"{finding.name}: {finding.saw}{of}"
-                yield Check(state, f"target {target}", text, finding.remedy)
+    return cases, [*lines, *(room(cases) if here else ())]

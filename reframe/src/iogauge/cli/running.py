@@ -15,22 +15,7 @@ import typer
 from reframe.frontend.cli import main as reframe_main
 from rich.console import Console
 
-from iogauge.cli import doctor
-from iogauge.cli.planning import (
-    LISTING,
-    demand_cases,
-    environment_of,
-    list_cases,
-    plan,
-    planned_cases,
-    reframe_command,
-    say_unclaimed,
-    selected_by,
-    settled,
-    unmeasured_of,
-    within,
-    without_choice,
-)
+from iogauge.cli import doctor, planning
 from iogauge.cli.reporting import sessions_of, write_file
 from iogauge.cli.screen import Wide, new_console, show_details, show_ending, slip, warn
 from iogauge.core import processes, registry
@@ -40,12 +25,7 @@ from iogauge.core.units import format_bytes
 from iogauge.evidence import complaints
 from iogauge.records import journal
 from iogauge.records.record import Record
-from iogauge.records.selected import (
-    Selected,
-    Unmeasured,
-    save_unmeasured,
-    selection,
-)
+from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
 from iogauge.report import plan_table, undone
 from iogauge.report.endings import SessionRecords
 from iogauge.report.outcome import plain
@@ -82,11 +62,11 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     extra = {"IOGAUGE_SESSION": name, life.DETAILS: str(details)}
     extra |= {"IOGAUGE_GATE": "1"} if gate else {}
     extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
-    environment = environment_of(**extra)
+    environment = planning.environment_of(**extra)
     if not gate:
         environment.pop("IOGAUGE_SELECTION", None)
     words = ["--report-file", str(reframe_report), "-r", *arguments]
-    process = processes.Fork(reframe_main, reframe_command(words), environment)
+    process = processes.Fork(reframe_main, planning.reframe_command(words), environment)
     status: int | None = None
     while status is None:
         try:
@@ -126,7 +106,7 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
 
     If no failure counts any more, the exit statuses become 0: ReFrame knows only its first run.
     """
-    kept = without_choice(arguments)
+    kept = planning.without_choice(arguments)
     records = [record for one in ran for record in one.records]
     failed = [record for record in records if record.needs_confirmation]
     again: list[_Ran] = []
@@ -177,7 +157,7 @@ def _end(
     status = max(one.status for one in ran)
     lack = Unmeasured(gate=gate, accepted=accept)
     if chosen is not None:
-        lack = unmeasured_of(arguments, chosen, records, gate, accept)
+        lack = planning.unmeasured_of(arguments, chosen, records, gate, accept)
         _keep_unmeasured(lack, chosen, ran[0])
     found = SessionRecords(records)
     end = found.ending(gate, lack)
@@ -213,20 +193,20 @@ def run(
     failed case is measured once more, and the run fails only if the case fails again.
     """
     gate = gate or current.is_gate()
-    given = settled(context)
-    if any(word in LISTING for word in given):
-        return list_cases(given)
+    given = planning.settled(context)
+    if any(word in planning.LISTING for word in given):
+        return planning.list_cases(given)
     if dry_run:
-        raise typer.Exit(0 if plan(given, wide, as_json) else 1)
+        raise typer.Exit(0 if planning.plan(given, wide, as_json) else 1)
     if try_out:
         raise typer.Exit(_try_out(given, wide))
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
     arguments = _affordable(given, budget, over_budget)
-    chosen = selected_by(arguments)
+    chosen = planning.selected_by(arguments)
     if not accept_missing:
-        demand_cases(given, chosen)
+        planning.demand_cases(given, chosen)
     both = chosen and len(chosen.derived) == 2 and not any("derived" in w for w in arguments)
     ran = [_run([*arguments, *only], gate) for only in (_APART if both else [[]])]
     if confirm and any(record.needs_confirmation for one in ran for record in one.records):
@@ -236,7 +216,7 @@ def run(
 
 def _affordable(given: list[str], budget: str, over_budget: bool) -> list[str]:
     """Return the options for what fits into a time, if one is given; end with status 1 if the budget does not allow it."""
-    arguments = within(given, budget) if budget else given
+    arguments = planning.within(given, budget) if budget else given
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif settings.any_budget(*folders.site_dirs()):
@@ -244,13 +224,13 @@ def _affordable(given: list[str], budget: str, over_budget: bool) -> list[str]:
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
-    say_unclaimed(arguments)
+    planning.say_unclaimed(arguments)
     return arguments
 
 
 def _keep_budget(arguments: list[str]) -> None:
     """End the command if the selected cases cost more than the budget of their partition."""
-    over = plan_table.over_budget(planned_cases(arguments)[0])
+    over = plan_table.over_budget(planning.planned_cases(arguments)[0])
     if over:
         for line in over:
             warn(line)
@@ -288,8 +268,8 @@ def _try_out(given: list[str], wide: bool) -> int:
             )
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     arguments += given
-    chosen, gate = selected_by(arguments), current.is_gate()
-    demand_cases(arguments, chosen)
+    chosen, gate = planning.selected_by(arguments), current.is_gate()
+    planning.demand_cases(arguments, chosen)
     ran = _run(arguments, gate)
     status = _end(arguments, chosen, [ran], gate, wide=wide)
     _write_page(ran.session)

@@ -54,20 +54,6 @@ class Trouble:
         return f"{name}: {value}" if value else name
 
     @property
-    def sentence(self) -> str:
-        """Return one sentence: what is wrong where, since when, and what changed just before."""
-        name = " ".join(word for word in (self.case, self.metric, "on", self.where) if word)
-        since = self.since.partition(", session")[0]
-        if self.kind == DRIFT:
-            text = (
-                f"{name} has become worse: {self.trend.partition(', session')[0] or self.measured}"
-            )
-        else:
-            text = f"{name} is {self.kind}: {self.reason or self.measured}"
-            text += f", since {since}" if since else ""
-        return text + (f"; {self.cause}" if self.cause else "") + "."
-
-    @property
     def brief(self) -> str:
         """Return a few words: ``write_bw 29.8 % below its reference``, ``DRIFT read_bw 12 % worse``."""
         if self.kind == DRIFT:
