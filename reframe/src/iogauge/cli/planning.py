@@ -368,7 +368,7 @@ def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[str, list[Check]]
         except (OSError, LustreError) as error:
             yield target, [Check("problem", subject, f"{_HIDDEN}: {error}")]
             continue
-        said = []
+        said: list[Check] = []
         findings = [(case, opening.preflight(view, seen, case.order)) for case in group]
         for finding, concerned in plan_table.worst(findings):
             of = f" ({plan_table.first_and_more(concerned)})" if concerned else ""
