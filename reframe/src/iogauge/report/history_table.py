@@ -45,9 +45,18 @@ class RecordChoice:
         Raises ValueError for a name that fits no case, and for a system without records.
         """
         shown = ("record", *query.PLACE, "metric")
-        verdicts = ("verdict", "metric_verdict") if self.verdicts else ()
-        columns = (*shown, *verdicts)
-        frame = chosen(folder, columns, self.system, self.name, self.since, self.until, cache=cache)
+        used = {
+            "system": self.system,
+            "case": self.name,
+            "verdict": self.verdicts,
+            "metric_verdict": self.verdicts,
+            "time": self.since or self.until,
+        }
+        columns = [*shown, *(column for column, needed in used.items() if needed)]
+        frame = query.load(folder, cache, columns=columns)
+        frame = narrowed(
+            frame, system=self.system, name=self.name, since=self.since, until=self.until
+        )
         if self.metric:
             frame = frame.filter(pl.col("metric") == self.metric)
         if self.verdicts:
@@ -65,26 +74,18 @@ class RecordChoice:
         return rows.sort("record", descending=True, maintain_order=True), matching.len()
 
 
-def chosen(
-    folder: Path,
-    columns: Sequence[str],
+def narrowed(
+    frame: pl.DataFrame,
+    *,
     system: str = "",
     name: str = "",
     since: datetime | None = None,
     until: datetime | None = None,
-    cache: Path | None = None,
 ) -> pl.DataFrame:
-    """Return columns of the history of a system, of the cases that a name chooses, in a span with both its ends.
+    """Return the rows of a system and of a case, from a time to another; what is empty restricts nothing.
 
-    An empty text and None restrict nothing. Raises ValueError for a name that fits no case, and for a system without
-    records if others have some.
+    Raises ValueError for a name that fits no case, and for a system that has no row, if others have some.
     """
-    asked = {"system": system, "case": name, "time": since or until}
-    frame = query.load(
-        folder,
-        cache,
-        columns=dict.fromkeys([*columns, *(key for key, one in asked.items() if one)]),
-    )
     if system:
         known = frame["system"].unique().drop_nulls().to_list()
         if known and system not in known:
@@ -193,8 +194,8 @@ def newest_records(
 
     A record that lacks keys is returned as damaged. Raises OSError for a file that cannot be read.
     """
-    columns = (*CASE, "time", "line", *query.PLACE)
-    frame = chosen(folder, columns, system, since=since, until=until)
+    frame = query.load(folder, columns=(*CASE, "time", "line", *query.PLACE))
+    frame = narrowed(frame, system=system, since=since, until=until)
     rows = frame.unique("line", keep="last", maintain_order=True)
     contents = query.records(folder, rows)
     found: list[Record] = []

@@ -17,7 +17,7 @@ from iogauge.core.units import with_unit
 from iogauge.evidence import fingerprint
 from iogauge.records import query
 from iogauge.records.record import short_name
-from iogauge.report.history_table import chosen
+from iogauge.report.history_table import narrowed
 from iogauge.report.layout import Table, columns
 from iogauge_extras.history import statistics
 from iogauge_extras.history.states import (
@@ -213,7 +213,9 @@ def show_trend(
     Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense.
     """
     folder, console = history_dir(), new_console()
-    judged = states_of(chosen(folder, _COLUMNS, system, name, since), false_alarms=false_alarms)
+    frame = query.load(folder, columns=_COLUMNS)
+    frame = narrowed(frame, system=system, since=since, name=name)
+    judged = states_of(frame, false_alarms=false_alarms)
     fingerprints = query.fingerprints(folder, fingerprint_ids(judged))
     if as_json:
         print(to_json(judged, fingerprints))

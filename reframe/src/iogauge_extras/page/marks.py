@@ -18,7 +18,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import ADDED, Record
 from iogauge.report.endings import Ending
-from iogauge.report.history_table import CASE, chosen, in_place
+from iogauge.report.history_table import CASE, in_place, narrowed
 from iogauge.report.layout import GRAVEST, LOOKS, Column, Table, columns
 from iogauge_extras.page.trouble import DRIFT, Trouble
 
@@ -56,13 +56,12 @@ def read_marks(
 
     Raises OSError for a file that cannot be read.
     """
-    columns = (*CASE, "time", "verdict", "record", *query.PLACE)
-    frame = chosen(folder, columns, system, name)
+    wanted = (*CASE, "time", "verdict", "record", *query.PLACE)
+    frame = query.load(folder, columns=wanted).unique("record", keep="first", maintain_order=True)
+    frame = narrowed(frame, system=system, name=name)
     shown = pl.col("case").str.replace_all(ADDED.pattern, "")  # one row for all runs of --repeat
-    cases = (
-        frame.unique("record", keep="first", maintain_order=True)
-        .group_by(*CASE[:-1], shown, maintain_order=True)
-        .agg(pl.col("verdict").tail(RUNS).alias("verdicts"), pl.col("time", *query.PLACE).last())
+    cases = frame.group_by(*CASE[:-1], shown, maintain_order=True).agg(
+        pl.col("verdict").tail(RUNS).alias("verdicts"), pl.col("time", *query.PLACE).last()
     )
     if since:
         cases = cases.filter(pl.col("time") >= since)
