@@ -190,7 +190,9 @@ def run(
     """Run checks through ReFrame, then show the table. All other options are ReFrame's.
 
     Checks that are derived from other cases come last, in a run of their own. With --confirm a
-    failed case is measured once more, and the run fails only if the case fails again.
+    failed case is measured once more, and the run fails only if the case fails again. A gate fails too if no case
+    ran, or if a case of an earlier gate is gone: --accept-missing accepts that. --budget says in advance what fits.
+    --over-budget runs what costs more than the site's budget. --try sizes quick checks to the speed of this machine.
     """
     gate = gate or current.is_gate()
     given = planning.settled(context)

@@ -39,14 +39,14 @@ from iogauge.workspace import lock, permission
 
 
 def clean(
-    paths: Annotated[list[str] | None, typer.Argument(help="Sessions; else dead ones.")] = None,
+    paths: Annotated[list[str] | None, typer.Argument(help="Session directories.")] = None,
     target: Annotated[list[str] | None, typer.Option(help="Target; may be repeated.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list it.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Also sessions that live.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also what may be alive.")] = False,
 ) -> None:
     """Remove what interrupted sessions left on the targets.
 
-    Stage directories are removed after a week. On a target, only directories with iogauge's marker
+    Without paths: the directories of dead sessions, and their locks. Stage directories are removed after a week. On a target, only directories with iogauge's marker
     are removed.
     """
     console = new_console()
@@ -307,7 +307,8 @@ def new(
 ) -> None:
     """Describe this machine as a site: look, ask at most five questions, write its folder, plan.
 
-    Without a terminal nothing is asked. What could not be found out is listed.
+    Without --target: your directory on each storage mount. --queue none measures this machine alone. --ceiling is
+    the bandwidth of each client's network, or of a local device. Without a terminal nothing is asked. What could not be found out is listed.
     """
     into = into.absolute() if into else None
     folder = _place(name, into)

@@ -95,13 +95,14 @@ def rows(
     return figure(title, [*grid, *parts], y + (26 if ticks else 8))
 
 
-def _row(bar: Bar, axis: Axis, y: int) -> Iterator[str]:
+def _row(bar: Bar, axis: Axis, y: int, thick: int = 14) -> Iterator[str]:
     left, x, middle = axis.start, axis.at, y + 11
+    top = middle - thick // 2
     if bar.track:
-        yield mark("rect", "track", x=left, y=y + 3, width=x(bar.track) - left, height=16)
+        yield mark("rect", "track", x=left, y=top - 1, width=x(bar.track) - left, height=thick + 2)
     if bar.band:
         low, high = map(x, bar.band)
-        yield mark("rect", "band", x=low, y=y + 1, width=high - low, height=20)
+        yield mark("rect", "band", x=low, y=y + 2, width=high - low, height=18)
     if bar.interval and bar.value is not None:
         low, high = map(x, bar.interval)
         ends = f"M{low:.1f} {y + 7}v8M{high:.1f} {y + 7}v8"
@@ -109,7 +110,7 @@ def _row(bar: Bar, axis: Axis, y: int) -> Iterator[str]:
         yield mark("circle", f"run {bar.kind}", bar.tip, cx=x(bar.value), cy=middle, r=4.5)
     elif bar.value is not None:
         width = max(x(bar.value) - left, 1.0)
-        shape = mark("rect", f"bar {bar.kind}", bar.tip, x=left, y=y + 4, width=width, height=14)
+        shape = mark("rect", f"bar {bar.kind}", bar.tip, x=left, y=top, width=width, height=thick)
         yield linked(shape, bar.link, bar.tip)
         if bar.value > axis.high:
             yield mark("path", "run", d=f"M{x(axis.high) + 3:.1f} {y + 5}l10 6l-10 6z")
@@ -190,7 +191,7 @@ def gauge(metric: MetricRecord) -> str:
     words += [f"{name} {format_value(value)}" for name, value in known.items()]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="iog gauge" viewBox="0 0 {_GAUGE} {_STEP}" role="img" '
-        f'aria-label="{escape(visible(", ".join(words)))}">{"".join(_row(bar, axis, 0))}</svg>'
+        f'aria-label="{escape(visible(", ".join(words)))}">{"".join(_row(bar, axis, 0, 6))}</svg>'
     )
 
 

@@ -108,11 +108,15 @@ def show_status(
     since: Since = None,
     brief: Annotated[bool, typer.Option("--brief", help="Ten lines: red or green.")] = False,
     trend: Annotated[bool, typer.Option("--trend", help="What became worse for good.")] = False,
-    false_alarms: Annotated[float, typer.Option(help="With --trend: their share.")] = 0.05,
+    false_alarms: Annotated[float, typer.Option(help="With --trend: the share.")] = 0.05,
     as_json: Annotated[bool, typer.Option("--json", help="With --trend: as JSON.")] = False,
     wide: Wide = False,
 ) -> None:
-    """Show a line for each case, the worst first."""
+    """Show a line for each case, the worst first: of the last 30 days, or --since.
+
+    With --trend: which metrics have become worse for good; exit status 1 if some have. --false-alarms is the share
+    of healthy series with an alarm within 30 runs.
+    """
     from iogauge_extras.page import marks
     from iogauge_extras.page.collect import collect  # with numpy and polars
 
