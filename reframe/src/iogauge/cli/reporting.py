@@ -74,10 +74,10 @@ def sessions_of(console: Console, names: list[str]) -> Asked:
     return Asked(SessionRecords(records), selected.joined_unmeasured(lacks), tuple(damaged))
 
 
-Span = tuple[datetime | None, datetime | None]
+_Span = tuple[datetime | None, datetime | None]
 
 
-def _asked(console: Console, names: list[str], span: Span, system: str) -> Asked:
+def _asked(console: Console, names: list[str], span: _Span, system: str) -> Asked:
     """Return what is known of the named sessions, or of the newest run of all in a span of time.
 
     Raises BadParameter if both are given, or if nothing was measured in the span.

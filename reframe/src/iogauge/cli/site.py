@@ -100,7 +100,7 @@ def show_paths() -> None:
         typer.echo(visible_lines(f"export {variable}={shlex.quote(str(project_root() / folder))}"))
 
 
-Ceiling = Annotated[str | None, typer.Option(help="Bandwidth of a client: '100 Gbit/s'.")]
+_Ceiling = Annotated[str | None, typer.Option(help="Bandwidth of a client: '100 Gbit/s'.")]
 
 #: The time limit until the plan says how long the longest case takes, and the least one.
 _FIRST_LIMIT, _LEAST_LIMIT_S = "1h", 1800
@@ -299,7 +299,7 @@ def new(
     queue: Annotated[str | None, typer.Option(help="Partition of Slurm, or none.")] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes of a case.")] = None,
     account: Annotated[str | None, typer.Option(help="Account that pays for jobs.")] = None,
-    ceiling: Ceiling = None,
+    ceiling: _Ceiling = None,
     into: Annotated[
         Path | None, typer.Option("--repository", help="Write a repository for the site there.")
     ] = None,
@@ -378,7 +378,7 @@ def _target(
 def add_target(
     name: Annotated[str, typer.Argument(help="Site that has been described already.")],
     target: Annotated[str, typer.Argument(help="Directory to measure; cases write below it.")],
-    ceiling: Ceiling = None,
+    ceiling: _Ceiling = None,
 ) -> None:
     """Add a target to a site: a partition with the queue and the scale of its first one."""
     folder = folders.site_dir(name)

@@ -43,7 +43,7 @@ def columns(
     return tuple(Column(one, one in right, one in whole) for one in headings)
 
 
-class Look(NamedTuple):
+class _Look(NamedTuple):
     """How a verdict is told from the others: a sign without colours, a letter, and its style on a terminal."""
 
     sign: str
@@ -53,13 +53,13 @@ class Look(NamedTuple):
 
 #: The look of each verdict, the gravest first.
 LOOKS: Final = {
-    Verdict.FAIL: Look("✗", "F", "bold red"),
-    Verdict.INVALID: Look("⊘", "I", "bold magenta"),
-    Verdict.ERROR: Look("✗", "E", "bold red"),
-    Verdict.CONTAMINATED: Look("≈", "C", "yellow"),
-    Verdict.UNSTABLE: Look("≈", "~", "yellow"),
-    Verdict.UNREFERENCED: Look("?", "?", "cyan"),
-    Verdict.PASS: Look("✓", "P", "green"),
+    Verdict.FAIL: _Look("✗", "F", "bold red"),
+    Verdict.INVALID: _Look("⊘", "I", "bold magenta"),
+    Verdict.ERROR: _Look("✗", "E", "bold red"),
+    Verdict.CONTAMINATED: _Look("≈", "C", "yellow"),
+    Verdict.UNSTABLE: _Look("≈", "~", "yellow"),
+    Verdict.UNREFERENCED: _Look("?", "?", "cyan"),
+    Verdict.PASS: _Look("✓", "P", "green"),
 }
 GRAVEST: Final = tuple(LOOKS)
 

@@ -64,7 +64,7 @@ RUNS_LEGEND: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Drawing:
     """A figure of the page: its SVG and caption, what a filter finds it by, and where its record is."""
 
     svg: Markup
@@ -290,15 +290,15 @@ def _note(notes: dict[str, int], text: object) -> int:
     return notes.setdefault(str(text), len(notes) + 1) if text else 0
 
 
-def _plots(records: Sequence[Record], anchor: _Anchors) -> Iterator[Figure]:
+def _plots(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
     """Yield curves over a parameter, and bars if it has one value."""
     for plot in sweeps.plots(records):
         several = len({dot.x for dot in plot.dots}) > 1
         drawn = (charts.sweep if several else bars.beside)(plot, lambda dot: anchor(dot.record))
-        yield Figure(Markup(drawn), plot.caption, plot.title, plot.system)
+        yield Drawing(Markup(drawn), plot.caption, plot.title, plot.system)
 
 
-def _needles(records: Sequence[Record], anchor: _Anchors) -> Iterator[Figure]:
+def _needles(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
     """Yield the ranked bars of each needle; the outliers are those that its verdict names."""
     for record in records:
         said = " ".join([record.reason, *(m.reason for m in record.metrics)])
@@ -316,10 +316,10 @@ def _needles(records: Sequence[Record], anchor: _Anchors) -> Iterator[Figure]:
             )
             drawn = Markup(bars.ranking(title, metric, outliers))
             named = ", ".join(outliers) or "none"
-            yield Figure(drawn, caption, title, record.system, anchor(record), named)
+            yield Drawing(drawn, caption, title, record.system, anchor(record), named)
 
 
-def _maps(records: Sequence[Record], anchor: _Anchors) -> Iterator[Figure]:
+def _maps(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
     """Yield the maps of nodes and targets, with those that a failure names."""
     for title, unit, cells, record in heat.maps(records):
         said = " ".join(m.reason for m in record.metrics if m.verdict is Verdict.FAIL)
@@ -327,7 +327,7 @@ def _maps(records: Sequence[Record], anchor: _Anchors) -> Iterator[Figure]:
         drawn = Markup(heat.drawn(title, unit, cells, names))
         caption = f"darker: slower than the median of the faster half; {unit}"
         named = ", ".join(names) or "none"
-        yield Figure(drawn, caption, title, record.system, anchor(record), named)
+        yield Drawing(drawn, caption, title, record.system, anchor(record), named)
 
 
 def _says(text: str, name: str) -> bool:
@@ -335,7 +335,7 @@ def _says(text: str, name: str) -> bool:
     return bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text))
 
 
-def _layers(below: Mapping[str, Shown | None], anchor: _Anchors) -> Iterator[Figure]:
+def _layers(below: Mapping[str, Shown | None], anchor: _Anchors) -> Iterator[Drawing]:
     """Yield the layers of each partition and direction; what was reached leads to its record."""
     for place, shown in sorted(below.items(), key=lambda one: one[0]):
         for chain in (one for one in (shown.chains if shown else ()) if one.limit):
@@ -350,7 +350,7 @@ def _layers(below: Mapping[str, Shown | None], anchor: _Anchors) -> Iterator[Fig
                 )
             caption = "; ".join(filter(None, said))
             drawn, system = Markup(bars.layers(chain, place)), place.partition(":")[0]
-            yield Figure(drawn, caption, f"layers {place}", system, record)
+            yield Drawing(drawn, caption, f"layers {place}", system, record)
 
 
 def _calendar(days: Days, anchors: Mapping[tuple[str, str], str]) -> dict[str, Any] | None:
