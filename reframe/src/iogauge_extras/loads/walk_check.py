@@ -10,15 +10,7 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core.measurement import Metric, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence.model import SECONDS
 from iogauge.plan.case import AGENT, DIR, REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools.parsing import (
-    excerpt,
-    load_json_object,
-    member,
-    moment,
-    non_negative,
-    positive,
-    unique,
-)
+from iogauge.tools import parsing
 from iogauge_extras.loads import walking
 
 #: What each phase does, in the words of the guards.
@@ -44,31 +36,33 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
     # A launcher may join the lines of several tasks.
     for match in re.finditer(r'\{"walk"', text):
         try:
-            reports.append(load_json_object(text, match.start())[0])
+            reports.append(parsing.load_json_object(text, match.start())[0])
         except ValueError:
             raise ToolOutputError(
-                f"walk: a report is damaged: {excerpt(text[match.start() :])}"
+                f"walk: a report is damaged: {parsing.excerpt(text[match.start() :])}"
             ) from None
     if not reports:
-        raise ToolOutputError(f"walk: no report: {excerpt(text)}")
-    said = [member(one, "words", "walk") for one in reports]
+        raise ToolOutputError(f"walk: no report: {parsing.excerpt(text)}")
+    said = [parsing.member(one, "words", "walk") for one in reports]
     told = {" ".join(map(str, one)) if isinstance(one, list) else "" for one in said}
     words = next(iter(told), "").split()
     if len(told) != 1 or len(words) != 6 or not words[-1].isdecimal():
-        raise ToolOutputError(f"walk: the tasks were told different words: {excerpt(str(told))}")
-    ranks = sorted(non_negative(one, "rank", "walk") for one in reports)
+        raise ToolOutputError(
+            f"walk: the tasks were told different words: {parsing.excerpt(str(told))}"
+        )
+    ranks = sorted(parsing.non_negative(one, "rank", "walk") for one in reports)
     if ranks != list(range(len(ranks))) or len(ranks) != int(words[-1]):
         raise ToolOutputError(f"walk: reports of {len(ranks)} task(s), expected {words[-1]}")
     for one in reports:
-        if (found := non_negative(one, "files", "walk")) != files:
+        if (found := parsing.non_negative(one, "files", "walk")) != files:
             raise ToolOutputError(
                 f"walk: task {one['rank']} handled {found:.0f} files, expected {files}"
             )
-    times = tuple(positive(one, "seconds", "walk") for one in reports)
+    times = tuple(parsing.positive(one, "seconds", "walk") for one in reports)
     phase = words[1].removesuffix("-changed")
     return ToolOutput(
         tool="walk",
-        version="+".join(unique(excerpt(str(one["walk"])) for one in reports)),
+        version="+".join(parsing.unique(parsing.excerpt(str(one["walk"])) for one in reports)),
         phases=(
             Phase(
                 _KINDS.get(phase, phase),
@@ -80,10 +74,12 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
             ),
         ),
         tasks=len(reports),
-        nodes=len({str(member(one, "host", "walk")) for one in reports}),
+        nodes=len({str(parsing.member(one, "host", "walk")) for one in reports}),
         command=" ".join(words),
         parameters={} if phase == "unpack" else {"shift": 1},
-        moments=tuple(moment(one, key, "walk") for one in reports for key in ("began", "ended")),
+        moments=tuple(
+            parsing.moment(one, key, "walk") for one in reports for key in ("began", "ended")
+        ),
     )
 
 
