@@ -46,6 +46,8 @@ def sessions_of(console: Console, names: list[str]) -> Asked:
         (f for f in found if f.suffix in (".json", ".jsonl")), key=lambda file: file.name
     )
     sessions = list(dict.fromkeys(file.stem for file in files))
+    if not sessions:
+        raise slip(f"{paths.history_dir()} has no session yet: iogauge run makes one")
     wanted = names or sessions[-1:]
     for name in set(wanted or [""]) - {*sessions}:
         newest = ", ".join(sessions[-5:]) or "none"

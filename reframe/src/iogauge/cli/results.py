@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.padding import Padding
 
+from iogauge.cli.planning import demand_known
 from iogauge.cli.screen import Since, System, Until, Wide, new_console, slips
 from iogauge.core import paths
 from iogauge.core.paths import project_root
@@ -67,6 +68,7 @@ def show_history(
     folder, console = paths.history_dir(), new_console()
     verdicts = tuple(verdict or ())
     choice = history_table.RecordChoice(system, name, verdicts, metric, since, until, limit)
+    demand_known(system, name)
     with slips(ValueError, OSError):
         if damaged:
             return _show_damaged(folder)

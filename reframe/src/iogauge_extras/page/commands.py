@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from iogauge.cli.planning import demand_known
 from iogauge.cli.reporting import Asked, sessions_of, write_file
 from iogauge.cli.screen import Name, Since, System, Wide, new_console, say, slips, warn
 from iogauge.core import paths, registry
@@ -121,6 +122,7 @@ def show_status(
     from iogauge_extras.page.collect import collect  # with numpy and polars
 
     console = new_console()
+    demand_known(system, name)
     with slips(ValueError, TypeError, OSError):
         if trend:
             show_trend = registry.load("iogauge_commands", "trend")
