@@ -38,10 +38,16 @@ class _OnAllNodes(StorageCheck):
 class ElbenchoCheck(_OnAllNodes):
     """Write and read a file for each process with O_DIRECT, as FioSequential and IorPosix do.
 
-    A subclass sets ``block``, the size of a request as text with a unit.
+    A subclass sets ``block``, the size of a request as text with a unit. With ``gpu`` the data come from and go to the
+    memory of the GPUs of one node.
     """
 
     block: str
+    gpu: elbencho.Gpu = ""
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check; one node if its GPUs are meant."""
+        return {**super().declared(), **({"nodes": 1} if self.gpu else {})}
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the bandwidths of write and read."""
@@ -58,20 +64,24 @@ class ElbenchoCheck(_OnAllNodes):
             file_bytes=file_bytes,
             block_bytes=parse_bytes(self.block),
             direct=True,
+            gpu=self.gpu,
             json_file=output,
             **self._served_by(hosts),
         )
         whole = self.nodes >= self.site.scale.nodes
+        gds = self.gpu == "gds"
+        before = elbencho.STRICT if gds else ()
         return PhasePlan(
             name=name,
-            command=["elbencho", *options.arguments()],
+            command=[*before, "elbencho", *options.arguments()],
             launch=self._launch,
-            parse=lambda printed: elbencho.parse(printed.result),
+            parse=partial(_parse_large, gds=gds),
             rates={f"{name}_bw": (name, "bw")},
             access=Access(direction=name, o_direct=True, saturates="bandwidth" if whole else None),
             output=output,
             data_bytes=file_bytes * self.total_tasks,
             verifies=Verification(elbencho.verification(), elbencho.MISMATCH),
+            in_calls=not gds,
         )
 
     def plan(self) -> CasePlan:
@@ -159,6 +169,12 @@ class ElbenchoFilesCheck(_OnAllNodes):
             held_bytes=max(data, 4096 * all_files if self.file_bytes else 0),
             files=all_files + (2 * self.total_tasks if self.own_directory else 0),
         )
+
+
+def _parse_large(printed: Printed, *, gds: bool) -> ToolOutput:
+    """Return one execution's phase; with GPUDirect Storage, what it does not tell."""
+    output = elbencho.parse(printed.result)
+    return replace(output, notes={"bw": elbencho.UNTOLD}) if gds else output
 
 
 def _parse_files(
