@@ -21,10 +21,11 @@ class ElbenchoGpu(ElbenchoCheck):
     block = "4MiB"
     tags = {"elbencho", "weekly", "acceptance"}
 
-    gpu = parameter(["copied", "gds"], loggable=True)
+    memory = parameter(["copied", "gds"], loggable=True)
 
     @run_after("init")
     def choose(self):
+        self.gpu = self.memory
         self.valid_systems = sweep.with_devices("gpu", words.O_DIRECT)
 
 
