@@ -358,7 +358,7 @@ def _encoded() -> list[bytes]:
     parts = [{**plain, "init": True}, rest]
     return [
         encoder.encode({"composite": False, "parts": [{**plain, "end": None}]}),
-        encoder.encode({"composite": False, "parts": [{**plain, "pool": "flash"}]}, big=True),
+        encoder.encode({"composite": False, "parts": [{**plain, "pool": "flash"}]}),
         encoder.encode({"composite": True, "parts": parts}),
     ]
 
@@ -582,7 +582,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "elbencho.parse",
         _samples("samples/elbencho*.json"),
-        _tool(elbencho.parse),
+        _tool(lambda text: elbencho.parse(text, "write")),
         TOOL,
         "elbencho",
     ),
