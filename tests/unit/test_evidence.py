@@ -240,7 +240,6 @@ def test_what_the_kernel_says_of_each_execution(
     if complete:
         assert (first.moved.read, first.seconds) == (4, 2.5)
         assert first.counted({"n1": ["8:0", "8:1"]}) == Reading(1024, 0, 2)
-        assert first.requests({"n1": ["8:0", "8:1"]}) == 2
 
 
 def test_a_scheduler_that_tells_no_status_is_no_error(stage: Path) -> None:

@@ -39,7 +39,7 @@ from iogauge.job import recorder as looks_at
 from iogauge.job.bell import Task
 from iogauge.job.recorder import Mounts, Recorder
 from iogauge.node.counters import Reading
-from iogauge.node.mounts import BLOCK_DEVICE, Mount, parse_mountinfo
+from iogauge.node.mounts import Mount, parse_mountinfo
 from iogauge.plan.seen import (
     ASKED,
     FOUND,

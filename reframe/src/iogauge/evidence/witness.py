@@ -42,7 +42,7 @@ class Witness:
     ended: float
     synced: float | None
     asked: Reading
-    calls: Reading = Reading()
+    calls: Reading = field(default_factory=Reading)
     moved: Reading
     counters: Mapping[str, Reading | None] = field(default_factory=dict)
 
