@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from iogauge.cases.fio import (
-    DIRECTORY,
     LAID_OUT,
     WRITE_BW,
     FioCheck,
@@ -55,8 +54,8 @@ def loads(check: StorageCheck, transfer: int, nodes: int = 1) -> dict[str, FioJo
             "task(s) on each node"
         )
     seconds = limits.phase_seconds
-    layout = layout_job(directory=DIRECTORY, file_bytes=file_bytes, numjobs=tasks)
-    storm = metadata_job("filecreate", directory=DIRECTORY, files=files, numjobs=tasks)
+    layout = layout_job(file_bytes=file_bytes, numjobs=tasks)
+    storm = metadata_job("filecreate", files=files, numjobs=tasks)
     return {
         "layout": layout,
         "stream": replace(layout, block_bytes=transfer, runtime_s=seconds),
