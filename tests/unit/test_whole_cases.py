@@ -602,6 +602,21 @@ def test_what_no_exact_witness_saw_has_a_remark(phase: str) -> None:
     assert [f.outcome for f in said] == [Outcome.WARN]
 
 
+def test_a_site_that_does_not_say_which_file_system_it_is_has_a_remark() -> None:
+    """Another one of the same type at the same place would pass; what tells them apart was seen."""
+    decided = data().declared(target={"uuid": None, "source": None}).judged()
+    (said,) = (one for one in decided.findings if one.name == "G9 identity")
+    assert (decided.verdict, said.outcome) == (Verdict.PASS, Outcome.WARN)
+    assert said.remedy == "Declare target.uuid: U-1 in the settings of your site"
+    for known in ({"source": None}, {"uuid": None}, {"uuid": None, "source": None, "path": "$TMP"}):
+        (said,) = (
+            one
+            for one in data().declared(target=known).judged().findings
+            if one.name == "G9 identity"
+        )
+        assert said.outcome is Outcome.OK, said
+
+
 def test_a_lost_look_takes_no_figure_for_proven() -> None:
     """Neither the bytes nor the seconds of the execution are confirmed by those of the other one."""
     case = data()

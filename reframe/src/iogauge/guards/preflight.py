@@ -100,13 +100,7 @@ def identity(
         return refuse("elsewhere", ran)
     if hidden:
         return refuse("hidden", f"while the tool ran, the case's directory lay on {hidden[0]}")
-    unproven = "" if declares.uuid or declares.source else UNDECLARED
-    fine = f"{len(views)} node(s) see {declared}{unproven}"
-    return rule("G9 identity", declared=declared).ok(fine)
-
-
-#: What a site is told that does not say which file system it is.
-UNDECLARED: Final = "; the site declares neither its source nor its UUID, so another file system of this type would do as well"
+    return rule("G9 identity", declared=declared).ok(f"{len(views)} node(s) see {declared}")
 
 
 def _mounted(view: View) -> str:
@@ -114,16 +108,25 @@ def _mounted(view: View) -> str:
     return f"{mount.type} from {mount.source}, mounted at {mount.point}" if mount else "not mounted"
 
 
-def identity_of(seen: CaseSeen) -> Iterator[Finding]:
+def identity_of(seen: CaseSeen) -> Finding:
     evidence = seen.evidence
     heard = [t for testimonies in evidence.testimony.values() for t in testimonies]
-    yield identity(
-        seen.extras.target,
+    target = seen.extras.target
+    found = identity(
+        target,
         evidence.views,
         at_end={activity.host: activity.uuid for activity in evidence.changes},
         hidden=evidence.hidden,
         hosts=[host for t in heard for host in t.hosts] if seen.plan.nodes == 1 else (),
     )
+    # Each job, or each size of a partition, may have a file system of its own.
+    known = target.uuid or target.source or target.of_job or seen.extras.size_of
+    if found.outcome is not Outcome.OK or known:
+        return found
+    uuid = next((view.uuid for view in evidence.views if view.uuid), "")
+    mounts = [view.mount.source for view in evidence.views if view.mount]
+    key = f"uuid: {uuid}" if uuid else f"source: {', '.join(mounts[:1])}"
+    return rule("G9 identity", "undeclared", key=key).warn(found.saw)
 
 
 def room(space: Space, order: JobOrder) -> Finding:
