@@ -529,13 +529,6 @@ MUTANTS = (
         "data on metadata targets fill them, and nobody can create a file any more",
     ),
     Mutant(
-        "long-name-of-a-file-system", "workspace", "alone.py",
-        "text if len(text) <= _MOST_BYTES else",
-        "text if text else",
-        "tests/unit/test_alone.py::test_a_name_is_held_by_one_at_a_time",
-        "no case runs on a Lustre whose MGS has many addresses",
-    ),
-    Mutant(
         "command-outlives-the-signal", "core", "processes.py",
         "        os.kill(pid, signal.SIGKILL)\n        # A process that waits for dead storage may never end, so it is not waited for.\n        os.waitpid(pid, os.WNOHANG)\n        return False",
         "        return os.waitpid(pid, 0)[1] == 0",
@@ -1088,14 +1081,6 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "disks-not-alone", "job", "opening.py",
-        "            if order.alone:\n",
-        "            if False:\n",
-        "tests/unit/test_job_lock.py::test_jobs_on_one_disk_work_one_after_the_other",
-        "two cases on one disk run at once, and each measures the load of the other",
-        passes=True,
-    ),
-    Mutant(
         "children-not-killed", "job", "background.sh",
         'found="$found${pair%:*} " more=1 new=1',
         ":",
@@ -1528,34 +1513,6 @@ MUTANTS = (
         "tests/unit/test_topology.py::test_the_smallest_part_sets_the_ceiling",
         "the ceiling is that of the fastest part of the way to the storage",
         passes=True,
-    ),
-    Mutant(
-        "size-keeps-source", "site", "topology.py",
-        '    for key in ("source", "uuid", "lock"):',
-        '    for key in ("uuid", "lock"):',
-        "tests/unit/test_topology.py::test_sizes_that_cannot_be_are_refused",
-        "partitions of other sizes measure the same file system",
-    ),
-    Mutant(
-        "size-of-servers", "site", "topology.py",
-        "            values[keys[-1]] = int(values[keys[-1]] * by)",
-        "            values[keys[-1]] = int(values[keys[-1]])",
-        "tests/unit/test_topology.py::test_each_size_is_a_partition_in_proportion",
-        "a larger file system has the ceiling of the small one",
-    ),
-    Mutant(
-        "size-twin", "site", "topology.py",
-        "                twin = beside in sizes and count in sizes[beside].counts",
-        "                twin = beside in sizes",
-        "tests/unit/test_topology.py::test_a_size_is_compared_with_the_same_size_of_the_baseline",
-        "a size is compared with a partition that does not exist",
-    ),
-    Mutant(
-        "scale-nodes", "site", "topology.py",
-        '    scale["nodes"] = math.ceil(scale.get("nodes", 1) * by)',
-        '    scale["nodes"] = int(scale.get("nodes", 1) * by)',
-        "tests/unit/test_topology.py::test_each_size_is_a_partition_in_proportion",
-        "too few clients measure a larger file system",
     ),
     # tools
     Mutant(

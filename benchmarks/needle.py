@@ -14,6 +14,7 @@ would hit in a job.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import random
 import sys
@@ -137,12 +138,18 @@ def outcome(needle: Needle) -> str:
 
 
 def passes(
-    probes: int, noise: Noise, seed: str, slow: float | None = None, rounds: int = ROUNDS
+    probes: int,
+    noise: Noise,
+    seed: str,
+    slow: float | None = None,
+    rounds: int = ROUNDS,
+    many: int = 1,
 ) -> Iterator[Needle]:
-    """Yield passes without end; the probe ``p001`` has the share ``slow`` of its rate."""
+    """Yield passes without end; ``many`` probes from ``p000`` on have the share ``slow`` of their rate."""
     source = random.Random(seed)
     for number in range(1 << 30):
-        storage = Storage(probes, noise, source, {} if slow is None else {"p001": slow})
+        shares = {} if slow is None else dict.fromkeys((f"p{k:03}" for k in range(many)), slow)
+        storage = Storage(probes, noise, source, shares)
         yield one_pass(storage, ("write.fio", "read.fio")[number % 2], rounds)
 
 
@@ -204,7 +211,7 @@ def main() -> int:
                         strict=False,
                     )
                 ]
-                named = sum("p001" in [p.name for p in n.slow] for n in seen_needles)
+                named = sum("p000" in [p.name for p in n.slow] for n in seen_needles)
                 undecided = sum(outcome(n) == "UNSTABLE" for n in seen_needles)
                 total = len(seen_needles)
                 cells.append(f"{_percent(named / total)} / {_percent(undecided / total)}")
@@ -212,6 +219,17 @@ def main() -> int:
                 if sure and named / total < least(FOUND, total):
                     broken.append(f"{name}: {named / total:.0%} of probes at {slow:.0%} are named")
             print(f"| {name}, {slow:.0%} | " + " | ".join(cells) + " |", flush=True)
+    print("\nServers of four targets: of healthy ones, with a slow target, with a slow server\n")
+    for name, (slow, many) in itertools.product(FOUND_IN, ((None, 0), (0.5, 1), (0.5, 4))):
+        accused, total = [], given.passes // 20
+        for probes in (8, 16, 64, 400, 1000):
+            found = passes(probes, NOISES[name], f"{name} {probes}", slow, many=many)
+            servers = {f"p{k:03}": f"s{k // 4}" for k in range(probes)}
+            named = sum(bool(n.slow_servers(servers)) for n in itertools.islice(found, total))
+            accused.append(f"{probes}: {_percent(named / total)}")
+            if many < 4 and 1 - named / total < least(1 - FALSE, total):
+                broken.append(f"{name}: a healthy server is named in {named} of {total} passes")
+        print(f"| {name}, {many} slow | " + " | ".join(accused) + " |", flush=True)
     for line in broken:
         print(f"needle: {line}")
     return bool(broken)

@@ -9,14 +9,11 @@ from __future__ import annotations
 import copy
 import os
 import re
-import shutil
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from e2e.rig import ROOT, Rig, Run
 from support.golden import Case
@@ -34,8 +31,6 @@ SCHEDULERS = {
     "pbs-openmpi": ("pbs", "mpirun", 4),
     "flux": ("flux", "mpirun", 1),
 }
-#: Published sites whose README declares other sizes, and the measuring check that they are compared by.
-SIZED = {"azure-managed-lustre": "Burst", "oracle-oci": "ServerScaling"}
 PUBLISHED = (
     *("azure-cyclecloud", "azure-managed-lustre", "kaust-shaheen2", "oist-saion"),
     "oracle-oci",
@@ -193,27 +188,6 @@ def _of_published_site(make_rig: MakeRig, site: str, variant: str = "") -> list[
     return cases_of(rig, rig.reframe(*words, RFM_CONFIG_PATH=str(ROOT / "site-configs")))
 
 
-def in_sizes(site: str) -> dict[str, Any]:
-    """Settings of a published site with the lines of its README that declare other sizes."""
-    folder = ROOT / "site-configs" / site
-    readme = (folder / "README.md").read_text(encoding="utf-8")
-    lines = re.findall(r"^    ((?:sizes|hosts): .*)$", readme, re.MULTILINE)
-    assert [line.partition(":")[0] for line in lines] == ["sizes", "hosts"]
-    data: dict[str, Any] = yaml.safe_load((folder / "settings.yaml").read_text(encoding="utf-8"))
-    for partition in data["systems"][0]["partitions"]:
-        partition["extras"] |= yaml.safe_load("\n".join(lines))
-    return data
-
-
-def _of_sizes(make_rig: MakeRig, site: str) -> list[Case]:
-    rig = make_rig()
-    (rig.sites / site).mkdir()
-    (rig.sites / site / "settings.yaml").write_text(yaml.safe_dump(in_sizes(site)))
-    shutil.copy(ROOT / "site-configs" / site / "references.yaml", rig.sites / site)
-    words = ("--system", site, "-c", "checks/", "--dry-run", "-n", f"^{SIZED[site]}(%|$)")
-    return cases_of(rig, rig.reframe(*words))
-
-
 #: What makes each dry run, by its name.
 DRY_RUNS: dict[str, Callable[[MakeRig], list[Case]]] = {
     **{site: partial(_of_made_up_site, site=site) for site in MADE_UP},
@@ -223,7 +197,6 @@ DRY_RUNS: dict[str, Callable[[MakeRig], list[Case]]] = {
     },
     **{name: partial(_of_scheduler, name=name) for name in SCHEDULERS},
     **{f"site-{site}": partial(_of_published_site, site=site) for site in PUBLISHED},
-    **{f"site-{site}-sizes": partial(_of_sizes, site=site) for site in SIZED},
     **{
         f"site-{site}-published": partial(_of_published_site, site=site, variant="published")
         for site in PUBLISHED

@@ -358,7 +358,7 @@ def _encoded() -> list[bytes]:
     parts = [{**plain, "init": True}, rest]
     return [
         encoder.encode({"composite": False, "parts": [{**plain, "end": None}]}),
-        encoder.encode({"composite": False, "parts": [{**plain, "pool": "flash"}]}, big=True),
+        encoder.encode({"composite": False, "parts": [{**plain, "pool": "flash"}]}),
         encoder.encode({"composite": True, "parts": parts}),
     ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -141,51 +140,6 @@ def test_a_signal_waits_for_no_command_of_the_agent(
     assert status == 143, printed
     assert one.lost() == ""
     assert not one.held() and left(one) == []
-
-
-def on_one_disk(job: Callable[..., Job], tmp_path: Path, *names: str, **change: Any) -> list[Job]:
-    """Jobs whose targets are directories of one file system."""
-    made = []
-    for name in names:
-        target = tmp_path / f"target-{name}"
-        target.mkdir()
-        session = directory.session_dir(str(target), name)
-        one = job(name, target=str(target), lock=str(target), alone=True, **change)
-        one.target, one.session = target, session
-        made.append(one)
-    return made
-
-
-def test_jobs_on_one_disk_work_one_after_the_other(job: Callable[..., Job], tmp_path: Path) -> None:
-    """Their targets, and so their locks, are different directories. Other tests may hold the disk for minutes."""
-    disk = on_one_disk(job, tmp_path, "one", "two", "three", lock_wait_s=600)
-    jobs = [one.start(WORK) for one in disk]
-    ended = [one.end() for one in jobs]
-    assert [status for status, _ in ended] == [0, 0, 0], ended
-    phases = sorted(phase for one in jobs for phase in one.phases())
-    assert len(phases) == 3
-    assert all(before[1] <= after[0] for before, after in itertools.pairwise(phases))
-    assert any("waiting for disk" in printed for _, printed in ended)
-
-
-def test_who_waits_too_long_for_a_disk_measures_nothing(
-    job: Callable[..., Job], tmp_path: Path
-) -> None:
-    # Jobs of other tests may hold the disk when the first one begins.
-    (one,) = on_one_disk(job, tmp_path, "one")
-    (two,) = on_one_disk(job, tmp_path, "two", lock_wait_s=2)
-    one.start("iog_phase work bash -c 'touch began; sleep 60'")
-    one.await_("began")
-    status, printed = two.start(WORK).end()
-    assert status != 0
-    assert "is in use by another case of this suite: process" in printed
-    assert "of user" in two.said("open.json")["occupied"]
-    assert not (two.target / "iogauge").exists()
-    # The name ends with what holds it.
-    one.process.terminate()
-    one.end()
-    (three,) = on_one_disk(job, tmp_path, "three")
-    assert three.start(WORK).end()[0] == 0
 
 
 #: The job's directory is removed with a pause before and after.

@@ -6,6 +6,7 @@ import copy
 import itertools
 import json
 import math
+import re
 import signal
 import statistics
 import subprocess
@@ -290,8 +291,25 @@ def test_a_healthy_set_names_none(probes: int, noise: str) -> None:
 def test_one_that_is_slow_is_named(probes: int, noise: str, share: float, least: float) -> None:
     simulation = programs.load("needle")
     found = simulation.passes(probes, simulation.NOISES[noise], "unit test", share)
-    hits = sum("p001" in slow(one) for one in itertools.islice(found, 60))
+    hits = sum("p000" in slow(one) for one in itertools.islice(found, 60))
     assert hits >= least * 60
+
+
+@pytest.mark.parametrize(("many", "least", "most"), [(0, 0, 0), (1, 0, 0), (4, 28, 30)])
+def test_a_server_is_named_if_all_its_targets_are_slow(many: int, least: int, most: int) -> None:
+    simulation = programs.load("needle")
+    found = simulation.passes(16, simulation.NOISES["turns 8 %"], "servers", 0.5, many=many)
+    servers = {f"p{number:03}": f"10.0.0.{number // 4}@tcp" for number in range(16)}
+    passes = list(itertools.islice(found, 30))
+    named = [one for one in passes if one.slow_servers(servers)]
+    assert least <= len(named) <= most
+    for one in named:
+        assert list(one.slow_servers(servers)) == ["10.0.0.0@tcp"]
+        first, *others = one.describe(servers).split("; ")
+        assert first.startswith("the server 10.0.0.0@tcp is slow: all 4 of its targets (p00")
+        assert not any(re.match("p00[0-3]:", other) for other in others)
+    unknown = dict.fromkeys([*servers][:15], "10.0.0.9@tcp")
+    assert not any(one.slow_servers(unknown) for one in passes)
 
 
 # --- what rounds.sh prints ---------------------------------------------------------------------------

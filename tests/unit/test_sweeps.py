@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from iogauge.records.record import MetricRecord, Record
-from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page import bars, charts, heat, sweeps
 from iogauge_extras.page.sweeps import Plot
 from support import records
 from support.records import metric
@@ -109,6 +110,38 @@ def test_a_needle_is_ranked_and_its_outlier_named() -> None:
     assert texts(slow, "title") == ["OST0030: 40.00 MiB/s, -69.0% against the median"]
     said = texts(figure, "text")
     assert any(one.startswith("OST0030") for one in said[:3]) and said[1].endswith("and 28 more")
+
+
+def test_nodes_against_targets_and_nodes_against_nodes_are_a_map() -> None:
+    """Two nodes have measured the same four targets, and three nodes each other: n2 is slow."""
+    names = [f"ost000{n}" for n in range(4)]
+    found = [
+        records.record(
+            check="TargetNeedle",
+            fingerprint={"nodes": node},
+            metrics=[metric("write_median", probes=dict.fromkeys(names, rate))],
+        )
+        for node, rate in (("n1", 100.0), ("n2", 40.0))
+    ]
+    pairs = {
+        f"{a} to {b}": 50.0 if "n2" in (a, b) else 100.0
+        for a, b in permutations(["n1", "n2", "n3"], 2)
+    }
+    found.append(
+        records.record(check="NetworkCeiling", metrics=[metric("pair_median", probes=pairs)])
+    )
+    targets, nodes = (
+        ElementTree.fromstring(heat.drawn(title, unit, cells, {"n2"}))
+        for title, unit, cells, _ in heat.maps(found)
+    )
+    assert len(shapes(targets, "cell")) == 8 and len(shapes(nodes, "cell")) == 6
+    slow = shapes(targets, "slow")
+    assert [texts(one, "title")[0] for one in slow[:1]] == [
+        "n2, ost0000: 40.00 MiB/s, 40% of the faster half's median"
+    ]
+    assert len(slow) == len(shapes(nodes, "slow")) == 4
+    assert [*texts(targets, "text")][1:3] == ["n1", "n2"]
+    assert not [*heat.maps(found[:1])]  # one node is a ranking
 
 
 def test_what_is_proportional_is_straight_over_a_wide_range() -> None:

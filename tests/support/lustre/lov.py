@@ -80,21 +80,21 @@ FIELDS: dict[str, list[tuple[str, Any]]] = {
 }
 
 
-def struct(name: str, big: bool = False, **values: int) -> bytes:
+def struct(name: str, **values: int) -> bytes:
     """A struct of the header with its fields; those that are not named are 0."""
-    base = ctypes.BigEndianStructure if big else ctypes.LittleEndianStructure
-    made: Any = type(name, (base,), {"_pack_": 1, "_fields_": FIELDS[name]})()
+    made: Any = type(
+        name, (ctypes.LittleEndianStructure,), {"_pack_": 1, "_fields_": FIELDS[name]}
+    )()
     for field, value in values.items():
         setattr(made, field, value)
     return bytes(made)
 
 
-def plain(part: dict[str, Any], big: bool = False) -> bytes:
+def plain(part: dict[str, Any]) -> bytes:
     """``lov_user_md_v1``, or ``v3`` if the part has a pool: count, size, pattern, pool, objects."""
     pool = part.get("pool") or ""
     head = struct(
         "lov_user_md_v1",
-        big,
         lmm_magic=MAGIC["v3" if pool else "v1"],
         lmm_pattern=PATTERN[part.get("pattern", "raid0")],
         lmm_stripe_size=part["size"],
@@ -104,23 +104,22 @@ def plain(part: dict[str, Any], big: bool = False) -> bytes:
     if pool:
         head += pool.encode().ljust(16, b"\0")
     objects = [
-        struct("lov_user_ost_data_v1", big, oi_id=number + 7, oi_seq=0x280000400, l_ost_idx=ost)
+        struct("lov_user_ost_data_v1", oi_id=number + 7, oi_seq=0x280000400, l_ost_idx=ost)
         for number, ost in enumerate(part.get("objects") or ())
     ]
     return head + b"".join(objects)
 
 
-def encode(layout: dict[str, Any], big: bool = False) -> bytes:
+def encode(layout: dict[str, Any]) -> bytes:
     """A layout: ``composite``, and its ``parts`` with begin, end (None: the end of the file), init, mirror."""
     parts = layout["parts"]
     if not layout["composite"]:
-        return plain(parts[0], big)
-    blobs = [plain(part, big) for part in parts]
+        return plain(parts[0])
+    blobs = [plain(part) for part in parts]
     offset = 32 + 48 * len(parts)
     mirrors = {part.get("mirror", 0) for part in parts}
     head = struct(
         "lov_comp_md_v1",
-        big,
         lcm_magic=MAGIC["composite"],
         lcm_size=offset + sum(map(len, blobs)),
         lcm_layout_gen=3,
@@ -130,7 +129,6 @@ def encode(layout: dict[str, Any], big: bool = False) -> bytes:
     for number, (part, blob) in enumerate(zip(parts, blobs, strict=True), 1):
         head += struct(
             "lov_comp_md_entry_v1",
-            big,
             lcme_id=part.get("mirror", 0) << 16 | number,
             lcme_flags=INIT if part["init"] else 0,
             e_start=part["begin"],

@@ -34,7 +34,6 @@ from iogauge.plan.script import (
     shell_word,
 )
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
-from iogauge.site.doubts import DOUBTFUL_LIMIT
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace.directory import session_dir
 
@@ -81,8 +80,6 @@ def order_of(
         process=(pid, start),
         case=case,
         lock=target.lock_place,
-        # A site that names a lock, or allows for any load of others, says itself who may work at once.
-        alone=target.lock is None and limits.max_foreign <= DOUBTFUL_LIMIT,
         # The job's time includes the waiting: half of it is left for the case.
         lock_wait_s=min(limits.lock_wait, time_limit_s / 2),
         lock_lease_s=limits.lock_lease,

@@ -341,16 +341,12 @@ class StorageCheck(JudgedCheck):
         """Return the references of this run, and why a metric may have none.
 
         A tier may have sizes of its own without being the case's default. References then hold only
-        if ``$index`` names the tier. The ceiling holds in any tier. It also stands in on a partition
-        that is another one in another size: the file has entries for the size that was measured.
+        if ``$index`` names the tier. The ceiling holds in any tier.
         """
         foreign = dict(self._overridden)
         if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
             foreign.pop("tier", None)
-        found, why = self._references.resolve(self, self.promised, foreign)
-        if self._extras.size_of and not found and not self._overridden:
-            return {}, ""
-        return found, why
+        return self._references.resolve(self, self.promised, foreign)
 
     def _look_at_ceilings(self) -> MeasuredCeilings:
         """Return the partition's measured ceilings; none if it declares no layer."""

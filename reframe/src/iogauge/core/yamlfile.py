@@ -23,36 +23,25 @@ class YamlError(ValueError):
 
 
 #: Largest file in bytes, and most values with every alias written out: no site has so many.
-LIMIT_BYTES: Final = 4 << 20
+LIMIT_BYTES: Final = 512 << 10
 _LIMIT_VALUES: Final = 200_000
 
 
 class _Loader(Composer, yaml.CSafeLoader):
-    """A loader that counts values as it composes them. Libyaml reads the text: each start reads the files of all sites."""
+    """A loader that counts values before it makes them. Libyaml reads the text: each start reads the files of all sites.
 
-    values = 0
+    Python composes: libyaml's composer ends the process if values are nested too deeply.
+    """
 
     def __init__(self, stream: str) -> None:
         yaml.CSafeLoader.__init__(self, stream)
         Composer.__init__(self)
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        # Count while composing: reading all of a file with far too many values would take a minute.
-        self.values += 1
-        if self.values > _LIMIT_VALUES:
-            raise _too_many(getattr(self.peek_event(), "start_mark", None))
-        return super().compose_node(parent, index)
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
         if node is not None:
             _count(node, {})
         return node
-
-
-def _too_many(mark: Any) -> yaml.constructor.ConstructorError:
-    problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
-    return yaml.constructor.ConstructorError(None, None, problem, mark)
 
 
 def _count(node: yaml.Node, counts: dict[int, int]) -> int:
@@ -65,7 +54,8 @@ def _count(node: yaml.Node, counts: dict[int, int]) -> int:
         parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
         counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
         if counts[id(node)] > _LIMIT_VALUES:
-            raise _too_many(node.start_mark)
+            problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
     return counts[id(node)]
 
 

@@ -37,6 +37,7 @@ from iogauge.node.between import SCRIPT
 from iogauge.node.files import Eviction, Sample
 from iogauge.node.host import Clock, Load
 from iogauge.node.lustre.layout import Layouts
+from iogauge.node.lustre.targets import ost_name
 from iogauge.node.view import View
 from iogauge.plan import seen
 from iogauge.plan import stage as files
@@ -112,7 +113,7 @@ def _collect(
     return Evidence(
         views=_views(noted, plan, opened),
         runs=tuple(runs),
-        **_outputs(stage, plan, runs, noted),
+        **_outputs(stage, plan, runs, noted, opened.view),
         activity=noted.instants(seen.MOVED),
         asked=noted.instants(seen.ASKED),
         processes=noted.counts(seen.PROCESSES),
@@ -337,6 +338,7 @@ def _outputs(
     plan: CasePlan,
     runs: Sequence[PhaseRun],
     noted: Noted,
+    view: View | None,
 ) -> dict[str, Any]:
     """Return what the executions left, and what the kernels say of them, as fields of :class:`Evidence` by phase name.
 
@@ -344,6 +346,9 @@ def _outputs(
     """
     told, activity = witness.witnesses(noted), noted.instants(seen.MOVED)
     asked = noted.instants(seen.ASKED)
+    servers = (
+        {ost_name(one.index): one.server for one in view.targets if one.server} if view else {}
+    )
     judged: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.phases}
     cold: dict[str, list[ToolOutput]] = {phase.name: [] for phase in plan.repeat}
     emptied: dict[str, list[Eviction]] = {p.name: [] for p in plan.phases if p.access.evict}
@@ -352,7 +357,7 @@ def _outputs(
         warm_up = repetition == 0 and phase.name in cold
         run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
         heard = witness.hear(plan, phase, repetition, run, told, asked)
-        output = _output(stage, phase, repetition, run, heard, activity)
+        output = _output(stage, phase, repetition, run, heard, activity, servers)
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
             if output is not None:
                 (cold if warm_up else judged)[part.name].append(output)
@@ -371,6 +376,7 @@ def _output(
     run: PhaseRun | None,
     testimony: Testimony,
     activity: Sequence[Instant],
+    servers: Mapping[str, str],
 ) -> ToolOutput | None:
     """Return the output of an execution, with what belongs to its time; raises :class:`ToolOutputError`."""
     if phase.parse is None:
@@ -387,6 +393,7 @@ def _output(
         stderr=unlabelled(text(files.complaints_file(phase.name, REP))),
         ranks=text(phase.ranks) if phase.ranks else "",
         files=stage_folder(stage / folder.replace(REP, str(repetition)), what) if folder else {},
+        servers=servers,
     )
     try:
         parsed = phase.parse(printed)

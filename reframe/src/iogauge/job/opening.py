@@ -7,7 +7,6 @@ import os
 import select
 import sys
 import threading
-import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,7 @@ from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.seen import LOST, note
 from iogauge.plan.stage import JobOrder, Opened
-from iogauge.workspace import alone, directory, lock, permission
+from iogauge.workspace import directory, lock, permission
 
 
 def _striped(order: JobOrder) -> bool:
@@ -192,15 +191,14 @@ def _release(held: lock.Lock) -> None:
     note(LOST, lost)
 
 
-def _may_lock(order: JobOrder, target: str, of_job: bool) -> View | None:
-    """Return the target's view if it is the declared file system, and permitted: only then lock it."""
-    view = look(target)
-    if identify([view], order).outcome is not finding.Outcome.OK:
-        return None
+def _may_lock(order: JobOrder, target: str, of_job: bool) -> bool:
+    """Return whether the target is the declared file system, and permitted: only then lock it."""
+    if identify([look(target)], order).outcome is not finding.Outcome.OK:
+        return False
     for locked in {target, expand(order.lock or target)}:
         with permission.permitted(locked, of_job):
             pass
-    return view
+    return True
 
 
 def _tell_of_lock(text: str) -> None:
@@ -271,23 +269,14 @@ def prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
         of_job = target != order.target
         if of_job:  # a link in it is the resource manager's own
             target = os.path.realpath(target)
-        locked = processes.call_in_time(
+        if processes.call_in_time(
             target, lambda: _may_lock(order, target, of_job), PROGRAM_SECONDS
-        )
-        if locked is not None:
-            wait_until = time.monotonic() + order.lock_wait_s
+        ):
             held = _lock(order)
             if held is not None:
                 leaving.callback(_release, held)
                 leaving.enter_context(_beating(held, order.lock_lease_s))
                 opened = replace(opened, locked=True)
-            if order.alone:
-                # Whoever waits here waits for nobody who waits: each needs the lock of its target first.
-                wait_s = max(0.0, wait_until - time.monotonic())
-                wanted = alone.names(locked)
-                leaving.enter_context(
-                    alone.alone(wanted, wait_s=wait_s, pause=_ended, say=_tell_of_lock)
-                )
             restore_settings(order.restore)
         view, seen, refused = processes.call_in_time(
             target, lambda: _enter(order, target, of_job), PROGRAM_SECONDS

@@ -58,7 +58,8 @@ class Printed:
 
     ``result`` is the tool's output file, or its standard output if it has no file. ``stdout`` is
     the other output. A launcher and its MPI library print to ``stderr`` too. ``files`` are the texts
-    of the tool's folder, by their names.
+    of the tool's folder, by their names. ``servers`` are the addresses of a Lustre's storage servers
+    by the names of their targets, ``ost000a``, as far as they are known.
     """
 
     result: str
@@ -66,6 +67,7 @@ class Printed:
     stderr: str
     ranks: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
+    servers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ class JobOrder(Plain):
     """The agent's order to open a case: the declared target, the case's size, the limits.
 
     ``target`` and ``lock`` are paths that may begin with a variable. ``lock`` is None if the target
-    needs no lock. ``alone`` means that no other case of this suite may use its disks on this node. ``process`` identifies ReFrame's process on ``host``, see
+    needs no lock. ``process`` identifies ReFrame's process on ``host``, see
     :func:`iogauge.core.processes.identity`. ``striping`` is ``lustre`` or ``none``. ``targets`` is
     the declared count of storage targets, ``out`` those that are declared out. ``pieces`` counts the parts that lie on one storage
     target each. ``layout`` is the requested layout, ``directory_layout`` that of the directories with files, and
@@ -166,7 +166,6 @@ class JobOrder(Plain):
     mdts: int = 0
     fill_bytes: int = 0
     out: tuple[int, ...] = ()
-    alone: bool = False
     directory_layout: DirectoryLayout | None = None
 
 

@@ -27,11 +27,9 @@ from iogauge.site.topology import (
     ByteSize,
     Count,
     Fraction,
-    OtherSizes,
     PositiveSeconds,
     SiteModel,
     Topology,
-    unfit_sizes,
 )
 
 #: The software that lays files out over storage targets.
@@ -392,10 +390,6 @@ class PartitionExtras(SiteModel):
     ceilings: Ceilings | None = None
     #: The partition that this one is compared with.
     baseline: ComparedPartition | None = None
-    #: Other sizes of the same kind of file system, each a partition ``<name>-<count>``.
-    sizes: OtherSizes | None = None
-    #: The partition that declares this one by its ``sizes``.
-    size_of: str | None = None
     price: Price | None = None
     #: By name of a model: its state, and the times that a checkpoint of it may take.
     checkpoints: dict[
@@ -417,17 +411,6 @@ class PartitionExtras(SiteModel):
     #: ``{capacity}`` in their options becomes the bytes that the case needs (``#DW jobdw ...
     #: capacity={capacity}``).
     resources: tuple[str, ...] = ()
-
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> PartitionExtras:
-        if self.sizes is None:
-            return self
-        size = self.topology.size if self.topology else None
-        if not size:
-            raise ValueError("sizes needs topology.servers or topology.devices, which it counts")
-        if why := unfit_sizes(self.model_dump(), size, self.sizes.counts):
-            raise ValueError(f"sizes: {why}")
-        return self
 
     def for_check(self, check: str, tier: str = "") -> PartitionExtras:
         """Return these extras with the scale and limits of a check, in its own tier or another."""

@@ -39,7 +39,6 @@ from iogauge.site.mistakes import (
     of_pydantic,
 )
 from iogauge.site.references import References, known_checks
-from iogauge.site.topology import in_all_sizes
 
 MISTAKES: Final = "mistakes"
 
@@ -166,9 +165,6 @@ def read_site(
     try:
         data = load_yaml(file)
         mistakes = find_mistakes(folder.name, data)
-        if not mistakes:
-            data = in_all_sizes(data)
-            mistakes = find_mistakes(folder.name, data)
         if not mistakes:
             _fill_in(data, folder, session, runs)
     except YamlError as error:

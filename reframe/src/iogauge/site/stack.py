@@ -32,7 +32,6 @@ from iogauge.site.folders import (
     spack_environments,
 )
 from iogauge.site.mistakes import STACK
-from iogauge.site.topology import in_all_sizes
 
 FACTS: Final = "stack.json"
 _FEATURE_OF_VARIANT: Final = {
@@ -182,7 +181,7 @@ def _selected(
         if name:
             raise ValueError(f"no site {name}; known: {', '.join(f.name for f in folders)}")
         return None
-    return folder, in_all_sizes(_settings(folder))
+    return folder, _settings(folder)
 
 
 def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:

@@ -1,6 +1,5 @@
 """The only directory on a target that a case may write in.
 
-- alone: one case at a time on the disks of a node
 - directory: make the directory; remove it, and nothing beside it
 - lock: one case at a time on a target
 - permission: whether a directory may be written in

@@ -308,21 +308,14 @@ def may_be_alive(session: FoundSession) -> bool:
 
     It may if its process runs, or if its process cannot be checked and the marker has not expired.
     A process on another host cannot be checked. A process on this host can, whatever the clock
-    says. Old markers have no expiry or process. A session whose marker says nothing counts for a
-    week.
+    says. A session whose marker is damaged counts for a week.
     """
-    if not session.owner.keys() & {"host", "expires", "session"}:
-        return session.age_s < _UNKNOWN_S
-    here = session.owner.get("host") == os.uname().nodename
-    if here and "process" in session.owner:
-        return processes.runs(session.owner["process"])
+    if session.owner.get("host") == os.uname().nodename:
+        return processes.runs(session.owner.get("process"))
     expires = session.owner.get("expires")
-    if isinstance(expires, str) and expires < _utc(time.time()):
-        return False
-    if not here:
-        return True
-    pid = str(session.owner.get("session", "")).rpartition("-")[2]
-    return pid.isdigit() and os.path.exists(f"/proc/{pid}")
+    if isinstance(expires, str):
+        return expires >= _utc(time.time())
+    return session.age_s < _UNKNOWN_S
 
 
 @dataclass(frozen=True, slots=True)

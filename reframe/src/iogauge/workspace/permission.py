@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import errno
 import grp
 import os
 import pwd
@@ -33,9 +32,6 @@ _SYSTEM: Final = (
 )
 _NOT_SYSTEM: Final = ("/dev/shm", "/var/tmp")
 _KEYS: Final = ("type", "source", "uuid", "users", "groups", "expires")
-
-#: Errors of a file system without hard links.
-_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
 #: More bytes than a marker needs.
 _MOST_BYTES: Final = 65536
@@ -96,25 +92,16 @@ def parse_marker(text: str) -> Marker:
         return Marker()
     if not isinstance(data, dict):
         raise ValueError(f"expected lines such as 'users: [alice]', found {text[:40]!r}")
-    odd = sorted(str(key) for key in data if key not in _KEYS)
-    if odd:
-        raise ValueError(f"{', '.join(odd)}: unknown, expected {', '.join(_KEYS)}")
-    for key in ("type", "source", "uuid"):
-        if key in data and (not isinstance(data[key], str) or not data[key]):
-            raise ValueError(f"{key} is {data[key]!r}: expected text")
-    expires = data.get("expires")
-    if "expires" in data and (
-        not isinstance(expires, datetime.date) or isinstance(expires, datetime.datetime)
-    ):
-        raise ValueError(f"expires is {expires!r}: expected a day such as 2027-03-31")
-    return Marker(
-        type=data.get("type"),
-        source=data.get("source"),
-        uuid=data.get("uuid"),
-        users=_names("users", data["users"]) if "users" in data else (),
-        groups=_names("groups", data["groups"]) if "groups" in data else (),
-        expires=expires,
-    )
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in _KEYS:
+            raise ValueError(f"{key}: unknown, expected {', '.join(_KEYS)}")
+        if key == "expires" and type(value) is not datetime.date:
+            raise ValueError(f"expires is {value!r}: expected a day such as 2027-03-31")
+        if key in ("type", "source", "uuid") and (not isinstance(value, str) or not value):
+            raise ValueError(f"{key} is {value!r}: expected text")
+        values[key] = _names(key, value) if key in ("users", "groups") else value
+    return Marker(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,19 +410,6 @@ def reason(path: str) -> str:
         return place.reason
 
 
-def _name(fd: int, scratch: str) -> None:
-    """Link a file in an open directory to the marker's name; raises FileExistsError if taken."""
-    try:
-        os.link(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd, follow_symlinks=False)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        with contextlib.suppress(FileNotFoundError):
-            os.lstat(MARKER, dir_fd=fd)
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), MARKER) from None
-        os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
-
-
 def allow(
     path: str,
     users: tuple[str, ...],
@@ -473,17 +447,11 @@ def allow(
                 raise ValueError(f"expires is {expires}, which is over")
         except ValueError as error:
             raise NotAllowed(f"that would allow nobody: {error}") from error
-        try:
-            with written_beside(MARKER, marker.to_yaml().encode(), dir_fd=fd, sync=True) as scratch:
-                os.chmod(scratch, 0o644, dir_fd=fd)  # others must read it, whatever the umask
-                if replace:
-                    os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
-                else:
-                    _name(fd, scratch)
-        except FileExistsError:
-            there, why = _read_marker(fd, path, owner)
+        there, why = (None, "") if replace else _read_marker(fd, path, owner)
+        if there or why:
             said = f"It allows {there.meaning()}" if there else why
-            raise NotAllowed(
-                f"{path} has a {MARKER} already. {said}; --replace overwrites it"
-            ) from None
+            raise NotAllowed(f"{path} has a {MARKER} already. {said}; --replace overwrites it")
+        with written_beside(MARKER, marker.to_yaml().encode(), dir_fd=fd, sync=True) as scratch:
+            os.chmod(scratch, 0o644, dir_fd=fd)  # others must read it, whatever the umask
+            os.rename(scratch, MARKER, src_dir_fd=fd, dst_dir_fd=fd)
     return marker

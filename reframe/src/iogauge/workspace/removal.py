@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import itertools
 import os
 import resource
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from iogauge.node.mounts import mount_id
@@ -36,16 +35,29 @@ class NotRemoved(OSError):
     """A tree could not be emptied. The message says what is left, and why."""
 
 
-@dataclass
+#: Errors after which the next look at the directory tells what a name is now.
+_CHANGED: Final = (*GONE, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP)
+
+
+@dataclass(frozen=True, slots=True)
 class _Directory:
-    """A directory that is being emptied. ``stay`` are names that it keeps; ``left`` means that it stays itself."""
+    """An open directory that is being emptied, and the names that stay in it."""
 
     fd: int
     name: str
     stay: set[str]
-    inner: list[str] = field(default_factory=list)
-    looks: int = 0
-    left: bool = False
+
+    def listed(self) -> tuple[list[str], list[str], bool]:
+        """Return files and directories in it, without those that stay; and whether these are all."""
+        files: list[str] = []
+        inner: list[str] = []
+        with os.scandir(self.fd) as entries:
+            for entry in entries:
+                if entry.name not in self.stay:
+                    (inner if entry.is_dir(follow_symlinks=False) else files).append(entry.name)
+                if len(files) + len(inner) >= _LISTED:
+                    return files, inner, False
+        return files, inner, True
 
 
 class Removal:
@@ -63,6 +75,7 @@ class Removal:
         self._batch = max(1, min(_BATCH, per_second // 10))
         self._due = self._told = time.monotonic()
         self._until = None if seconds is None else self._due + seconds
+        self._late = False
         self._lock = threading.Lock()
         self._removed = 0
         self._problems: list[str] = []
@@ -79,142 +92,101 @@ class Removal:
             with contextlib.suppress(ValueError, OSError):
                 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         self._place = (os.fstat(fd).st_dev, mount_id(fd))
-        way = [_Directory(os.dup(fd), path, set(keep))]
-        try:
-            while way:
-                self._step(way)
-                if way and self._late:
-                    raise NotRemoved(f"{path}: out of time with {self._removed} names removed")
-        finally:
-            for directory in way:
-                os.close(directory.fd)
+        self._empty(_Directory(fd, path, set(keep)))
+        if self._late:
+            raise NotRemoved(f"{path}: out of time with {self._removed} names removed")
         if self._problems:
             more = f" (and {len(self._problems) - 1} more)" if len(self._problems) > 1 else ""
             raise NotRemoved(f"{path} could not be emptied: {self._problems[0]}{more}")
         return self._removed
 
-    def _step(self, way: list[_Directory]) -> None:
-        """Enter the next directory of the last one on the way, or look at that, or leave it."""
-        directory = way[-1]
-        self._tell()
-        if directory.inner:
-            self._enter(directory.inner.pop(), way)
-            return
+    def _empty(self, directory: _Directory) -> bool:
+        """Remove what is in a directory; return whether nothing stays."""
+        looks = 0
         try:
-            done = self._look(directory)
+            while self._in_time():
+                self._tell()
+                files, inner, whole = directory.listed()
+                if not files and not inner:
+                    return not directory.stay
+                looks += whole
+                if looks > _LOOKS:
+                    raise OSError(errno.EBUSY, "names keep appearing in it")
+                if looks > 2:
+                    time.sleep(_PAUSE_S)
+                self._remove_files(directory, files)
+                for name in inner:
+                    self._remove_tree(directory, name)
         except OSError as error:
-            done, directory.left = True, error.errno not in GONE
-            if directory.left:
+            if error.errno not in GONE:
                 self._problems.append(f"{directory.name}: {error.strerror}")
-        if done:
-            os.close(way.pop().fd)
-            if way:
-                self._leave(directory, way[-1])
+                return False
+        return not self._late
 
-    def _look(self, directory: _Directory) -> bool:
-        """Remove the files of a directory, and note the directories in it; return whether it is done."""
-        files: list[str] = []
-        with os.scandir(directory.fd) as entries:
-            for entry in entries:
-                if entry.name not in directory.stay:
-                    inner = entry.is_dir(follow_symlinks=False)
-                    (directory.inner if inner else files).append(entry.name)
-                if len(files) + len(directory.inner) >= _LISTED:
-                    break
-            else:
-                directory.looks += 1
-        if not files and not directory.inner:
-            return True
-        if directory.looks > _LOOKS:
-            self._problems.append(f"names keep appearing in {directory.name}")
-            directory.left = True
-            return True
-        if directory.looks > 2:
-            time.sleep(_PAUSE_S)
-        batches = [files[n : n + self._batch] for n in range(0, len(files), self._batch)]
-        work = functools.partial(self._unlink, directory, iter(batches))
-        threads = [threading.Thread(target=work, daemon=True) for _ in batches[:_WORKERS]]
-        for thread in threads:
+    def _remove_files(self, directory: _Directory, files: Sequence[str]) -> None:
+        """Remove files in batches, which several threads take in turn."""
+        batches = iter([files[n : n + self._batch] for n in range(0, len(files), self._batch)])
+
+        def work() -> None:
+            for name in itertools.chain.from_iterable(batches):
+                self._remove(os.unlink, directory, name)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(_WORKERS)]
+        for thread in threads[: len(files)]:
             thread.start()
-        for thread in threads:
+        for thread in threads[: len(files)]:
             while thread.is_alive():
                 thread.join(1.0)
                 self._tell()
-        return False
 
-    def _unlink(self, directory: _Directory, batches: Iterator[Sequence[str]]) -> None:
-        """Remove files in batches, which several threads take in turn."""
-        for name in itertools.chain.from_iterable(batches):
-            if not self._take():
-                return
-            try:
-                os.unlink(name, dir_fd=directory.fd)
-                self._count()
-            except OSError as error:
-                if error.errno not in (*GONE, errno.EISDIR):  # the next look sees a directory
-                    self._give_up(directory, name, error.strerror)
-
-    def _enter(self, name: str, way: list[_Directory]) -> None:
-        """Open a directory in the last one on the way, and go on there if it lies on the same mount."""
-        above = way[-1]
+    def _remove_tree(self, above: _Directory, name: str) -> None:
+        """Empty a directory in another one and remove it, if it lies on the same mount."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            fd = os.open(name, flags, dir_fd=above.fd)
-            way.append(_Directory(fd, name, set()))
-            place = (os.fstat(fd).st_dev, mount_id(fd))
-        except OSError as error:  # such as too many open files
-            # No longer a directory: the next look sees what it is now.
-            if error.errno not in (*GONE, errno.ENOTDIR, errno.ELOOP):
-                self._give_up(above, name, error.strerror)
-        else:
-            if place == self._place:
+        with contextlib.ExitStack() as stack:
+            try:
+                fd = os.open(name, flags, dir_fd=above.fd)
+                stack.callback(os.close, fd)
+                place = (os.fstat(fd).st_dev, mount_id(fd))
+            except OSError as error:  # such as too many open files
+                self._stays(above, name, error)
                 return
-            self._problems.append(f"another file system is mounted at {name} in {above.name}")
+            if place != self._place:
+                self._problems.append(f"another file system is mounted at {name} in {above.name}")
+            elif self._empty(_Directory(fd, name, set())):
+                self._remove(os.rmdir, above, name)
+                return
             above.stay.add(name)
-        if way[-1] is not above:
-            os.close(way.pop().fd)
 
-    def _leave(self, directory: _Directory, above: _Directory) -> None:
-        """Remove a directory that is done, if nothing stays in it."""
-        if directory.left or directory.stay:
-            above.stay.add(directory.name)
-            return
-        if not self._take():
-            return
-        try:
-            os.rmdir(directory.name, dir_fd=above.fd)
-            self._count()
-        except OSError as error:
-            # It has new content, or is no directory by now: the next look sees it.
-            if error.errno not in (*GONE, errno.ENOTEMPTY, errno.ENOTDIR):
-                self._give_up(above, directory.name, error.strerror)
-
-    def _take(self) -> bool:
-        """Wait until one more name may be removed; return False if no time is left."""
+    def _remove(self, remove: Callable[..., None], directory: _Directory, name: str) -> None:
+        """Remove one name, when its time has come."""
         with self._lock:
             self._due = max(self._due, time.monotonic() - 0.2) + 1 / self._per_second
             due = self._due
-        while not self._late and (wait := due - time.monotonic()) > 0:
+        while self._in_time() and (wait := due - time.monotonic()) > 0:
             time.sleep(min(wait, 0.1))
+        if self._late:
+            return
+        try:
+            remove(name, dir_fd=directory.fd)
+            with self._lock:
+                self._removed += 1
+        except OSError as error:
+            self._stays(directory, name, error)
+
+    def _stays(self, directory: _Directory, name: str, error: OSError) -> None:
+        if error.errno not in _CHANGED:
+            directory.stay.add(name)
+            self._problems.append(f"{name} in {directory.name}: {error.strerror}")
+
+    def _in_time(self) -> bool:
+        self._late = self._late or (self._until is not None and time.monotonic() >= self._until)
         return not self._late
-
-    @property
-    def _late(self) -> bool:
-        return self._until is not None and time.monotonic() >= self._until
-
-    def _count(self) -> None:
-        with self._lock:
-            self._removed += 1
 
     def _tell(self) -> None:
         now = time.monotonic()
         if self._report and now >= self._told + 1:
             self._told = now
             self._report(self._removed)
-
-    def _give_up(self, directory: _Directory, name: str, why: str | None) -> None:
-        directory.stay.add(name)
-        self._problems.append(f"{name} in {directory.name}: {why}")
 
 
 class Progress:

@@ -13,7 +13,7 @@ from iogauge.cases.fio import span_of_boxes
 from iogauge.core.measurement import Metric
 from iogauge.core.units import dimension
 from iogauge.site.extras import PartitionExtras
-from iogauge.site.topology import Servers, name_of_size
+from iogauge.site.topology import Servers
 from iogauge_extras.derived import derive
 from iogauge_extras.derived.check import DerivedCheck, Formula, of_best
 from iogauge_extras.derived.derive import (
@@ -45,8 +45,7 @@ def baseline_checks() -> list[str]:
 def sizes(check: str) -> dict[str, dict[str, int]]:
     """Return the sizes of the file systems that a check is compared over, by their baseline.
 
-    They belong to a partition that declares other sizes of itself, or to a baseline and to all
-    partitions that compare the check with it. Fewer than three sizes make no curve.
+    They belong to a baseline and to all partitions that compare the check with it. Fewer than three make no curve.
     """
     every = _partition_extras()
     families: dict[str, dict[str, int]] = {}
@@ -58,12 +57,6 @@ def sizes(check: str) -> dict[str, dict[str, int]]:
                 parts = every[member].topology
                 if parts and parts.size:
                     members[member] = parts.size
-    for name, extras in every.items():
-        if extras.sizes and check in extras.sizes.checks:
-            assert extras.topology and extras.topology.size  # the extras refuse sizes without
-            others = {name_of_size(name, count): count for count in extras.sizes.counts}
-            present = {other: count for other, count in others.items() if other in every}
-            families[name] = {name: extras.topology.size, **present}
     return {name: found for name, found in families.items() if len(set(found.values())) > 2}
 
 

@@ -19,7 +19,7 @@ from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
 from iogauge.core.words import FIO_METADATA
 from iogauge.node.lustre.request import Layout, Pins
-from iogauge.node.lustre.targets import of_metadata_targets
+from iogauge.node.lustre.targets import of_metadata_targets, ost_name
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import ROUNDS, SERVERS
 from iogauge.tools.fio.options import DIRECTORY, FioJob, layout_job, metadata_job
@@ -117,7 +117,7 @@ class NeedleCheck(FioCheck):
         )
 
         def parse(printed: Printed) -> ToolOutput:
-            return parse_rounds(printed.result + printed.stderr, rounds)
+            return parse_rounds(printed.result + printed.stderr, rounds, printed.servers)
 
         return PhasePlan(
             name=way,
@@ -178,7 +178,7 @@ class TargetNeedleCheck(OneProcessNeedleCheck):
 
     def plan(self) -> CasePlan:
         """Lay a file out on each target, then write to all in turn, then read."""
-        names = self._names("targets", _of_storage_targets)
+        names = self._names("targets", lambda count: tuple(map(ost_name, range(count))))
         jobs = self._probe_jobs(len(names), 1)
 
         def job_file(job: FioJob, end: str = "") -> str:
@@ -208,10 +208,6 @@ class TargetNeedleCheck(OneProcessNeedleCheck):
             pins=Pins(names=names, kind="directory", targets=tuple(range(len(names)))),
             servers=1,  # at a time
         )
-
-
-def _of_storage_targets(count: int) -> tuple[str, ...]:
-    return tuple(f"ost{index:04x}" for index in range(count))
 
 
 class MdtNeedleCheck(OneProcessNeedleCheck):

@@ -12,6 +12,8 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
@@ -66,8 +68,8 @@ class Needle:
     """All probes, the slowest first; ``median`` is that of their rates, in ``unit``.
 
     ``between`` is the robust standard deviation of ln(share) between probes, ``within`` that of the
-    turns of one probe. ``turns`` is the number of turns of each suspect that was measured again.
-    ``fast`` are outliers, the fastest first.
+    turns of one probe. ``turns`` is the number of turns of each suspect that was measured again,
+    ``rounds`` that of all before. ``fast`` are outliers, the fastest first.
     """
 
     probes: tuple[Probe, ...]
@@ -76,6 +78,7 @@ class Needle:
     between: float
     within: float
     turns: int
+    rounds: int
     fast: tuple[Probe, ...]
     max_deviation: float
 
@@ -102,6 +105,31 @@ class Needle:
         least = 1 - self.max_deviation
         return tuple(p for p in self.probes if p.t is not None and p.share >= least)
 
+    def slow_servers(self, server_of: Mapping[str, str]) -> dict[str, list[Probe]]:
+        """Return the servers whose targets, two or more, are all slow, with these; ``server_of`` knows every target.
+
+        One of them at least is slow beyond doubt. What was not measured again is so slow in the rounds that chance
+        does not explain it.
+        """
+        found: dict[str, list[Probe]] = {}
+        for probe in self.probes if all(one.name in server_of for one in self.probes) else ():
+            found.setdefault(server_of[probe.name], []).append(probe)
+        scale = max(LEAST_SCALE, self.within) * math.sqrt(math.pi / 2 / self.rounds)
+        limit = NormalDist().inv_cdf(FALSE_ALARMS / len(self.probes)) * scale
+
+        def is_slow(probe: Probe) -> bool:
+            return probe in self.slow or (
+                probe in self.open and probe.t is None and math.log(probe.share) < limit
+            )
+
+        return {
+            server: mine
+            for server, mine in found.items()
+            if 1 < len(mine) < len(self.probes)
+            and all(map(is_slow, mine))
+            and any(probe.proven for probe in mine)
+        }
+
     @property
     def slowest(self) -> Probe:
         """Return the slowest probe of those named, or of all if none is named."""
@@ -119,12 +147,20 @@ class Needle:
             "limits.phase_seconds, or measure at a quiet time",
         )
 
-    def describe(self) -> str:
-        """Return what the probes show, for a verdict's reason: first those that are slow."""
-        parts = [self._say(probe) for probe in self.slow[:_NAMED]]
-        parts += _more(self.slow, "that are slow")
-        parts += [self._say(probe) for probe in self.open[:_NAMED]]
-        parts += _more(self.open, f"below {1 - self.max_deviation:.0%}, and not proven")
+    def describe(self, server_of: Mapping[str, str] = MappingProxyType({})) -> str:
+        """Return what the probes show, for a verdict's reason: first the servers and probes that are slow."""
+        servers = self.slow_servers(server_of)
+        parts = [
+            f"the server {server} is slow: all {len(mine)} of its targets ({', '.join(p.name for p in mine[:_NAMED])}) "
+            f"at {mine[0].share:.0%} to {mine[-1].share:.0%} of the others"
+            for server, mine in servers.items()
+        ]
+        told = [probe for mine in servers.values() for probe in mine]
+        slow, unproven = ([p for p in some if p not in told] for some in (self.slow, self.open))
+        parts += [self._say(probe) for probe in slow[:_NAMED]]
+        parts += _more(slow, "that are slow")
+        parts += [self._say(probe) for probe in unproven[:_NAMED]]
+        parts += _more(unproven, f"below {1 - self.max_deviation:.0%}, and not proven")
         if not self.slow and not self.open:
             parts.append(f"slowest is {self._say(self.slowest)}")
         parts += [
@@ -208,6 +244,7 @@ def decide(
         between=between,
         within=within,
         turns=len(next(iter(measured_again.values()), ())),
+        rounds=len(next(iter(rates.values()))),
         fast=tuple(fast),
         max_deviation=max_deviation,
     )
@@ -296,12 +333,14 @@ class Rounds:
     nodes: int = 1
 
 
-def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
+def parse_rounds(
+    text: str, planned: Rounds, server_of: Mapping[str, str] = MappingProxyType({})
+) -> ToolOutput:
     """Parse the output of rounds.sh: for each turn a line ``needle ROUND PROBE`` and fio's JSON.
 
     The result has one phase, named after the direction. Its rates are ``slowest`` (unit "1":
     slowest probe over the median of all) and ``median`` (MiB/s, ops/s of creates). The note of ``slowest`` says which
-    probes stand out. Seconds, bytes and operations are sums over all turns. Of the ``parameters``, ``rates`` holds
+    probes stand out, or which server: ``server_of`` are the servers of targets, as far as known. Seconds, bytes and operations are sums over all turns. Of the ``parameters``, ``rates`` holds
     the rate of every round by probe. ``rounds`` holds the rates of every round, the repeated measurement included,
     in the order of measuring. Beside them are the options that fio had in all turns, and ``jobs``.
 
@@ -329,7 +368,7 @@ def parse_rounds(text: str, planned: Rounds) -> ToolOutput:
             raise ToolOutputError(f"needle: {name} was not measured again after the rounds")
     unit = turns[0].quantity.unit
     needle = decide(rates, later, max_deviation=planned.max_deviation, unit=unit)
-    return _as_output(turns, hosts, planned, rates, needle)
+    return _as_output(turns, hosts, planned, rates, needle, needle.describe(server_of))
 
 
 def _check_turns(turns: Sequence[Turn], hosts: Sequence[str], planned: Rounds) -> None:
@@ -356,6 +395,7 @@ def _as_output(
     planned: Rounds,
     rates: Mapping[str, Sequence[float]],
     needle: Needle,
+    said: str,
 ) -> ToolOutput:
     """Return all turns as the output of one execution."""
     outputs, phases = [turn.output for turn in turns], [turn.phase for turn in turns]
@@ -388,7 +428,7 @@ def _as_output(
         nodes=1 if planned.targets else len(hosts),
         warnings=unique(warning for output in outputs for warning in output.warnings),
         parameters={**options, "jobs": jobs, "rates": rates, "rounds": in_order(turns)},
-        notes={"slowest": needle.describe()},
+        notes={"slowest": said},
         unsettled={"slowest": needle.unsettled} if needle.unsettled else {},
         moments=tuple(moment for output in outputs for moment in output.moments),
     )

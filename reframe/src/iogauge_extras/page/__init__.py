@@ -6,6 +6,7 @@
 - collect: what failed and what has become worse
 - commands: status and alarm, and what the core asks for ``report --html``
 - form: templates and style of all pages
+- heat: nodes against nodes or storage targets, as a map of cells
 - marks: the newest runs of every case as marks
 - page: sessions, or a span of time, as one page of HTML
 - past: the history of the lines that some records measured

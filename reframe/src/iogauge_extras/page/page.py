@@ -30,7 +30,7 @@ from iogauge.report.outcome import newest
 from iogauge.site import folders
 from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
-from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page import bars, charts, heat, sweeps
 from iogauge_extras.page.form import FOLDER, NO_SCRIPT, TEMPLATES, page_style, written_by
 from iogauge_extras.page.marks import MARKS
 from iogauge_extras.page.past import GRAVEST
@@ -320,7 +320,7 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
             slow = metric.verdict is Verdict.FAIL or record.verdict is Verdict.FAIL
 
             def named(name: str, said: str = said, slow: bool = slow) -> bool:
-                return slow and bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", said))
+                return slow and _says(said, name)
 
             outliers = [name for name in probes if named(name)]
             title = f"{record.short_name} {metric.name} on {where_of(record)}"
@@ -334,6 +334,22 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, A
                 "system": record.system,
                 "text": title,
             }
+    for title, unit, cells, record in heat.maps(records):
+        said = " ".join(m.reason for m in record.metrics if m.verdict is Verdict.FAIL)
+        names = [n for n in {n for place in cells for n in place} if _says(said, n)]
+        yield {
+            "svg": Markup(heat.drawn(title, unit, cells, names)),
+            "caption": f"darker: slower than the median of the faster half; {unit}",
+            "outliers": ", ".join(sorted(names)) or "none",
+            "record": anchor(record),
+            "system": record.system,
+            "text": title,
+        }
+
+
+def _says(text: str, name: str) -> bool:
+    """Return whether a text has a name of a target or node."""
+    return bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text))
 
 
 def _layers(

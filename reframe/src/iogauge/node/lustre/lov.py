@@ -1,8 +1,7 @@
 """The binary form of a file's layout, read and written by extended attributes.
 
 ``getxattr(2)`` gives it to any user. It is that of Lustre's ``lustre_user.h``: ``lov_user_md_v1`` and ``v3``,
-``lov_comp_md_v1``. The client gives the fields as they lie on the servers, which is little-endian; newer clients turn
-them for their host (llite/xattr.c). The magic number tells which of the two it is.
+``lov_comp_md_v1``. The client gives the fields as they lie on the servers, which is little-endian.
 
 The client hides the first target of a file's layout (``lmm_stripe_offset``) from this call. The
 first object tells it. A directory's default keeps it to itself.
@@ -13,10 +12,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from typing import Final
 
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
@@ -42,21 +40,17 @@ _ANY_START: Final = 0xFFFF
 #: A new file gets no objects before its layout is set (``O_LOV_DELAY_CREATE``: ``O_NOCTTY | FASYNC``).
 _DELAY_CREATE: Final = os.O_NOCTTY | os.O_ASYNC
 
-#: Fields without their byte order: magic, pattern, object identifier (2), stripe size, stripe count,
-#: generation; an object: identifier (2), generation, index of its target.
-_PLAIN: Final = "IIQQIHH"
-_POOL: Final = "16s"
-_OBJECT: Final = "QQII"
+#: Magic, pattern, object identifier (2), stripe size, stripe count, generation; then perhaps a pool. An object: identifier
+#: (2), generation, index of its target.
+_PLAIN: Final = struct.Struct("<IIQQIHH")
+_POOL: Final = struct.Struct("<16s")
+_OBJECT: Final = struct.Struct("<QQII")
 
-#: Magic, size, generation, flags, number of entries, mirrors less one, and what is not read here.
-_HEAD: Final = "IIIHHHBBHHQ"
+#: Magic, size, generation, flags, number of components, and what is not read here.
+_HEAD: Final = struct.Struct("<IIIHH16x")
 
-#: Identifier, flags, begin, end, offset, size, generation, and what is not read here.
-_ENTRY: Final = "IIQQIIIQBBBB"
-_HEAD_BYTES: Final = struct.calcsize("=" + _HEAD)
-_ENTRY_BYTES: Final = struct.calcsize("=" + _ENTRY)
-_PLAIN_BYTES: Final = struct.calcsize("=" + _PLAIN)
-_OBJECT_BYTES: Final = struct.calcsize("=" + _OBJECT)
+#: Identifier, flags, begin, end, offset, size, and what is not read here.
+_ENTRY: Final = struct.Struct("<IIQQII16x")
 
 _PATTERNS: Final = {
     0x1: "raid0",
@@ -66,28 +60,19 @@ _PATTERNS: Final = {
     0x800: "compress",
 }
 _RELEASED: Final = 0x80000000
-_INSTANTIATED, _EXTENSION, _PARITY = 0x10, 0x40, 0x80
+_INSTANTIATED, _EXTENSION = 0x10, 0x40
 _NO_END: Final = 2**64 - 1
 
 #: Stripe counts from here on mean "all targets", the largest once each (LOV_ALL_STRIPES).
 _ALL: Final = 0xFFE0
 
 
-class _Damaged(ValueError):
-    """The binary form breaks a rule of Lustre's."""
-
-
 def parse_lov(data: bytes, path: str) -> FileLayout:
     """Return the layout of a file.
 
-    Raises :class:`LustreError` that names the file if the data are cut or damaged, or if the file
-    has no objects. A damaged answer is never taken for another layout if a length, an extent or a
-    count of objects contradicts it.
+    Raises :class:`LustreError` that names the file if the data are cut, or are no layout, or if the file has no objects.
     """
-    try:
-        layout = _parsed(data, path, of_file=True)
-    except _Damaged as error:
-        raise LustreError(f"{ATTRIBUTE} of {path}: {error}") from error
+    layout = _parsed(data, path, of_file=True)
     if not layout.instantiated:
         raise LustreError(f"{ATTRIBUTE} of {path}: no component has objects, so it holds no data")
     return layout
@@ -98,10 +83,7 @@ def parse_default_lov(data: bytes, path: str) -> FileLayout:
 
     Raises :class:`LustreError` as :func:`parse_lov` does.
     """
-    try:
-        return _parsed(data, path, of_file=False)
-    except _Damaged as error:
-        raise LustreError(f"{ATTRIBUTE} of the directory {path}: {error}") from error
+    return _parsed(data, path, of_file=False)
 
 
 def read_lov(path: str, name: str) -> FileLayout:
@@ -114,8 +96,8 @@ def create(path: str, target: int, stripe_bytes: int | None) -> None:
 
     Raises OSError if the kernel refuses; then the file is not there. A file that exists is refused.
     """
-    plain = struct.pack("=" + _PLAIN, _SPECIFIC, 0x1, 0, 0, stripe_bytes or 0, 1, _ANY_START)
-    wanted = plain + bytes(struct.calcsize(_POOL)) + struct.pack("=" + _OBJECT, 0, 0, 0, target)
+    plain = _PLAIN.pack(_SPECIFIC, 0x1, 0, 0, stripe_bytes or 0, 1, _ANY_START)
+    wanted = plain + bytes(_POOL.size) + _OBJECT.pack(0, 0, 0, target)
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _DELAY_CREATE, 0o666)
     try:
         os.setxattr(opened, ATTRIBUTE, wanted)
@@ -212,111 +194,64 @@ def _attribute(path: str) -> bytes:
 
 
 def _parsed(data: bytes, path: str, of_file: bool) -> FileLayout:
-    order = _byte_order(data)
-    (magic,) = struct.unpack_from(order + "I", data)
-    if magic not in _COMPOSITE:
-        return FileLayout(path=path, parts=(_part(data, order, of_file, of_file),))
-    if len(data) < _HEAD_BYTES:
-        raise _Damaged(f"cut off after {len(data)} bytes")
-    _, size, _, _, entries, mirrors, *_ = struct.unpack_from(order + _HEAD, data)
-    table = _HEAD_BYTES + entries * _ENTRY_BYTES
-    if not entries or not table <= size == len(data):
-        raise _Damaged(f"{entries} component(s) in {len(data)} bytes, said to be {size}")
-    rows = list(struct.iter_unpack(order + _ENTRY, data[_HEAD_BYTES:table]))
-    _check_apart(
-        [(0, table), *((offset, offset + length) for *_, offset, length in (r[:6] for r in rows))]
-    )
-    parts, flagged = [], 0
-    for number, (identity, flags, begin, end, offset, length, *_) in enumerate(rows):
-        reaches = end if end != _NO_END else begin
-        if offset + length > len(data) or begin >= end or reaches >= 2**63:
-            raise _Damaged(f"component {number + 1} lies at {offset}, with extent {begin} to {end}")
-        flagged |= flags
+    try:
+        if _magic(data) not in _COMPOSITE:
+            return FileLayout(path=path, parts=(_part(data, of_file, of_file),))
+        return FileLayout(path=path, parts=tuple(_components(data, of_file)), composite=True)
+    except (ValueError, struct.error) as error:
+        raise LustreError(f"{ATTRIBUTE} of {path}: {error}") from error
+
+
+def _magic(data: bytes) -> int:
+    return int.from_bytes(data[:4], "little")
+
+
+def _components(data: bytes, of_file: bool) -> Iterator[Part]:
+    _, size, _, _, count = _HEAD.unpack_from(data)
+    table = data[_HEAD.size :][: count * _ENTRY.size]
+    if size != len(data) or not count:
+        raise ValueError(f"{count} component(s) in {len(data)} bytes, said to be {size}")
+    for identity, flags, begin, end, offset, length in _ENTRY.iter_unpack(table):
         if flags & _EXTENSION:  # room for the component before it to grow: it never holds data
             part = Part(stripe_count=0, stripe_bytes=0, pattern="extension")
         else:
             done = bool(of_file and flags & _INSTANTIATED)
-            part = _part(data[offset : offset + length], order, of_file, done)
-        parts.append(
-            part.within(begin, None if end == _NO_END else end, mirror=identity >> 16 & 0x7FFF)
-        )
-    if of_file and not flagged & _PARITY:  # codes lie over the extents of what they protect
-        _check_extents(parts, mirrors)
-    return FileLayout(path=path, parts=tuple(parts), composite=True)
+            part = _part(data[offset : offset + length], of_file, done)
+        mirror = identity >> 16 & 0x7FFF
+        yield part.within(begin, None if end == _NO_END else end, mirror=mirror)
 
 
-def _byte_order(data: bytes) -> str:
-    known = {_V1, _V3, _FOREIGN, *_COMPOSITE}
-    for order in "<>":
-        if len(data) >= 4 and struct.unpack_from(order + "I", data)[0] in known:
-            return order
-    raise _Damaged(f"no layout begins with {data[:4].hex() or 'nothing'}")
-
-
-def _check_apart(blobs: list[tuple[int, int]]) -> None:
-    """Refuse components that share bytes of their descriptions."""
-    ordered = sorted(blobs)
-    if any(end > begin for (_, end), (begin, _) in pairwise(ordered)):
-        raise _Damaged("two components share their description")
-
-
-def _check_extents(parts: list[Part], mirrors: int) -> None:
-    """Refuse components that leave a gap in a mirror of the file, or lie over each other."""
-    ends: dict[int, int | None] = {}
-    for part in parts:
-        if part.begin_bytes != ends.get(part.mirror, 0):
-            raise _Damaged(f"a component begins at {part.begin_bytes}, not where another ends")
-        ends[part.mirror] = part.end_bytes
-    if len(ends) != mirrors + 1:
-        raise _Damaged(f"{len(ends)} mirror(s), said to be {mirrors + 1}")
-
-
-def _part(data: bytes, order: str, of_file: bool, done: bool) -> Part:
+def _part(data: bytes, of_file: bool, done: bool) -> Part:
     """Return a component from its description; ``done`` means that it must have objects."""
-    magic = struct.unpack_from(order + "I", data)[0] if len(data) >= 4 else 0
+    magic = _magic(data)
     if magic == _FOREIGN:
-        raise _Damaged("the file is foreign: its data lie outside of Lustre")
-    if len(data) < _PLAIN_BYTES:
-        raise _Damaged(f"cut off after {len(data)} bytes")
-    _, pattern, _, _, size, count, _ = struct.unpack_from(order + _PLAIN, data)
+        raise ValueError("the file is foreign: its data lie outside of Lustre")
     if magic not in (_V1, _V3):
-        raise _Damaged(f"no component begins with 0x{magic:08x}")
+        raise ValueError(f"no layout begins with {data[:4].hex() or 'nothing'}")
+    _, pattern, _, _, size, count, _ = _PLAIN.unpack_from(data)
     if pattern & _RELEASED:
-        raise _Damaged("the file is released: its data lie in an archive")
-    begin, pool = _PLAIN_BYTES, None
+        raise ValueError("the file is released: its data lie in an archive")
+    words, rest, pool = _pattern(pattern), data[_PLAIN.size :], b""
     if magic == _V3:
-        pool, begin = _pool(data, begin), begin + struct.calcsize(_POOL)
-    words = _pattern(pattern)
-    objects = count if done and "mdt" not in words else 0
-    if len(data) != begin + objects * _OBJECT_BYTES:
-        held = max(0, len(data) - begin) / _OBJECT_BYTES
-        raise _Damaged(f"{held:.3g} object(s) for {objects} stripe(s)")
-    if of_file and (size == 0 or (done and "mdt" not in words and not 0 < count < _ALL)):
-        raise _Damaged(f"{count} stripe(s) of {size} bytes")
-    osts = tuple(ost for *_, ost in struct.iter_unpack(order + _OBJECT, data[begin:]))
+        pool, rest = _POOL.unpack_from(rest)[0].partition(b"\0")[0], rest[_POOL.size :]
+    objects = count if done and words != "mdt" else 0
+    if len(rest) != objects * _OBJECT.size or (of_file and not size):
+        raise ValueError(f"{objects} stripe(s) of {size} bytes in {len(rest)} bytes")
     return Part(
         stripe_count=-1 if count >= _ALL else count,
         stripe_bytes=size,
         pattern=words,
-        pool=pool,
-        objects=osts,
+        pool=pool.decode("ascii") or None,
+        objects=tuple(ost for *_, ost in _OBJECT.iter_unpack(rest)),
         instantiated=done,
     )
 
 
-def _pool(data: bytes, begin: int) -> str | None:
-    name = data[begin : begin + struct.calcsize(_POOL)].partition(b"\0")[0]
-    if len(data) < begin + struct.calcsize(_POOL) or not re.fullmatch(rb"[!-~]{0,15}", name):
-        raise _Damaged(f"the pool is called {name!r}")
-    return name.decode("ascii") or None
-
-
 def _pattern(pattern: int) -> str:
     """Return the pattern in words as ``lfs getstripe`` has them; a default may prescribe none."""
-    low = pattern & 0xFFFF
-    words = [word for bit, word in _PATTERNS.items() if low & bit]
     if pattern in (0, 0xFFFFFFFF):
         return "raid0"
-    if low & ~sum(_PATTERNS) or not words or ("mdt" in words and words != ["mdt"]):
-        raise _Damaged(f"no pattern is 0x{pattern:08x}")
+    words = [word for bit, word in _PATTERNS.items() if pattern & bit]
+    if not words or pattern & 0xFFFF & ~sum(_PATTERNS):
+        raise ValueError(f"no pattern is 0x{pattern:08x}")
     return ",".join(words)

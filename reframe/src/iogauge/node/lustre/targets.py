@@ -161,6 +161,11 @@ def parse_pool(text: str, targets: Sequence[StorageTarget]) -> tuple[int, ...]:
     return tuple(known[name] for name in names[1:])
 
 
+def ost_name(index: int) -> str:
+    """Return what a storage target is called, with the index in hexadecimal: ``ost000a``."""
+    return f"ost{index:04x}"
+
+
 def of_metadata_targets(count: int) -> tuple[str, ...]:
     """Return the name of a directory for each metadata target, with the index in hexadecimal."""
     return tuple(f"mdt{index:04x}" for index in range(count))
