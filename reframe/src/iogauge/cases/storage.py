@@ -116,14 +116,8 @@ class StorageCheck(JudgedCheck):
 
     def case(self, tool: str, repeat: Sequence[PhasePlan], **more: Any) -> CasePlan:
         """Return the plan of a case at this scale."""
-        return CasePlan(
-            tool=tool,
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=repeat,
-            **more,
-        )
+        scale = {"repetitions": self.repetitions, "tasks": self.total_tasks, "nodes": self.nodes}
+        return CasePlan(tool=tool, repeat=repeat, **{**scale, **more})
 
     @property
     def total_tasks(self) -> int:

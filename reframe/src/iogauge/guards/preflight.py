@@ -129,21 +129,24 @@ def identity_of(seen: CaseSeen) -> Finding:
     return rule("G9 identity", "undeclared", key=key).warn(found.saw)
 
 
+def _full(free: int, total: int, need: int) -> float:
+    """Return the share that is in use once a case has taken what it needs."""
+    return 1 - (free - need) / total if total else 1.0
+
+
+def _fits(free: int, total: int, need: int, most: float) -> bool:
+    """Return whether so many bytes or inodes have room for a case, and a fifth more, and are not too full with it."""
+    return free >= 1.2 * need and _full(free, total, need) <= most
+
+
 def room(space: Space, order: JobOrder) -> Finding:
-    need_bytes, max_fill, keep_free = order.held_bytes, order.max_fill, order.keep_free
-    after = space.bytes_free - need_bytes
-    fill_after = 1 - after / space.bytes_total if space.bytes_total else 1.0
-    holds = (
-        space.bytes_free >= 1.2 * need_bytes
-        and fill_after <= max_fill
-        and after >= keep_free * space.bytes_total
-    )
-    kept = max(keep_free, 1 - max_fill) * space.bytes_total
-    lowest = format_bytes(max(1.2 * need_bytes, need_bytes + kept))
+    need, max_fill, keep_free = order.held_bytes, order.max_fill, order.keep_free
+    free, total, most = space.bytes_free, space.bytes_total, min(max_fill, 1 - keep_free)
+    lowest = format_bytes(max(1.2 * need, need + (1 - most) * total))
     return rule("G13 room", lowest=lowest, most=max_fill, kept=keep_free).decide(
-        holds,
-        f"{format_bytes(space.bytes_free)} free of {format_bytes(space.bytes_total)}, "
-        f"{max(0.0, fill_after):.0%} full once this case has written {format_bytes(need_bytes)}",
+        _fits(free, total, need, most),
+        f"{format_bytes(free)} free of {format_bytes(total)}, "
+        f"{max(0.0, _full(free, total, need)):.0%} full once this case has written {format_bytes(need)}",
     )
 
 
@@ -283,12 +286,9 @@ def target_room(
     )
     if not active:
         return demanded.invalid(f"no {kind} is active")
-    after = {
-        target: 1 - (target.bytes_free - share) / target.bytes_total if target.bytes_total else 1.0
-        for target in active
-    }
-    short = [t for t in active if t.bytes_free < 1.2 * share or after[t] > max_fill]
-    worst = max(short or active, key=lambda target: after[target])
+    after = {target: _full(target.bytes_free, target.bytes_total, share) for target in active}
+    short = [t for t in active if not _fits(t.bytes_free, t.bytes_total, share, max_fill)]
+    worst = max(short or active, key=after.__getitem__)
     saw = (
         f"{worst.uuid}: {format_bytes(worst.bytes_free)} free of {format_bytes(worst.bytes_total)}, "
         f"{after[worst]:.0%} full once this case has written {format_bytes(share)} there"
@@ -332,10 +332,13 @@ def cores(bound_tasks: int, usable: int, declared: int) -> Finding:
     return rule("G15 cores", usable=usable).decide(bound_tasks <= usable, saw)
 
 
+#: Share of the inodes that may be in use.
+_MOST_INODES: Final = 0.95
+
+
 def inodes(space: Space, need_files: int) -> Finding:
     """G14: a file system that tells no number of inodes has room."""
-    left = space.inodes_free - need_files
-    holds = space.inodes_free >= 1.2 * need_files and left >= 0.05 * space.inodes_total
+    holds = _fits(space.inodes_free, space.inodes_total, need_files, _MOST_INODES)
     return rule("G14 inodes", needed=int(1.2 * need_files)).decide(
         not space.inodes_total or holds,
         f"{space.inodes_free} of {space.inodes_total} inodes free, {need_files} needed",
@@ -372,9 +375,8 @@ def metadata_room(
     own = [target for target in targets if target.index in mdts] or list(targets)
     share = math.ceil(need_files / len(own))
     worst = min(own, key=lambda target: target.inodes_free)
-    left = worst.inodes_free - share
     return rule("G14 metadata targets", needed=int(1.2 * share)).decide(
-        worst.inodes_free >= 1.2 * share and left >= 0.05 * worst.inodes_total,
+        _fits(worst.inodes_free, worst.inodes_total, share, _MOST_INODES),
         f"MDT {worst.index}: {worst.inodes_free} of {worst.inodes_total} inodes free, {share} needed",
     )
 
