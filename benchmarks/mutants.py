@@ -217,8 +217,8 @@ MUTANTS = (
     ),
     Mutant(
         "samples-of-one-file", "iogauge_extras/loads", "check.py",
-        "        read = replace(read, files=_SHARDS, in_common=True)",
-        "        read = replace(read, files=1, in_common=True)",
+        "            files=_SHARDS,\n            numjobs",
+        "            files=1,\n            numjobs",
         "tests/e2e/test_loads.py::test_all_processes_read_samples_of_all_large_files",
         "a training's samples come from one file of eight",
         passes=True,

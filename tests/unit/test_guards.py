@@ -1567,7 +1567,11 @@ def test_g19_counts_requests_if_all_are_small(
     foreign: int, requests: tuple[int, int] | None, outcome: Outcome, monkeypatch: Any
 ) -> None:
     own, counted = requests or (None, 0)
-    monkeypatch.setattr(others, "_requests", lambda phase, output, mine: own and own // 2)
+
+    def of_phase(phase: Any, output: Any, mine: Reading) -> int | None:
+        return own and (own if phase.access.direction == "read" else 0)
+
+    monkeypatch.setattr(others, "_requests", of_phase)
     of_all = Reading(4 * MIB + foreign, 0, counted)
     assert g19(Reading(4 * MIB, 0), of_all).outcome is outcome
 

@@ -481,7 +481,8 @@ def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left: Evidenc
     outputs = {**left.outputs, "write": left.outputs["write"][:1] * 2}
     both = [replace(e, outputs=outputs) for e in (seen.evidence, one)]
     target = extras(target={"path": "/scratch", "type": "ext4"})
-    counted = [others._own_and_all(case(e, site=target)) for e in both]
+    cases = [case(e, site=target) for e in both]
+    counted = [others._own_and_all(one, others._executions(one)) for one in cases]
     assert [found and found[1].written for found in counted] == [2 << 30, 1 << 30]
 
 

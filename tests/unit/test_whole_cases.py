@@ -467,6 +467,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
     },
     ("G19 foreign load", CONTAMINATED): {
         "others read as much": (data(), others(GIB)),
+        "others read little of all, and much of what the read moved": (data(), others(130 * MIB)),
         "others read on Lustre beside direct reads of a part": (data("lustre"), left_early),
         "others wrote to the whole disk of a partition": (
             data("ext4 on a partition"),

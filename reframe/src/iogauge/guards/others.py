@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from iogauge.core.measurement import ToolOutput
@@ -61,28 +62,45 @@ def foreign_files(seen: PhaseSeen) -> Finding | None:
 def foreign_load(seen: CaseSeen) -> Finding:
     """Return G19: what the counters under the mount counted for all programs on the nodes against what the tasks moved.
 
-    Fewer bytes than the tasks moved are no load: there was a cache.
+    Fewer bytes than the tasks moved are no load: there was a cache. A phase that reads also stands for itself, if others
+    read meanwhile. What is written may reach the devices in a later phase, and writing may need reads of the kernel's own.
     """
-    said, share = "no counter can be compared with the tasks' bytes", 0.0
-    # Containers of one kernel over one mount count the same bytes.
-    distinct = {change.cache_id: change for change in seen.evidence.changes}.values()
-    if moved := _own_and_all(seen):
-        own, counted = moved
-        foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
-        total = counted.read + counted.written
-        share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
-        who = f"others on {len(distinct) or seen.plan.nodes} node(s)"
-        said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"
-        if own.requests is not None and counted.requests:
-            theirs = max(0, counted.requests - own.requests)
-            said += f" with {theirs} of {counted.requests} requests"
-            if total and theirs >= FOREIGN_REQUESTS:
-                # A few large requests are little load, and so are many small ones with hardly a byte.
-                share = max(share, min(foreign / total, theirs / counted.requests))
-        said += f" ({share:.0%})"
+    every = _executions(seen)
+    share, said = _foreign(seen, every)
+    for name in [one.phase.name for one in seen.phases if one.access.direction == "read"]:
+        of_phase = [one for one in every if one[0].phase.name == name]
+        reads, of_reads = _foreign(seen, of_phase, reads_alone=True)
+        if reads > max(share, seen.extras.limits.max_foreign):
+            share, said = reads, f"in {name} {of_reads}"
     new = "ext4" if seen.extras.target.type in ("ext4", "overlay") else ""
     limit = seen.extras.limits.max_foreign
     return within("G19 foreign load", share, limit, said, key="max_foreign", case=new)
+
+
+def _foreign(
+    seen: CaseSeen,
+    executions: Sequence[tuple[PhaseSeen, ToolOutput, Testimony]],
+    reads_alone: bool = False,
+) -> tuple[float, str]:
+    """Return the share of what was counted in some executions that is others', and what that is, in words."""
+    # Containers of one kernel over one mount count the same bytes.
+    distinct = {change.cache_id: change for change in seen.evidence.changes}.values()
+    if not (moved := _own_and_all(seen, executions)):
+        return 0.0, "no counter can be compared with the tasks' bytes"
+    own, counted = moved
+    foreign = max(0, counted.read - own.read)
+    foreign += 0 if reads_alone else max(0, counted.written - own.written)
+    total = counted.read + counted.written
+    share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
+    who = f"others on {len(distinct) or seen.plan.nodes} node(s)"
+    said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"
+    if own.requests is not None and counted.requests:
+        theirs = max(0, counted.requests - own.requests)
+        said += f" with {theirs} of {counted.requests} requests"
+        if total and theirs >= FOREIGN_REQUESTS:
+            # A few large requests are little load, and so are many small ones with hardly a byte.
+            share = max(share, min(foreign / total, theirs / counted.requests))
+    return share, f"{said} ({share:.0%})"
 
 
 def _executions(seen: CaseSeen) -> list[tuple[PhaseSeen, ToolOutput, Testimony]]:
@@ -109,12 +127,14 @@ def _requests(phase: PhaseSeen, output: ToolOutput, own: Reading) -> int | None:
     return (own.read + round(own.written * phase.case.copies[1])) // min(sizes)
 
 
-def _own_and_all(seen: CaseSeen) -> tuple[Reading, Reading] | None:
-    """Return what the tasks moved and all that was counted in the judged executions; None if no execution has all of its
+def _own_and_all(
+    seen: CaseSeen, executions: Sequence[tuple[PhaseSeen, ToolOutput, Testimony]]
+) -> tuple[Reading, Reading] | None:
+    """Return what the tasks moved and all that was counted in some executions; None if no execution has all of its
     witnesses.
     """
     own, counted, heard = Reading(), Reading(), False
-    for phase, output, testimony in _executions(seen):
+    for phase, output, testimony in executions:
         moved = testimony.counted(seen.shared_counters)
         if moved is None or not testimony.complete:
             continue

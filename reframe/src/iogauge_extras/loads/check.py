@@ -209,8 +209,8 @@ class SampleReadCheck(FioCheck):
         layout = replace(layout, in_common=True)
         read = replace(
             reader_of(layout, block_bytes=sample, runtime_s=limits.phase_seconds),
-            numjobs=self.tasks_per_node,
             files=_SHARDS,
+            numjobs=self.tasks_per_node,
         )
         return self.fio_case(
             jobs=[layout, read],
