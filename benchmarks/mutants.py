@@ -389,8 +389,8 @@ MUTANTS = (
     ),
     Mutant(
         "requests-not-counted", "guards", "others.py",
-        "            if total and theirs >= FOREIGN_REQUESTS:",
-        "            if total and theirs >= FOREIGN_BYTES:",
+        "        if total and theirs >= FOREIGN_REQUESTS:",
+        "        if total and theirs >= FOREIGN_BYTES:",
         "tests/unit/test_guards.py::test_g19_counts_requests_if_all_are_small",
         "others have half of the requests of a slow disk, in few bytes",
         passes=True,
@@ -537,7 +537,7 @@ MUTANTS = (
     ),
     Mutant(
         "ran-longer-than-said", "guards", "clock.py",
-        "        words.append(WORK.least(saw, working, exact=True, often=True))",
+        "        words.append(work.least(saw, working, exact=True, often=True))",
         "        words.append(WORK.least(saw, 0.0, exact=True, often=True))",
         "tests/unit/test_guards.py::test_g4_knows_how_long_a_tool_worked",
         "a tool reports a third of the seconds for which it worked",
