@@ -78,7 +78,7 @@ def test_the_published_scale_out(v4: float, v8: float, efficiency: float) -> Non
     points = curve({4: v4, 8: v8})
     assert derive.scale_out(points).value == pytest.approx(efficiency, abs=5e-4)
     four, eight = points
-    assert derive.scale_out_against(eight, four, 8, 4).value == derive.scale_out(points).value
+    assert derive.scale_out_against([eight, four], 8, 4).value == derive.scale_out(points).value
     assert derive.fit(points).value > 0.98
 
 

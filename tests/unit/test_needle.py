@@ -414,7 +414,7 @@ def test_a_pass_over_metadata_targets() -> None:
         (targets([ONCE, [*ONCE, ONCE[0]]]), "round 2: ost0000 was measured twice"),
         (targets([ONCE, ONCE])[:-200], "round 2, ost000a: fio JSON is cut"),
         (targets([ONCE, ONCE]).replace("needle 2 ost0001\n", ""), "2 fio JSON documents"),
-        (targets(TWICE), "needle: ost0001 was not measured again after the rounds"),
+        (targets(TWICE), "needle: ost0001 is missing in round 3"),
         (targets(TWICE + [LOW] * 8), "is missing in round 11"),
         (targets(TWICE + [LOW] * 10), "round 12: it was not planned"),
     ],

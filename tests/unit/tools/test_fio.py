@@ -27,7 +27,7 @@ from iogauge.tools.fio.output import (
     parse_json,
     told_seconds,
 )
-from iogauge_extras.loads.beside import disturbed_jobs, parse_apart, parse_disturbed
+from iogauge_extras.loads.beside import disturbed_pair, parse_disturbed, side_by_side
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -84,7 +84,7 @@ def test_a_stream_beside_a_storm() -> None:
 
 def test_a_stream_beside_a_storm_on_another_node() -> None:
     texts = [sample(f"fio_apart_{name}.json") for name in ("measured", "disturber")]
-    output = parse_apart(*texts, "disturbed", "disturber", "write")
+    output = parse_disturbed(texts[0], "disturbed", "disturber", "write", texts[1])
     (phase,) = output.phases
     disturber = output.disturber
     assert disturber is not None
@@ -96,12 +96,12 @@ def test_a_stream_beside_a_storm_on_another_node() -> None:
     assert disturber.phase.seconds == pytest.approx(phase.seconds + 6, abs=0.2)
     assert disturber.active == pytest.approx(1, abs=0.25)
     late = re.sub(r'("timestamp" : )(\d+)', lambda m: f"{m[1]}{int(m[2]) + 4}", texts[1])
-    moved = parse_apart(texts[0], late, "disturbed", "disturber", "write").disturber
+    moved = parse_disturbed(texts[0], "disturbed", "disturber", "write", late).disturber
     assert moved is not None
     # It begins after the measurement: G19 refuses it.
     assert moved.lead_s == disturber.lead_s - 4 < 0
     with pytest.raises(ToolOutputError, match="phases"):
-        parse_apart(texts[0], texts[0], "disturbed", "disturber", "write")
+        parse_disturbed(texts[0], "disturbed", "disturber", "write", texts[0])
 
 
 def test_two_starts_say_when_a_disturber_began() -> None:
@@ -164,7 +164,7 @@ def test_two_loads_at_the_same_time() -> None:
     files = options.metadata_job("filecreate", directory="/t", files=10, runtime_s=30)
     storm = replace(files, name="disturber", endless=True)
     jobs = configparser.ConfigParser(allow_no_value=True, interpolation=None)
-    jobs.read_string(disturbed_jobs(stream, storm))
+    jobs.read_string(side_by_side(*disturbed_pair(stream, storm, 1)))
     # The stream comes first, or it would not find the files of its layout job by their number.
     assert jobs.sections() == ["disturbed", "disturber"]
     assert (jobs["disturbed"]["startdelay"], jobs["disturbed"]["runtime"]) == ("1s", "30s")
@@ -174,7 +174,9 @@ def test_two_loads_at_the_same_time() -> None:
     assert jobs["disturber"]["new_group"] == "1"
     turned = configparser.ConfigParser(allow_no_value=True, interpolation=None)
     turned.read_string(
-        disturbed_jobs(replace(storm, name="disturbed"), replace(stream, name="disturber"))
+        side_by_side(
+            *disturbed_pair(replace(storm, name="disturbed"), replace(stream, name="disturber"), 1)
+        )
     )
     assert turned.sections() == ["disturber", "disturbed"]
     assert turned["disturbed"]["startdelay"] == "1s"

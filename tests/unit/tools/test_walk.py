@@ -60,7 +60,7 @@ def test_what_a_program_leaves_out_is_no_report(
     walk("pack", "pack")
     walk("unpack")
     (tmp_path / "tree.1/0/import/stack/p0/m3.py").unlink()
-    with pytest.raises(OSError, match="ended with 1: ModuleNotFoundError"):
+    with pytest.raises(OSError, match="exit status 1: ModuleNotFoundError"):
         walk("import")
     capsys.readouterr()
     (tmp_path / "tree.1/1/list/stack/m3.py").unlink()

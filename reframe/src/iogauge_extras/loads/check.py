@@ -52,10 +52,7 @@ class FillLevelCheck(FioSequentialCheck):
         case, most = super().plan(), self.site.limits.fill_bytes
         # The files of the repetition before go, not those that fill the target: new ones must find room again.
         again = 'rm -rf "$1" && mkdir "$1"'
-        fresh = PhasePlan(
-            name="fresh",
-            command=["sh", "-c", again, "sh", case.directory],
-        )
+        fresh = PhasePlan(name="fresh", command=["sh", "-c", again, "sh", case.directory])
         case = replace(case, repeat=[fresh, *case.repeat])
         if not self.fill:
             return case
@@ -164,12 +161,8 @@ class EnduranceCheck(FioCheck):
                 f"{format_seconds(self._time_limit_s)}: raise it, or shorten the case"
             )
         layout = layout_job(file_bytes=file_bytes, numjobs=self.tasks_per_node)
-        job = replace(
-            layout,
-            name="write",
-            block_bytes=self.transfer,
-            runtime_s=self.site.limits.phase_seconds,
-        )
+        seconds = self.site.limits.phase_seconds
+        job = replace(layout, name="write", block_bytes=self.transfer, runtime_s=seconds)
         rates = {metric.name: quantity for metric, quantity in self.quantities().items()}
         access = Access(direction="write", o_direct=True, fsync=True)
         return self.fio_case(
