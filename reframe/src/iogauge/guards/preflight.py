@@ -119,9 +119,8 @@ def identity_of(seen: CaseSeen) -> Finding:
         hidden=evidence.hidden,
         hosts=[host for t in heard for host in t.hosts] if seen.plan.nodes == 1 else (),
     )
-    # Each job, or each size of a partition, may have a file system of its own.
-    known = target.uuid or target.source or target.of_job or seen.extras.size_of
-    if found.outcome is not Outcome.OK or known:
+    # A resource manager makes another file system for each job.
+    if found.outcome is not Outcome.OK or target.uuid or target.source or target.of_job:
         return found
     uuid = next((view.uuid for view in evidence.views if view.uuid), "")
     mounts = [view.mount.source for view in evidence.views if view.mount]
