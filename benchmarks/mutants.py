@@ -743,7 +743,7 @@ MUTANTS = (
     ),
     Mutant(
         "out-not-asked-again", "guards", "preflight.py",
-        "            out=topology.out if topology else (),\n",
+        "        out=topology.out if topology else (),\n",
         "",
         "tests/unit/test_judge.py::test_storage_targets_are_out_as_declared_when_the_case_is_judged",
         "the verdict does not know which storage targets are declared out",

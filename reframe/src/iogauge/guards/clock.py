@@ -101,8 +101,8 @@ def seconds_witnessed(seen: PhaseSeen) -> Finding | None:
 def _working(
     seen: PhaseSeen, output: ToolOutput, testimony: Testimony
 ) -> tuple[float | None, Tolerance]:
-    """Return the seconds in which an execution did hardly more than what it times, at least, None if unknown, and by how
-    much they may differ.
+    """Return the seconds in which an execution did hardly more than what it times, at least, and by how much they may
+    differ; None if unknown.
 
     mdtest prints how many files there are when all tasks are connected, and its results at the end. fio makes a
     process for each job when its files are laid out.

@@ -104,8 +104,8 @@ def identity(
 
 
 def _mounted(view: View) -> str:
-    mount = view.mount
-    return f"{mount.type} from {mount.source}, mounted at {mount.point}" if mount else "not mounted"
+    at = view.mount
+    return f"{at.type} from {at.source}, mounted at {at.point}" if at else "not mounted"
 
 
 def identity_of(seen: CaseSeen) -> Finding:
@@ -122,10 +122,9 @@ def identity_of(seen: CaseSeen) -> Finding:
     # A resource manager makes another file system for each job.
     if found.outcome is not Outcome.OK or target.uuid or target.source or target.of_job:
         return found
-    uuid = next((view.uuid for view in evidence.views if view.uuid), "")
-    mounts = [view.mount.source for view in evidence.views if view.mount]
-    key = f"uuid: {uuid}" if uuid else f"source: {', '.join(mounts[:1])}"
-    return rule("G9 identity", "undeclared", key=key).warn(found.saw)
+    told = [f"uuid: {view.uuid}" for view in evidence.views if view.uuid]
+    told += [f"source: {view.mount.source}" for view in evidence.views if view.mount]
+    return rule("G9 identity", "undeclared", key=told[0]).warn(found.saw)
 
 
 def _full(free: int, total: int, need: int) -> float:
@@ -152,10 +151,9 @@ def room(space: Space, order: JobOrder) -> Finding:
 def share_of_free(space: Space, order: JobOrder) -> Finding:
     need, free, share = order.held_bytes, space.bytes_free, order.max_of_free
     part = f"{need / free:.2%}" if free else "more than all"
-    return rule("G13 share", limit=format_bytes(share * free), share=share).decide(
-        need <= share * free,
-        f"this case writes {format_bytes(need)}, {part} of the {format_bytes(free)} that are free",
-    )
+    saw = f"this case writes {format_bytes(need)}, {part} of the {format_bytes(free)} that are free"
+    demanded = rule("G13 share", limit=format_bytes(share * free), share=share)
+    return demanded.decide(need <= share * free, saw)
 
 
 #: Flags of a storage target (lfs-df(1)) that send new files elsewhere, and flags that cost speed.
@@ -222,15 +220,16 @@ def _names(indices: Collection[int]) -> str:
     return ", ".join(f"OST{index:04x}" for index in sorted(indices))
 
 
-def health_of(seen: CaseSeen) -> Iterator[Finding]:
+def health_of(seen: CaseSeen) -> Finding | None:
     topology, opened = seen.extras.topology, seen.evidence.opened
-    if seen.extras.target.striped_by == "lustre":
-        yield health(
-            targets=seen.targets,
-            declared=topology.targets if topology else None,
-            out=topology.out if topology else (),
-            space=opened.whole_space if opened else None,
-        )
+    if seen.extras.target.striped_by != "lustre":
+        return None
+    return health(
+        targets=seen.targets,
+        declared=topology.targets if topology else None,
+        out=topology.out if topology else (),
+        space=opened.whole_space if opened else None,
+    )
 
 
 def servers(*, declared: int, addresses: Collection[str], clients: int | None = None) -> Finding:
@@ -239,20 +238,20 @@ def servers(*, declared: int, addresses: Collection[str], clients: int | None = 
     """
     least = declared if clients is None else min(declared, clients)
     most, found = 2 * declared, len(addresses)
-    demanded = rule("G12 servers", least=least, most=most, declared=declared, found=found)
-    return demanded.decide(least <= found <= most, f"the target is served from {found} address(es)")
+    return rule("G12 servers", least=least, most=most, declared=declared, found=found).decide(
+        least <= found <= most, f"the target is served from {found} address(es)"
+    )
 
 
 def servers_of(seen: CaseSeen) -> Iterator[Finding]:
     topology, targets, views = seen.extras.topology, seen.targets, seen.evidence.views
     declared = topology.servers.count if topology and topology.servers else None
-    known = {target.server for target in targets if target.server}
     if declared and targets and all(target.server for target in targets):
-        yield servers(declared=declared, addresses=known)
+        yield servers(declared=declared, addresses={str(target.server) for target in targets})
     shares = [view.mount for view in views if view.mount and view.mount.type in ("nfs", "nfs4")]
     if declared and shares and len(shares) == len(views):
-        addresses = {share.server for share in shares}
-        yield servers(declared=declared, addresses=addresses, clients=len(views))
+        used = {share.server for share in shares}
+        yield servers(declared=declared, addresses=used, clients=len(views))
 
 
 def target_room(
@@ -392,9 +391,7 @@ def metadata_health(targets: Sequence[MetadataTarget], declared: int) -> Finding
 def metadata_placement(
     count: int, placed: Mapping[str, Collection[int]], problem: str = ""
 ) -> Finding:
-    """G10: ``placed`` maps the directories, in order of the targets, to those that they lie on. ``problem`` is why Lustre
-    did not make or show the next one.
-    """
+    """G10: ``placed`` maps the directories, in order of the targets, to theirs. ``problem`` is why Lustre made no more."""
     wrong = f"metadata target {len(placed)}: {problem}" if problem else ""
     for index, (name, mdts) in reversed([*enumerate(placed.items())]):
         if set(mdts) != {index}:
