@@ -1284,7 +1284,7 @@ MUTANTS = (
     ),
     Mutant(
         "drift-counts", "iogauge_extras/needle", "rounds.py",
-        "    middle = [statistics.median(column) for column in zip(*rates.values(), strict=True)]",
+        "    middle = [_middle(column) for column in zip(*rates.values(), strict=True)]",
         "    middle = [1.0 for column in zip(*rates.values(), strict=True)]",
         "tests/unit/test_needle.py::test_drift_that_all_share_is_no_difference",
         "a drift that all storage targets share makes one of them slow",

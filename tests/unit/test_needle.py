@@ -265,6 +265,19 @@ def test_recorded_rounds_of_healthy_targets(taken: str, way: str, share: float |
         assert shares(rates)["ost3"] == pytest.approx(share, abs=0.01)
 
 
+#: Creates a second of two real metadata targets by round: healthy, and with a throttled disk below the second.
+TWO_MDTS = {
+    "healthy": {"mdt0000": [104.51, 106.86], "mdt0001": [90.833, 131.64]},
+    "slowed": {"mdt0000": [125.14, 91.906], "mdt0001": [85.09, 80.265]},
+}
+
+
+@pytest.mark.parametrize(("state", "suspects"), [("healthy", ()), ("slowed", ("mdt0001",))])
+def test_of_two_the_slow_one_is_no_measure(state: str, suspects: tuple[str, ...]) -> None:
+    """At 78 % of the other, it was at 87 % of the median of both."""
+    assert again(TWO_MDTS[state], 0.2).suspects == suspects
+
+
 #: MiB/s of four real targets, one turn each; the client's connection to the third was throttled.
 THROTTLED = {"ost0": [84.2], "ost1": [77.7], "ost2": [1.7], "ost3": [64.0]}
 
