@@ -72,9 +72,8 @@ def foreign_load(seen: CaseSeen) -> Finding:
         reads, of_reads = _foreign(seen, of_phase, reads_alone=True)
         if reads > max(share, seen.extras.limits.max_foreign):
             share, said = reads, f"in {name} {of_reads}"
-    new = "ext4" if seen.extras.target.type in ("ext4", "overlay") else ""
     limit = seen.extras.limits.max_foreign
-    return within("G19 foreign load", share, limit, said, key="max_foreign", case=new)
+    return within("G19 foreign load", share, limit, said, key="max_foreign")
 
 
 def _foreign(
