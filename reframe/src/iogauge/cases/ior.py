@@ -398,14 +398,12 @@ class IorCheck(StorageCheck):
         kept = phases[0].samples if {"-m", "-k"} <= set(phases[0].command) else 1
         if self._writes_first:
             kept = self.repetitions + self.warm_up
-        return CasePlan(
-            tool="ior",
+        return self.case(
+            "ior",
+            phases,
             repetitions=1 if published else self.repetitions,
             warm_up=self.warm_up and not published,
             writes_first=self._writes_first,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=phases,
             held_bytes=data * kept,
             files=(self.total_tasks if self.file_per_process else 1) * kept,
             # Each rank of Open MPI makes FILE.locktest.RANK when it opens a file, to test locks
