@@ -35,7 +35,7 @@ def words(**more: Any) -> ElbenchoOptions:
 
 
 @pytest.mark.parametrize("name", ["write", "read"])
-def test_a_recorded_phase(name: Any) -> None:
+def test_a_recorded_phase(name):
     text = sample(name)
     output = elbencho.parse(text, name)
     assert (output.tool, output.version, output.tasks, output.nodes) == (
@@ -55,9 +55,7 @@ def test_a_recorded_phase(name: Any) -> None:
     ("version", "more"),
     [("", {}), ("_hosts", {"hosts": "servers.hosts", "secret": "servers.secret"})],
 )
-def test_the_words_are_those_of_the_recorded_command(
-    version: str, more: dict[str, str], name: Any
-) -> None:
+def test_the_words_are_those_of_the_recorded_command(version, more, name):
     given = words(action=name, json_file=f"elbencho_{name}.json", **more).arguments()
     if version == "_hosts" and name == "read":
         given[given.index("servers.hosts")] = "servers.next"
@@ -65,14 +63,24 @@ def test_the_words_are_those_of_the_recorded_command(
 
 
 @pytest.mark.parametrize("name", ["write", "read"])
-def test_a_recorded_phase_of_several_hosts(name: Any) -> None:
+def test_a_recorded_phase_of_several_hosts(name):
     output = elbencho.parse(sample(name, "_hosts"), name)
     assert (output.tasks, output.nodes) == (4, 2)
     (phase,) = output.phases
     assert (phase.bytes_moved, phase.operations) == (256 * MIB, 256)
 
 
-def test_an_older_elbencho_is_refused_by_name() -> None:
+@pytest.mark.parametrize(
+    "gpu, more", [("", ""), ("copied", "--gpuids all"), ("gds", "--gpuids all --gds")]
+)
+def test_the_memory_of_gpus_is_one_more_option(gpu, more):
+    """The form of elbencho's own help; nothing of it was run on a GPU."""
+    plain, given = words().arguments(), words(gpu=gpu).arguments()
+    after = plain.index("--direct") + 1
+    assert given == [*plain[:after], *more.split(), *plain[after:]]
+
+
+def test_an_older_elbencho_is_refused_by_name():
     line = json.loads(sample("write"))
     line["version"] = line.pop("config")["version"]
     with pytest.raises(ToolOutputError, match=r"elbencho 3\.1-10: no 'config'.*install 3\.0-37"):
@@ -94,7 +102,7 @@ def test_an_older_elbencho_is_refused_by_name() -> None:
         (r"2026-", "never-", "expected a date with a zone"),
     ],
 )
-def test_what_is_no_whole_phase_is_refused(pattern: str, text: str, said: str) -> None:
+def test_what_is_no_whole_phase_is_refused(pattern, text, said):
     whole = sample("write").replace("\\/", "/")
     damaged = re.sub(pattern, text, whole, count=1)
     assert damaged != whole
@@ -122,7 +130,7 @@ def many(action: Any, **more: Any) -> ElbenchoOptions:
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_a_recorded_execution_over_many_files(action: Any) -> None:
+def test_a_recorded_execution_over_many_files(action):
     text = sample(f"files_{action}")
     output = elbencho.parse(text, action, 2000)
     assert output.command.split() == ["elbencho", *many(action).arguments()]
@@ -133,7 +141,7 @@ def test_a_recorded_execution_over_many_files(action: Any) -> None:
     assert phase.bytes_moved == (2000 * 3901 if action == "read" else None)
 
 
-def test_the_time_of_the_sync_counts() -> None:
+def test_the_time_of_the_sync_counts():
     """272 ms of creation and 23 ms of syncfs(2), cut to whole milliseconds; the sync before is none of them."""
     (phase,) = elbencho.parse(sample("files_create"), "create", 2000).phases
     assert 0.295 <= phase.seconds < 0.297
@@ -141,7 +149,7 @@ def test_the_time_of_the_sync_counts() -> None:
     assert phase.seconds == pytest.approx(2000 / 1125492)  # finer than its 1 ms
 
 
-def test_directories_are_made_before_the_files() -> None:
+def test_directories_are_made_before_the_files():
     words = ["-d", "-w", "-t", "2", "-n", "1", "-N", "500", "-s", "0", "--sync", "--nolive"]
     given = many("create", own_directory=True, files=500, file_bytes=0).arguments()
     assert given[: len(words)] == words
@@ -172,9 +180,7 @@ def test_directories_are_made_before_the_files() -> None:
         ("remove", r"\}\}\n$", "}} and more\n", "text after its JSON"),
     ],
 )
-def test_an_execution_over_files_that_is_not_whole(
-    action: Any, pattern: str, text: str, said: str
-) -> None:
+def test_an_execution_over_files_that_is_not_whole(action, pattern, text, said):
     whole = sample("files_remove")
     damaged = re.sub(pattern, text, whole, count=1)
     assert damaged != whole or action == "create"

@@ -22,7 +22,7 @@ import typer
 from iogauge.cli.planning import planned_cases, show_plan
 from iogauge.cli.reporting import write_file
 from iogauge.cli.running import write_probe
-from iogauge.cli.screen import new_console, slip
+from iogauge.cli.screen import new_console, slip, warn
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
 from iogauge.core.text import visible_lines
@@ -39,25 +39,14 @@ from iogauge.workspace import lock, permission
 
 
 def clean(
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Session directories; if omitted, those of dead sessions, and their locks."
-        ),
-    ] = None,
-    target: Annotated[
-        list[str] | None, typer.Option(help="Target to search; may be repeated.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be removed.")
-    ] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also sessions that may be alive, and their locks.")
-    ] = False,
+    paths: Annotated[list[str] | None, typer.Argument(help="Session directories.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Target; may be repeated.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also what may be alive.")] = False,
 ) -> None:
     """Remove what interrupted sessions left on the targets.
 
-    Stage directories are removed after a week. On a target, only directories with iogauge's marker
+    Without paths: the directories of dead sessions, and their locks. Stage directories are removed after a week. On a target, only directories with iogauge's marker
     are removed.
     """
     console = new_console()
@@ -71,10 +60,8 @@ def clean(
 
 def allow(
     directory: Annotated[str, typer.Argument(help="Directory in which cases may write.")],
-    user: Annotated[list[str] | None, typer.Option(help="Only this user; may be repeated.")] = None,
-    group: Annotated[
-        list[str] | None, typer.Option(help="Only members of this group; may be repeated.")
-    ] = None,
+    user: Annotated[list[str] | None, typer.Option(help="User; may be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Group; may be repeated.")] = None,
     expires: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day, YYYY-MM-DD.")
     ] = None,
@@ -93,7 +80,7 @@ def allow(
             partial(permission.allow, path, tuple(user or ()), tuple(group or ()), last, replace),
         )
     except OSError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+        warn(str(error))
         raise typer.Exit(1) from error
     file = os.path.join(path, permission.MARKER)
     new_console().print(plain(f"{file} allows {marker.meaning()}"))
@@ -112,6 +99,8 @@ def show_paths() -> None:
     for variable, folder in paths.items():
         typer.echo(visible_lines(f"export {variable}={shlex.quote(str(project_root() / folder))}"))
 
+
+_Ceiling = Annotated[str | None, typer.Option(help="Bandwidth of a client: '100 Gbit/s'.")]
 
 #: The time limit until the plan says how long the longest case takes, and the least one.
 _FIRST_LIMIT, _LEAST_LIMIT_S = "1h", 1800
@@ -274,19 +263,21 @@ def _limit(seconds: float, queue: Queue | None) -> str:
     return f"{minutes // 60}h{minutes % 60}m" if minutes >= 60 else f"{minutes}m"
 
 
-def _plan(folder: Path, text: Callable[[str], str], queue: Queue | None, tier: str) -> bool:
+def _plan(
+    folder: Path, text: Callable[[str], str], queue: Queue | None, tier: str, speed: float
+) -> bool:
     """Write the settings, plan the cases, and write the time limit that they need; print the plan.
 
-    Returns whether every case fits its target and the longest one the time limit.
+    ``speed`` is that of a node in bytes/s, or 0. Returns whether all cases fit the target and the time limit.
     """
     file = folder / folders.SETTINGS
     file.write_text(text(_FIRST_LIMIT), encoding="utf-8")
     _, mistakes = settings.read_site(folder)
-    for mistake in mistakes:
-        _say(str(mistake))
     if mistakes:
+        _say("; ".join(map(str, mistakes)))
         return False
-    cases, unable = planned_cases([f"--system={folder.name}", "-t", tier])
+    words = [f"--system={folder.name}", "-t", tier]
+    cases, unable = planned_cases(words, IOGAUGE_PROBED=str(speed))
     for line in unable:
         _say(line)
     longest = max((case.seconds for case in cases), default=0.0)
@@ -296,45 +287,29 @@ def _plan(folder: Path, text: Callable[[str], str], queue: Queue | None, tier: s
     _say(f"longest case: about {format_seconds(longest)}; time_limit: {limit}")
     most = queue.limit_seconds if queue else None
     if most is not None and longest > most:
-        _say(
-            f"the queue {queue.name if queue else ''} ends jobs after {format_seconds(most)}: make "
-            f"limits.case_bytes in {file} smaller"
-        )
+        name = queue.name if queue else ""
+        ends = f"the queue {name} ends jobs after {format_seconds(most)}"
+        _say(f"{ends}: make limits.case_bytes in {file} smaller")
         return False
     return fits and not unable
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the site, of its folder and of its system.")],
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Directory to measure; may be repeated. Default: yours on each storage mount."
-        ),
-    ] = None,
-    queue: Annotated[
-        str | None, typer.Option(help="Partition of Slurm; 'none' measures only this machine.")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="Name of the site.")],
+    target: Annotated[list[str] | None, typer.Option(help="Directory; may be repeated.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Partition of Slurm, or none.")] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes of a case.")] = None,
-    account: Annotated[str | None, typer.Option(help="Account that jobs are charged to.")] = None,
-    ceiling: Annotated[
-        str | None,
-        typer.Option(
-            help="Bandwidth of each client's network, or of a local device: '100 Gbit/s'."
-        ),
-    ] = None,
+    account: Annotated[str | None, typer.Option(help="Account that pays for jobs.")] = None,
+    ceiling: _Ceiling = None,
     into: Annotated[
-        Path | None,
-        typer.Option(
-            "--repository",
-            help="Write a repository for the site there: pipeline, Spack environment, README.",
-        ),
+        Path | None, typer.Option("--repository", help="Write a repository for the site there.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take defaults.")] = False,
 ) -> None:
     """Describe this machine as a site: look, ask at most five questions, write its folder, plan.
 
-    Without a terminal nothing is asked. What could not be found out is listed.
+    Without --target: your directory on each storage mount. --queue none measures this machine alone. --ceiling is
+    the bandwidth of each client's network, or of a local device. Without a terminal nothing is asked. What could not be found out is listed.
     """
     into = into.absolute() if into else None
     folder = _place(name, into)
@@ -404,9 +379,7 @@ def _target(
 def add_target(
     name: Annotated[str, typer.Argument(help="Site that has been described already.")],
     target: Annotated[str, typer.Argument(help="Directory to measure; cases write below it.")],
-    ceiling: Annotated[
-        str | None, typer.Option(help="Bandwidth of each client's network, or of a local device.")
-    ] = None,
+    ceiling: _Ceiling = None,
 ) -> None:
     """Add a target to a site: a partition with the queue and the scale of its first one."""
     folder = folders.site_dir(name)
@@ -447,7 +420,8 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
         paths = [str(folder.parent), *([before] if before else [])]
         os.environ[folders.VARIABLE] = os.pathsep.join(paths)
     tier = writing.sizes_of(found, answers.nodes)[0].tier
-    fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier)
+    speed = min(known.speed_bytes_s / one.nodes for one, known in targets)
+    fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier, speed)
     _say(f"{folder / folders.SETTINGS}: written")
     if pinned:
         _say(pinned)
@@ -481,16 +455,15 @@ def _write_repository(into: Path, name: str, found: Found) -> str:
 
 def next_commands(name: str, tier: str, into: Path | None, sites: Path) -> list[str]:
     """Return the commands that follow; ``sites`` is the folder that holds the site's."""
-    first = (
-        [
+    first = []
+    if into:
+        built = f"iogauge/ci/build-stack environments/{name} && . ./activate"
+        first = [
             f"cd {into} && ./setup && . ./activate",
-            f"iogauge/ci/build-stack environments/{name} && . ./activate    # load the MPI's module first",
+            f"{built}    # load the MPI's module first",
         ]
-        if into
-        else []
-    )
-    if not into and sites != project_root() / "site-configs":
-        first = [f"export {folders.VARIABLE}={os.environ[folders.VARIABLE]}    # in every shell"]
+    elif (places := os.environ.get(folders.VARIABLE)) and sites != project_root() / "site-configs":
+        first = [f"export {folders.VARIABLE}={places}    # in every shell"]
     return [
         *first,
         f"iogauge check {name}",
