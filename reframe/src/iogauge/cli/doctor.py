@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from iogauge.core import commands, processes
 from iogauge.core.paths import state_dir
-from iogauge.core.text import after
+from iogauge.core.text import after, some
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import declared_node
@@ -82,13 +82,12 @@ def lustre_checks(path: str, extras: PartitionExtras | None) -> list[Check]:
     release = facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
     served = facts.get("lustre.server", "of a version that only root sees")
     addresses = sorted({target.server for target in view.targets if target.server})
-    more = f" and {len(addresses) - _SHOWN} more" if len(addresses) > _SHOWN else ""
     directory = _asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0]
     pools = _asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0])
     told = [
         f"Lustre client {release}, servers {served}",
         f"{len(view.targets)} storage target(s) (OST), {facts.get('lustre.mdts', '?')} metadata target(s) (MDT), "
-        f"storage served from {', '.join(addresses[:_SHOWN]) or 'unknown addresses'}{more}",
+        f"storage served from {some(addresses, _SHOWN) or 'unknown addresses'}",
         *([f"{found.name}: {found.saw}"] if found.outcome is Outcome.OK else []),
         _fill(view.targets),
         _quotas(view.quotas),
