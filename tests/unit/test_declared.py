@@ -274,12 +274,10 @@ def test_references_beside_their_ceiling(
 ) -> None:
     reference = Reference(value, lower, None, "MB/s", "x")
     site = extras(topology=PARTS)
-    doubt = bounds.reference_doubt(Metric("bw", "MB/s"), reference, access, site, nodes=2)
+    doubt = bounds.Bounds(Metric("bw", "MB/s"), access, site, 2).doubt(reference)
     assert (doubt and doubt.refused) is refused, doubt
     assert doubt is None or " of the ceiling " in doubt.saw
-    assert (
-        bounds.reference_doubt(Metric("bw", "MB/s"), reference, access, extras(), nodes=2) is None
-    )
+    assert bounds.Bounds(Metric("bw", "MB/s"), access, extras(), 2).doubt(reference) is None
 
 
 def test_the_job_is_told_which_storage_targets_are_out() -> None:

@@ -42,6 +42,7 @@ from iogauge.node.between import (
     script,
     uncounted,
 )
+from iogauge.node.kernel import memory_bytes
 from iogauge.node.lustre import client
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
@@ -181,13 +182,11 @@ def _processor(node: _Node) -> Fingerprint:
 
 
 def _memory(node: _Node) -> Fingerprint:
-    facts: Fingerprint = {}
-    if match := re.search(r"^MemTotal:\s*(\d+) kB", node.text("proc/meminfo"), re.MULTILINE):
-        total = int(match[1]) * 1024
-        facts["mem.bytes"] = round(total / _GIB) * _GIB
-        limits = _memory_limits(node)
-        if limits and min(limits) < total:
-            facts["mem.limit"] = min(limits)
+    total = memory_bytes(str(node.root))
+    facts: Fingerprint = {"mem.bytes": round(total / _GIB) * _GIB}
+    limits = _memory_limits(node)
+    if limits and min(limits) < total:
+        facts["mem.limit"] = min(limits)
     with contextlib.suppress(OSError):
         pages = node.text("sys/kernel/mm/transparent_hugepage/enabled")
         if match := re.search(r"\[(\w+)\]", pages):
