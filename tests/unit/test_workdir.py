@@ -15,13 +15,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iogauge.core import processes
-from iogauge.workspace import directory, permission
+from iogauge.workspace import directory, permission, removal
 from iogauge.workspace.directory import MARKER, WorkdirError
 from iogauge.workspace.removal import NotRemoved
 
@@ -305,8 +306,11 @@ def test_the_marker_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_path: Path) -> None:
-    case = Path(directory.create(str(tmp_path), SESSION, "case", removals_per_second=200))
+def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory, "Removal", partial(removal.Removal, per_second=200))
+    case = make(tmp_path)
     for number in range(600):
         (case / f"{number}").touch()
     with pytest.raises(NotRemoved, match=r"out of time with \d+ names removed"):

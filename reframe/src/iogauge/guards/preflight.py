@@ -127,18 +127,13 @@ def identity_of(seen: CaseSeen) -> Iterator[Finding]:
 
 
 def room(space: Space, order: JobOrder) -> Finding:
-    need_bytes, max_fill, keep_free = order.held_bytes, order.max_fill, order.keep_free
+    need_bytes, max_fill = order.held_bytes, order.max_fill
     after = space.bytes_free - need_bytes
     fill_after = 1 - after / space.bytes_total if space.bytes_total else 1.0
-    holds = (
-        space.bytes_free >= 1.2 * need_bytes
-        and fill_after <= max_fill
-        and after >= keep_free * space.bytes_total
-    )
-    kept = max(keep_free, 1 - max_fill) * space.bytes_total
+    kept = (1 - max_fill) * space.bytes_total
     lowest = format_bytes(max(1.2 * need_bytes, need_bytes + kept))
-    return rule("G13 room", lowest=lowest, most=max_fill, kept=keep_free).decide(
-        holds,
+    return rule("G13 room", lowest=lowest, most=max_fill).decide(
+        space.bytes_free >= 1.2 * need_bytes and fill_after <= max_fill,
         f"{format_bytes(space.bytes_free)} free of {format_bytes(space.bytes_total)}, "
         f"{max(0.0, fill_after):.0%} full once this case has written {format_bytes(need_bytes)}",
     )

@@ -168,11 +168,6 @@ class Limits(SiteModel):
     max_fill: Fraction = 0.85
     #: Share of the free space that one case may take (G13).
     max_of_free: Fraction = 0.01
-    #: Files and directories that are removed in a second, at most, when a case or a session is
-    #: cleaned up.
-    removals_per_second: Count = 5000
-    #: Free space that must remain, as a share of the target (G13).
-    keep_free: Fraction = 0.10
     #: Coefficient of variation over the repetitions, at most (G17).
     max_spread: Fraction = 0.10
     #: Share of the bytes moved meanwhile that others may have moved, at most (G19).
