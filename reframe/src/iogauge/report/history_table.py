@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,9 +16,8 @@ from iogauge.core.units import in_order, of_runs, with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, names, query
 from iogauge.records.record import (
-    Excerpt,
+    MetricRecord,
     Record,
-    excerpts,
     operations_of,
     same_spread,
 )
@@ -139,63 +138,77 @@ _COLUMNS: Final = (
 
 
 def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
-    """Return a table of records with their chosen metrics, by time and place, reasons below it."""
-    places: dict[str, dict[tuple[object, ...], list[list[Excerpt]]]] = {}
-    for number, (record, metrics) in enumerate(chosen):
-        again = "%.repeat_no=" in str(record.get("case"))
-        for fact in _facts(list(excerpts(record, metrics))):
-            one = fact[0]
-            run = record.get("session") if again else number
-            key = (one.case, run, one.metric, one.verdict)
-            places.setdefault(one.where, {}).setdefault(key, []).append(fact)
+    """Return a table of records with their chosen metrics, by time and place, reasons below it.
+
+    What lacks the keys of a record, or has others, is a reason alone.
+    """
+    places: dict[str, dict[tuple[object, ...], list[tuple[Record, Sequence[MetricRecord]]]]] = {}
     reasons: dict[str, None] = {}
+    for number, (values, metrics) in enumerate(chosen):
+        try:
+            record = Record.from_json(values)
+        except (TypeError, ValueError) as error:
+            reasons[f"damaged record of session {values.get('session')}: {error}"] = None
+            continue
+        run = record.session if "%.repeat_no=" in record.case else number
+        for fact in _facts(record, metrics):
+            shown = fact[0] if fact else record
+            key = (record.short_name, run, fact and fact[0].name, shown.verdict)
+            where = f"{record.system}:{record.partition}"
+            places.setdefault(where, {}).setdefault(key, []).append((record, fact))
     groups = []
     for where, runs in places.items():
         rows: list[tuple[str, ...]] = []
         last = ""
         for (case, *_), facts in runs.items():
-            first = facts[0][0]
-            reason = first.reason if first.verdict != Verdict.PASS.value else ""
+            record, fact = facts[0]
+            of = fact[0] if fact else record
+            reason = of.reason if of.verdict is not Verdict.PASS else ""
             reasons |= {reason: None} if reason else {}
             why = f"[{list(reasons).index(reason) + 1}]" if reason else ""
-            when = first.time[:16].replace("T", " ")
-            shown = f"{when}  {case}"
-            rows.append(("" if shown == last else shown, *_measured(facts), why))
-            last = shown
+            shown_case = f"{record.time[:16].replace('T', ' ')}  {case}"
+            measured = _measured([run for _, run in facts])
+            rows.append(
+                ("" if shown_case == last else shown_case, *measured, of.verdict.value, why)
+            )
+            last = shown_case
         groups.append(Group(where, rows))
     return Table(_COLUMNS, groups, tuple(reasons), wide=wide)
 
 
-def _facts(found: Sequence[Excerpt]) -> Iterator[list[Excerpt]]:
-    """Yield each excerpt with the bandwidth that repeats it: both are one fact, and one line."""
+def _facts(record: Record, chosen: Collection[str | None]) -> Iterator[Sequence[MetricRecord]]:
+    """Yield each chosen metric with the bandwidth that repeats it: both are one fact, and one line.
 
-    def repeats(one: Excerpt, other: Excerpt) -> bool:
+    A case without metrics is a fact without any.
+    """
+
+    def repeats(one: MetricRecord, other: MetricRecord) -> bool:
         return (
-            (one.metric is not None and operations_of(one.metric) == other.metric)
+            operations_of(one.name) == other.name
             and one.verdict == other.verdict
             and same_spread(one.spread, other.spread)
         )
 
-    for excerpt in found:
-        if not any(repeats(excerpt, other) for other in found):
-            yield [excerpt, *(other for other in found if repeats(other, excerpt))]
+    if not record.metrics:
+        yield []
+    found = [metric for metric in record.metrics if metric.name in chosen]
+    for metric in found:
+        if not any(repeats(metric, other) for other in found):
+            yield [metric, *(other for other in found if repeats(other, metric))]
 
 
-def _measured(runs: Sequence[Sequence[Excerpt]]) -> tuple[str, str, str]:
-    """Return metrics, medians and verdict of a fact; of ``--repeat`` the range of its runs."""
+def _measured(runs: Sequence[Sequence[MetricRecord]]) -> tuple[str, str]:
+    """Return metrics and medians of a fact; of ``--repeat`` the range of its runs."""
     fact = runs[0]
-    first, values = fact[0], [run[0].median for run in runs if run[0].median is not None]
     many = f"{len(runs)} runs" if len(runs) > 1 else ""
-    if first.metric is None:
-        return ("-", many or "-", first.verdict)
-    measured = ", ".join(
-        "-" if one.median is None else with_unit(one.median, one.unit) for one in fact
-    )
-    if many and values:
-        measured = of_runs(values, str(first.unit))
-    elif first.spread is not None:
-        measured += f" ±{first.spread:.1%}"
-    return (", ".join(str(one.metric) for one in fact), measured, first.verdict)
+    if not fact:
+        return ("-", many or "-")
+    measured = ", ".join(with_unit(one.median, one.unit) for one in fact)
+    if many:
+        measured = of_runs([run[0].median for run in runs], fact[0].unit)
+    elif fact[0].spread is not None:
+        measured += f" ±{fact[0].spread:.1%}"
+    return (", ".join(one.name for one in fact), measured)
 
 
 CASE: Final = ("system", "partition", "environment", "case")
