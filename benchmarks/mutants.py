@@ -232,7 +232,7 @@ MUTANTS = (
     ),
     Mutant(
         "beside-unnamed", "iogauge_extras/loads", "interference_check.py",
-        '            beside="write" if self._other == "stream" else "metadata",',
+        '            beside="write" if other == "stream" else "metadata",',
         "            beside=None,",
         "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
         "Interference is judged without a look at its disturber",
@@ -888,8 +888,8 @@ MUTANTS = (
     ),
     Mutant(
         "longest-task-not-asked", "iogauge_extras/suites", "md_workbench.py",
-        "    if abs(total_s - float(longest[1])) > _HUNDREDTH_S + _ROUNDED / float(rate[1]) * total_s:",
-        "    if abs(total_s - float(longest[1])) > 1e9:",
+        "    if abs(total_s - longest_s) > _HUNDREDTH_S + _ROUNDED / rate * total_s:",
+        "    if abs(total_s - longest_s) > 1e9:",
         "tests/unit/tools/test_mdworkbench.py::test_what_is_no_whole_run_is_refused",
         "a rate of md-workbench that its own seconds contradict",
         passes=True,
@@ -1284,7 +1284,7 @@ MUTANTS = (
     ),
     Mutant(
         "drift-counts", "iogauge_extras/needle", "rounds.py",
-        "    middle = [statistics.median(column) for column in zip(*rates.values(), strict=True)]",
+        "    middle = [_middle(column) for column in zip(*rates.values(), strict=True)]",
         "    middle = [1.0 for column in zip(*rates.values(), strict=True)]",
         "tests/unit/test_needle.py::test_drift_that_all_share_is_no_difference",
         "a drift that all storage targets share makes one of them slow",
@@ -1571,8 +1571,8 @@ MUTANTS = (
     ),
     Mutant(
         "elbencho-sync", "iogauge_extras/suites", "elbencho.py",
-        "    seconds = min(entries / rate, (shown_ms + 1) / 1000)\n    if rest:",
-        "    seconds = min(entries / rate, (shown_ms + 1) / 1000)\n    if False:",
+        "    seconds = min(entries / rate, (shown_ms + 1) / 1000) + synced_ms / 1000",
+        "    seconds = min(entries / rate, (shown_ms + 1) / 1000)",
         "tests/unit/tools/test_elbencho.py::test_the_time_of_the_sync_counts",
         "files count as created before they are on storage",
     ),
@@ -1600,8 +1600,8 @@ MUTANTS = (
     ),
     Mutant(
         "io500-missed-files", "iogauge_extras/suites", "io500.py",
-        "if found < sum(made) else []",
-        "if found < sum(made) / 2 else []",
+        "if found < made else []",
+        "if found < made / 2 else []",
         "tests/unit/tools/test_io500.py::test_a_find_that_misses_files_is_told",
         "IO500's find looks at fewer files than were made",
         passes=True,
@@ -1632,8 +1632,8 @@ MUTANTS = (
     ),
     Mutant(
         "disturber-of-one-process", "iogauge_extras/loads", "beside.py",
-        "    windows = 2 * phase.seconds * processes",
-        "    windows = 2 * phase.seconds",
+        "    windows = 2 * beside.seconds * processes * (other.nodes or 1)",
+        "    windows = 2 * beside.seconds",
         "tests/unit/tools/test_fio.py::test_a_stream_beside_a_storm",
         "a disturber of several processes seems busier than it was",
         passes=True,

@@ -78,6 +78,12 @@ def checks_of(arguments: Sequence[str]) -> list[str]:
     return sorted({file for files in found for file in files})
 
 
+def command(*arguments: str) -> list[str]:
+    """``reframe -r`` with further arguments, on the checks that they name, or on all."""
+    places = [word for path in checks_of(arguments) for word in ("-c", path)]
+    return ["reframe", *places, "-r", *arguments]
+
+
 def mount_of(path: Path) -> tuple[str, str]:
     """Type and source of the file system that holds a path, from findmnt(8)."""
     words = ["findmnt", "-n", "-r", "-v", "-o", "FSTYPE,SOURCE", "-T", str(path)]
@@ -414,8 +420,7 @@ class Rig:
         """``reframe -r`` with further arguments, on the checks that they name, or on all."""
         if gate:
             extra["IOGAUGE_GATE"] = "1"
-        places = [word for path in checks_of(arguments) for word in ("-c", path)]
-        return self.reframe(*places, "-r", *arguments, timeout=timeout, **extra)
+        return self.reframe(*command(*arguments)[1:], timeout=timeout, **extra)
 
     def run_until(self, fine: Callable[[Run], bool], *arguments: str) -> Run:
         """The first of three runs for which a condition holds, or the last: a busy machine may spoil one of them."""

@@ -27,7 +27,7 @@ def model(make_module_rig: Callable[..., Rig]) -> Rig:
     return rig
 
 
-def test_an_output_is_timed_from_open_to_sync(model: Rig) -> None:
+def test_an_output_is_timed_from_open_to_sync(model):
     record = model.run("-n", "^WrfOutput").record
     model.assert_clean()
     assert record["verdict"] == "UNREFERENCED", record["reason"]
@@ -62,7 +62,7 @@ def test_an_output_is_timed_from_open_to_sync(model: Rig) -> None:
     ],
     ids=["bytes", "another file", "cut", "an error"],
 )
-def test_an_untrue_report_is_refused(model: Rig, script: str, reason: str) -> None:
+def test_an_untrue_report_is_refused(model, script, reason):
     model.program(
         "wrf_io",
         f'case "$*" in *.1.nc) "$real" "$@" | {script} ;; *) exec "$real" "$@" ;; esac',
@@ -72,7 +72,7 @@ def test_an_untrue_report_is_refused(model: Rig, script: str, reason: str) -> No
     done.never_passed(reason)
 
 
-def test_an_output_that_lies_elsewhere_is_refused(model: Rig, tmp_path: Path) -> None:
+def test_an_output_that_lies_elsewhere_is_refused(model, tmp_path):
     model.program(
         "wrf_io",
         f'words=("$@"); words[-1]={tmp_path}/o.nc\n'

@@ -71,12 +71,7 @@ def rig_on(make_rig: Callable[..., Rig], point: Path, **limits: str) -> Rig:
         (half_in_memory, r"memory, not storage \(loop\d+ on tmpfs"),
     ],
 )
-def test_what_lies_below_is_no_storage(
-    devices: Devices,
-    make_rig: Callable[..., Rig],
-    make: Callable[[Devices], Path],
-    cause: str,
-) -> None:
+def test_what_lies_below_is_no_storage(devices, make_rig, make, cause):
     run = rig_on(make_rig, make(devices)).run(*RANDOM_READ)
     run.never_passed("INVALID")
     assert run.record["verdict"] == "INVALID"
@@ -92,9 +87,7 @@ def test_what_lies_below_is_no_storage(
         bound,
     ],
 )
-def test_what_lies_below_is_storage(
-    devices: Devices, make_rig: Callable[..., Rig], make: Callable[[Devices], Path]
-) -> None:
+def test_what_lies_below_is_storage(devices, make_rig, make):
     # The device is the test's own: what others move there is a fault of the suite.
     run = rig_on(make_rig, make(devices), max_foreign="10 %").run(*RANDOM_READ)
     assert run.record["verdict"] == "PASS", run.record["reason"]

@@ -25,7 +25,7 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_doctor_names_what_is_missing_and_what_brings_it(rig: Rig) -> None:
+def test_doctor_names_what_is_missing_and_what_brings_it(rig):
     bare = rig.base / "bare"
     bare.mkdir()
     run = rig.iogauge("check", "--all", PATH=str(bare), IOGAUGE_TARGET=str(rig.target))
@@ -35,7 +35,7 @@ def test_doctor_names_what_is_missing_and_what_brings_it(rig: Rig) -> None:
         assert command in flat(run.out)
 
 
-def test_a_case_that_cannot_run_hides_no_other_in_a_plan(make_rig: Callable[..., Rig]) -> None:
+def test_a_case_that_cannot_run_hides_no_other_in_a_plan(make_rig):
     rig = make_rig(tools=("ior", "fio"), limits={"case_bytes": "32 MiB"})
     run = rig.iogauge("run", "--dry-run", "-n", "^Burst|^FioRandomRead")
     assert run.rc == 1, run.out
@@ -46,7 +46,7 @@ def test_a_case_that_cannot_run_hides_no_other_in_a_plan(make_rig: Callable[...,
 
 
 @pytest.mark.needs_fio
-def test_plan_and_run_refuse_what_is_over_the_budget(make_rig: Callable[..., Rig]) -> None:
+def test_plan_and_run_refuse_what_is_over_the_budget(make_rig):
     """Three cases of 4 MiB each, on a site that allows 10 MiB."""
     rig = make_rig(limits={"case_bytes": "16 MiB"})
     data = rig.settings()
@@ -65,7 +65,7 @@ def test_plan_and_run_refuse_what_is_over_the_budget(make_rig: Callable[..., Rig
 
 
 @pytest.mark.needs_fio
-def test_gate_misses_what_it_had_before(make_rig: Callable[..., Rig]) -> None:
+def test_gate_misses_what_it_had_before(make_rig):
     rig = make_rig(limits={"case_bytes": "64 MiB"})
     bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
     streams = {name: [0.1, -0.9, None, "MiB/s"] for name in ("write_bw", "read_bw")}
@@ -94,7 +94,7 @@ def test_gate_misses_what_it_had_before(make_rig: Callable[..., Rig]) -> None:
 
 @pytest.mark.needs_fio
 @pytest.mark.skipif(shutil.which("script") is None, reason="not on PATH: script")
-def test_a_terminal_shows_where_the_case_stands(rig: Rig) -> None:
+def test_a_terminal_shows_where_the_case_stands(rig):
     rig.limits = {"case_files": 200}
     rig.write_settings()
     rig.program("fio", 'sleep 2.5; exec "$real" "$@"')
@@ -118,17 +118,21 @@ def told(rig: Rig) -> dict[str, str]:
 
 
 @pytest.mark.needs_fio
-def test_all_ways_of_showing_a_session_use_the_same_words(rig: Rig) -> None:
+def test_all_ways_of_showing_a_session_use_the_same_words(rig):
     """The word ok is for what is proven."""
     ways = ("report", "page", "junit", "alarm")
-    for slip, meant in {
-        "-n FioMetadta": "-n FioMetadta selects no case (did you mean FioMetadata?)",
-        "-n FioRandomRead 4KB": "(did you mean FioRandomRead 4KiB?)",
-        "--system=rgi": "no site 'rgi' (did you mean rig?)",
-    }.items():
-        for command in ("run --gate", "run", "run --dry-run", "list"):
-            run = rig.iogauge(*command.split(), *slip.split())
-            assert (run.rc, run.records) == (2, []) and meant in flat(run.out), run.out
+    for command, slip, meant in (
+        (
+            "run --gate",
+            "-n FioMetadta",
+            "-n FioMetadta selects no case (did you mean FioMetadata?)",
+        ),
+        ("run", "-n FioRandomRead 4KB", "(did you mean FioRandomRead 4KiB?)"),
+        ("run --dry-run", "--system=rgi", "no site 'rgi' (did you mean rig?)"),
+        ("list", "-n FioMetadta", "-n FioMetadta selects no case (did you mean FioMetadata?)"),
+    ):
+        run = rig.iogauge(*command.split(), *slip.split())
+        assert (run.rc, run.records) == (2, []) and meant in flat(run.out), run.out
     rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
     chosen = ("-n", "^FioRandomRead%block=128|^MdtestEasy|^MdtestHard")
     run = rig.iogauge("run", *chosen)
@@ -146,7 +150,7 @@ def test_all_ways_of_showing_a_session_use_the_same_words(rig: Rig) -> None:
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_bench(rig: Rig) -> None:
+def test_bench(rig):
     """The newcomer's command, on the site of a machine that nobody has described."""
     run = rig.iogauge(
         *("run", "--try", "-n", "FioRandomRead%block=128", "-S", "repetitions=1"),
@@ -166,7 +170,7 @@ def test_bench(rig: Rig) -> None:
 
 
 @pytest.mark.needs_fio
-def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig: Callable[..., Rig]) -> None:
+def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
     # So few files that ext4 without a journal finds them soon, by one task, so that they take G4's 0.02 s.
     rig = make_rig(tasks=1, limits={"case_files": 6_000})
     bands: dict[str, object] = {name: [1, -0.9, None, "ops/s"] for name in GENEROUS["FioMetadata"]}
@@ -184,7 +188,7 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig: Callable[..
 # --- what is selected, and in which order -----------------------------------------------------------
 
 
-def test_each_mode_holds_the_one_before(make_rig: Callable[..., Rig]) -> None:
+def test_each_mode_holds_the_one_before(make_rig):
     """And ``-l`` lists all that a site's tools allow."""
     rig = make_rig(tools=("fio", "ior", "ior-mpiio", "mdtest"))
     # Without sweeps: 18 of one case each, TrainingSamples (2), FioSequential (8), MdtestShape (6), AccessMatrix (6) and its ratios,
@@ -202,9 +206,7 @@ def test_each_mode_holds_the_one_before(make_rig: Callable[..., Rig]) -> None:
 
 
 @pytest.mark.needs_ior
-def test_all_writes_of_an_acceptance_come_before_the_first_read(
-    make_rig: Callable[..., Rig],
-) -> None:
+def test_all_writes_of_an_acceptance_come_before_the_first_read(make_rig):
     rig = make_rig(tools=("ior",), limits={"repetitions": 2, "case_bytes": "24 MiB"})
     data = rig.settings()
     (partition,) = data["systems"][0]["partitions"]
@@ -246,7 +248,7 @@ FioSequential:
 
 
 @pytest.mark.needs_fio
-def test_mistakes_that_only_the_cases_show_are_named_with_their_lines(rig: Rig) -> None:
+def test_mistakes_that_only_the_cases_show_are_named_with_their_lines(rig):
     (rig.site / "references.yaml").write_text(REFERENCES)
     valid = rig.iogauge("check")
     assert valid.rc == 1, valid.out

@@ -49,7 +49,7 @@ def rig(make_rig: Callable[..., Rig], devices: Devices) -> Callable[..., Rig]:
 
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_healthy(rig: Callable[..., Rig]) -> None:
+def test_healthy(rig):
     """What test_witness.py makes untrue passes here as it is: buffered, direct, and random reads."""
     # The device is the test's own: what others move there is a fault of the suite.
     healthy = rig("ext4", "ior", "fio", limits={"max_foreign": "10 %"})
@@ -67,7 +67,7 @@ def test_healthy(rig: Callable[..., Rig]) -> None:
 
 
 @pytest.mark.needs_ior
-def test_zeros_between_write_and_read(rig: Callable[..., Rig]) -> None:
+def test_zeros_between_write_and_read(rig):
     damaged = rig("ext4")
     damaged.program(
         "ior",
@@ -92,7 +92,7 @@ def test_zeros_between_write_and_read(rig: Callable[..., Rig]) -> None:
     ],
     ids=["sparse", "punched"],
 )
-def test_files_without_data(rig: Callable[..., Rig], kind: str, damage: str) -> None:
+def test_files_without_data(rig, kind, damage):
     damaged = rig(kind)
     damaged.damage("ior", "*write.1.json", f"{_FILES}    {damage}\ndone")
     run = damaged.run(*IOR)
@@ -101,7 +101,7 @@ def test_files_without_data(rig: Callable[..., Rig], kind: str, damage: str) -> 
 
 
 @pytest.mark.needs_ior
-def test_a_mount_that_compresses_is_declared_so_or_refused(rig: Callable[..., Rig]) -> None:
+def test_a_mount_that_compresses_is_declared_so_or_refused(rig):
     compressed = rig("btrfs", "ior", declared={"compresses": False})
     system("mount", "-o", "remount,compress=zstd", compressed.target.parent)
     compressed.run(*IOR).never_passed(
@@ -112,7 +112,7 @@ def test_a_mount_that_compresses_is_declared_so_or_refused(rig: Callable[..., Ri
 
 
 @pytest.mark.needs_fio
-def test_wrong_data_in_the_warm_up(rig: Callable[..., Rig]) -> None:
+def test_wrong_data_in_the_warm_up(rig):
     damaged = rig("ext4", "fio", tasks=1)
     damaged.damage(
         "fio",

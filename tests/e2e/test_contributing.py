@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -73,7 +72,7 @@ def finish(clone: Path, *tests: str) -> None:
 
 
 @pytest.mark.nightly
-def test_a_guard(clone: Path) -> None:
+def test_a_guard(clone):
     row, rule, line, test = code("Add a guard")
     guards = clone / "reframe" / "src" / "iogauge" / "guards"
     figures = guards / "figures.py"
@@ -90,7 +89,7 @@ def test_a_guard(clone: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.needs_fio
-def test_a_scenario(clone: Path, make_rig: Callable[..., Rig]) -> None:
+def test_a_scenario(clone, make_rig):
     script, *_ = code("Add a scenario")
     assert "`checks/fio_large_read.py`" in PAGE
     (clone / "checks" / "fio_large_read.py").write_text(script)
@@ -100,7 +99,7 @@ def test_a_scenario(clone: Path, make_rig: Callable[..., Rig]) -> None:
 
 
 @pytest.mark.nightly
-def test_a_tool(clone: Path, make_rig: Callable[..., Rig]) -> None:
+def test_a_tool(clone, make_rig):
     parser, base = code("Add a tool")
     library = clone / "reframe" / "src" / "iogauge"
     assert '`DD: Final = "dd"`' in PAGE

@@ -6,13 +6,13 @@ import os
 import re
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from e2e.rig import ROOT, Rig, Run
+from e2e.rig import ROOT, Run
 from e2e.test_slurm import LIMIT, NODES, RANDOM_READ, Cluster
 from support import slurm as support
 from support.hosts import Hosts
@@ -41,7 +41,7 @@ def disk(storage: Path) -> Iterator[Path]:
     subprocess.run([CAPPED, "down", place], check=True, timeout=600)
 
 
-def test_a_day(storage: Path, disk: Path, make_rig: Callable[..., Rig]) -> None:
+def test_a_day(storage, disk, make_rig):
     if (reason := support.why_not(False)) is not None:
         pytest.skip(reason)
     with Hosts(NODES + 1, storage) as hosts, Slurm(hosts, False) as slurm:

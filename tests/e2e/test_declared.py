@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from e2e.rig import Rig, Run
 from iogauge.node.host import usable_cores
-from support.devices import Devices
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.skipif(os.getuid() != 0, reason="needs root")]
 
@@ -47,9 +44,7 @@ def findings(run: Run, guard: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.needs_loop
-def test_memory_that_is_declared_too_small_proves_nothing(
-    make_rig: Callable[..., Rig], devices: Devices
-) -> None:
+def test_memory_that_is_declared_too_small_proves_nothing(make_rig, devices):
     """Two tasks write and read 128 MiB through a page cache of gigabytes, declared as 12 MiB."""
     rig = make_rig(tools=("ior",), target=devices.formatted("ext4") / "own")
     declares(rig, node={"memory": "12 MiB"})
@@ -66,9 +61,7 @@ def test_memory_that_is_declared_too_small_proves_nothing(
 # --- cores ----------------------------------------------------------------------------------------
 
 
-def test_cores_that_are_not_there_are_refused_before_the_launch(
-    make_rig: Callable[..., Rig],
-) -> None:
+def test_cores_that_are_not_there_are_refused_before_the_launch(make_rig):
     """Open MPI would abort; the case and the doctor say what to write."""
     cores = usable_cores()
     rig = make_rig(tools=("ior",), tasks=cores + 1)
@@ -89,9 +82,7 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(
 # --- references -----------------------------------------------------------------------------------
 
 
-def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(
-    make_rig: Callable[..., Rig],
-) -> None:
+def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(make_rig):
     rig = make_rig(tools=("ior",), tasks=1)
 
     def expecting(**expect: object) -> Run:
@@ -120,7 +111,7 @@ def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written
 FIO = ("-n", "^FioRandomRead%block=128KiB$")
 
 
-def test_a_prepare_command_that_fails_ends_the_job(make_rig: Callable[..., Rig]) -> None:
+def test_a_prepare_command_that_fails_ends_the_job(make_rig):
     """The job of ReFrame would go on, and measure with other software than is declared."""
     rig = make_rig()
     data = rig.settings()
@@ -134,7 +125,7 @@ def test_a_prepare_command_that_fails_ends_the_job(make_rig: Callable[..., Rig])
 
 
 @pytest.mark.skipif(shutil.which("modulecmd") is None, reason="no Environment Modules on PATH")
-def test_a_module_that_the_job_has_not_loaded(make_rig: Callable[..., Rig], tmp_path: Path) -> None:
+def test_a_module_that_the_job_has_not_loaded(make_rig, tmp_path):
     """A node may lack what the node of ReFrame has: there the shell's function "module" loads nothing."""
     files = tmp_path / "modules"
     (files / "storage").mkdir(parents=True)

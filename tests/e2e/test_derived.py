@@ -122,7 +122,7 @@ def rig(make_rig: Callable[..., Rig]) -> Rig:
     return rig
 
 
-def test_a_curve_that_meets_its_references_passes_a_gate(rig: Rig) -> None:
+def test_a_curve_that_meets_its_references_passes_a_gate(rig):
     keep(rig, *(task_scaling(tasks) for tasks in WRITES))
     run = derive(rig, gate=True)
     assert run.rc == 0, run.out
@@ -151,7 +151,7 @@ def test_a_curve_that_meets_its_references_passes_a_gate(rig: Rig) -> None:
     assert (rig.leftovers(), run.record["parameters"]) == ([], {})
 
 
-def test_what_does_not_hold_beyond_saturation_fails_by_name(rig: Rig) -> None:
+def test_what_does_not_hold_beyond_saturation_fails_by_name(rig):
     keep(rig, *(task_scaling(tasks) for tasks in list(WRITES)[:-1]))
     low = task_scaling(32)
     low["metrics"][0]["median"] = 0.94 * WRITES[16]
@@ -162,7 +162,7 @@ def test_what_does_not_hold_beyond_saturation_fails_by_name(rig: Rig) -> None:
     assert [m["name"] for m in run.record["metrics"] if m["verdict"] == "FAIL"] == ["write_hold"]
 
 
-def test_before_anything_was_measured_it_names_what_to_run(rig: Rig) -> None:
+def test_before_anything_was_measured_it_names_what_to_run(rig):
     run = derive(rig)
     run.shows_no_pass()
     assert (run.rc, run.record["metrics"]) == (0, []), run.out

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run, command_of, processes, program_of, wait_for
+from e2e.rig import ROOT, Rig, Run, command, command_of, processes, program_of, wait_for
 from e2e.test_never_pass import (
     GENEROUS,
     IOR,
@@ -56,7 +56,7 @@ def running(make_rig: Callable[..., Rig]) -> tuple[Rig, list[str]]:
 
 
 def start_and_wait(rig: Rig, arguments: list[str], *program: str) -> subprocess.Popen[str]:
-    process = rig.start([*(program or ("reframe", "-c", "checks/", "-r")), *arguments])
+    process = rig.start([*program, *arguments] if program else command(*arguments))
     # In the middle of a phase: the tool runs, and data is on the target.
     wait_for(lambda: tools_of(rig), 40, "the tool")
     wait_for(
@@ -81,9 +81,7 @@ def start_and_wait(rig: Rig, arguments: list[str], *program: str) -> subprocess.
         (signal.SIGTERM, ("iogauge", "run")),  # to the command alone, and not to ReFrame below it
     ],
 )
-def test_signal(
-    running: tuple[Rig, list[str]], number: signal.Signals, program: tuple[str, ...]
-) -> None:
+def test_signal(running, number, program):
     rig, arguments = running
     process = start_and_wait(rig, arguments, *program)
     os.kill(process.pid, number)
@@ -99,7 +97,7 @@ def test_signal(
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
+def test_kill_leaves_and_clean_removes(running):
     rig, arguments = running
     process = start_and_wait(rig, arguments)
     # The session first, then whatever it had started: nobody is left to tidy up.
@@ -121,7 +119,7 @@ def test_kill_leaves_and_clean_removes(running: tuple[Rig, list[str]]) -> None:
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_job_alone_stops_its_tool_and_tidies_up(running: tuple[Rig, list[str]]) -> None:
+def test_job_alone_stops_its_tool_and_tidies_up(running):
     """As under a batch system: the session is gone, and only the job script is told to end."""
     rig, arguments = running
     process = start_and_wait(rig, arguments)
@@ -138,7 +136,7 @@ def test_job_alone_stops_its_tool_and_tidies_up(running: tuple[Rig, list[str]]) 
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_a_living_session_is_kept(make_rig: Callable[..., Rig]) -> None:
+def test_a_living_session_is_kept(make_rig):
     rig = make_rig(limits={"phase_seconds": "60 s"})
     process = start_and_wait(rig, ["-n", "FioRandomRead%block=4"])
     try:
@@ -153,7 +151,7 @@ def test_a_living_session_is_kept(make_rig: Callable[..., Rig]) -> None:
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_what_is_not_provably_ours_is_not_touched(make_rig: Callable[..., Rig]) -> None:
+def test_what_is_not_provably_ours_is_not_touched(make_rig):
     """No marker: refused. Links below a session are removed, and not followed."""
     rig = make_rig()
     session = rig.target / "iogauge" / "somebody" / "20260101T000000-host-1"
@@ -175,7 +173,7 @@ def test_what_is_not_provably_ours_is_not_touched(make_rig: Callable[..., Rig]) 
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_what_lay_there_before_stays(make_rig: Callable[..., Rig]) -> None:
+def test_what_lay_there_before_stays(make_rig):
     """A target with files of its own, and another user's session, is as it was."""
     rig = make_rig(limits={"case_files": 100})
     other = rig.target / "iogauge" / "somebody" / "session"
@@ -187,7 +185,7 @@ def test_what_lay_there_before_stays(make_rig: Callable[..., Rig]) -> None:
     assert sorted(rig.target.rglob("*")) == before
 
 
-WRITE, READ, FSYNC, CLOSE = "write", "read", "fsync", "close"
+WRITE, READ, FSYNC = "write", "read", "fsync"
 MDTEST = ("-n", "MdtestHard")
 ALL_GENEROUS = GENEROUS | {"IorPosix": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS}
 #: A case whose read takes four seconds, and nothing else long.
@@ -196,7 +194,7 @@ LONG = {"phase_seconds": "4 s", "case_bytes": "8 MiB"}
 
 def start(rig: Rig, *words: str, **environment: str) -> subprocess.Popen[str]:
     rig.write_references(ALL_GENEROUS)
-    return rig.start(["reframe", "-c", "checks/", "-r", *words], **environment)
+    return rig.start(command(*words), **environment)
 
 
 def data_of(rig: Rig) -> list[Path]:
@@ -275,9 +273,7 @@ def janitor_removes_all(rig: Rig) -> None:
 @pytest.mark.needs_loop
 @pytest.mark.needs_ior
 @pytest.mark.slow
-def test_a_target_that_fills_up_in_the_middle(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
-) -> None:
+def test_a_target_that_fills_up_in_the_middle(make_rig, small_fs):
     """By another process, after the look at the room."""
     target = small_fs("ext4", 256 << 20)
     rig = make_rig(tools=("ior",), target=target, limits={"case_bytes": "96 MiB"})
@@ -332,13 +328,7 @@ def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..
         ("fio", RANDOM_READ, (READ, EIO, 50), os.strerror(EIO)),
     ],
 )
-def test_an_error_of_the_storage_is_an_error(
-    failing: Callable[..., Rig],
-    tool: str,
-    words: tuple[str, ...],
-    fail: tuple[str, int, int],
-    told: str,
-) -> None:
+def test_an_error_of_the_storage_is_an_error(failing, tool, words, fail, told):
     """Whichever rank meets it, and if only one does."""
     rig = failing(":".join(map(str, fail)), tool)
     run = rig.run(*words)
@@ -350,7 +340,7 @@ def test_an_error_of_the_storage_is_an_error(
 
 @pytest.mark.needs_ior
 @pytest.mark.slow
-def test_an_fsync_that_failed_makes_the_figure_invalid(failing: Callable[..., Rig]) -> None:
+def test_an_fsync_that_failed_makes_the_figure_invalid(failing):
     """IOR warns, and its status is that of a success."""
     rig = failing(f"{FSYNC}:{EIO}:2", "ior")
     run = rig.run(*IOR_BUFFERED)
@@ -361,9 +351,7 @@ def test_an_fsync_that_failed_makes_the_figure_invalid(failing: Callable[..., Ri
 @pytest.mark.needs_loop
 @pytest.mark.needs_ior
 @pytest.mark.slow
-def test_a_target_that_dies_under_the_tool(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
-) -> None:
+def test_a_target_that_dies_under_the_tool(make_rig, small_fs):
     """ext4 is shut down, and everything fails."""
     limits = {"case_bytes": "96 MiB", "lock_lease": "5 s"}
     rig = make_rig(tools=("ior",), target=small_fs("ext4", 256 << 20), limits=limits)
@@ -400,7 +388,7 @@ class TestKilled:
         wait_for(lambda: those(rig, "fio", "randread.fio"), 60, "the read")
         return process
 
-    def test_one_process_of_the_tool(self, rig: Rig) -> None:
+    def test_one_process_of_the_tool(self, rig):
         process = self.begin(rig)
 
         def halted() -> list[int]:
@@ -419,7 +407,7 @@ class TestKilled:
         nothing_runs_on(rig)
         rig.assert_clean()
 
-    def test_the_job(self, rig: Rig) -> None:
+    def test_the_job(self, rig):
         process = self.begin(rig)
         kill(those(rig, "rfm_job.sh")[0])
         run = rig.finish(process)
@@ -428,7 +416,7 @@ class TestKilled:
         nothing_runs_on(rig)
         rig.assert_clean()  # what the job left, the session has removed
 
-    def test_what_keeps_the_lock(self, rig: Rig) -> None:
+    def test_what_keeps_the_lock(self, rig):
         process = self.begin(rig)
         kill(*those(rig, "iogauge.job.agent", "open"))
         run = rig.finish(process)
@@ -440,7 +428,7 @@ class TestKilled:
         nothing_runs_on(rig)
         rig.assert_clean()
 
-    def test_reframe_below_our_own_command(self, rig: Rig) -> None:
+    def test_reframe_below_our_own_command(self, rig):
         """The cases that had passed do not make a success of it."""
         rig.write_references(ALL_GENEROUS)
         # The first case passes at once, the second waits.
@@ -468,7 +456,7 @@ class TestKilled:
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_who_removes_is_killed_meanwhile(make_rig: Callable[..., Rig]) -> None:
+def test_who_removes_is_killed_meanwhile(make_rig):
     """Agent, job and then the session: the marker is still there, and the janitor ends the work."""
     rig = make_rig()
     made, go = rig.base / "made", rig.base / "go"
@@ -504,9 +492,7 @@ def test_who_removes_is_killed_meanwhile(make_rig: Callable[..., Rig]) -> None:
 @pytest.mark.needs_ior
 @pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="lctl set_param needs root")
-def test_checksums_come_back_after_session_and_job_were_killed(
-    make_rig: Callable[..., Rig],
-) -> None:
+def test_checksums_come_back_after_session_and_job_were_killed(make_rig):
     """On the stand-ins of Lustre's commands: by the next case that starts, with the former value on record."""
     rig = striped(make_rig, rights=["lustre-checksums"])
     state = rig.base / "lfs"
@@ -526,7 +512,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
         return {line.partition("=")[2] for line in out.splitlines() if "=" in line}
 
     assert value() == {"1"}
-    process = rig.start(["reframe", "-c", "checks/", "-r", "-n", "ChecksumOverhead"], **knobs)
+    process = rig.start(command("-n", "ChecksumOverhead"), **knobs)
     wait_for(lambda: value() == {"0"}, 120, "the checksums to be off")
     rig.kill(process.pid)
     process.communicate(timeout=600)
@@ -536,7 +522,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
 
     done = rig.iogauge("clean", **knobs)
     assert done.rc == 0, done.out
-    process = rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ], **knobs)
+    process = rig.start(command(*RANDOM_READ), **knobs)
     rig.finish(process)
     assert value() == {"1"}
     assert list((rig.home / "restore").iterdir()) == []
@@ -548,7 +534,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="not on PATH: gcc")
 @pytest.mark.needs_fio
-def test_the_clock_is_set_in_the_middle(make_rig: Callable[..., Rig]) -> None:
+def test_the_clock_is_set_in_the_middle(make_rig):
     """Of session, job and tool, and of the janitor who looks at them: nothing is taken for dead, no figure is wrong."""
     # By an hour back ReFrame would sleep for an hour: docs/safety.md.
     rig = make_rig(limits={"phase_seconds": "2 s"}, time_limit="25s")
@@ -620,10 +606,8 @@ READ_4K = ("-n", "FioRandomRead%block=4KiB")
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
-    hung: Rig, mount: Hanging
-) -> None:
-    process = hung.start(["reframe", "-c", "checks/", "-r", *READ_4K], **SILENCE)
+def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(hung, mount):
+    process = hung.start(command(*READ_4K), **SILENCE)
     wait_for(lambda: tools_of(hung), 40, "the tool")
     time.sleep(1)
     mount.hang()
@@ -653,9 +637,7 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(
 
 @pytest.mark.needs_loop
 @pytest.mark.slow
-def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
-    make_rig: Callable[..., Rig], small_fs: Callable[..., Path]
-) -> None:
+def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(make_rig, small_fs):
     """It answers when it is looked at, and hangs when it is written to: when the lock is broken."""
     hung = make_rig(target=small_fs("ext4", 64 << 20), limits={"lock_lease": "2 s"})
     assert lock.Lock(str(hung.target), {"host": "elsewhere", "lease_s": 2}).claim()
@@ -676,7 +658,7 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(
 
 
 @pytest.mark.slow
-def test_doctor_and_bench_say_it_and_end(hung: Rig, mount: Hanging) -> None:
+def test_doctor_and_bench_say_it_and_end(hung, mount):
     """Doctor waits for the time that holds if a site says nothing."""
     mount.hang()
     for words, said, seconds in (["check"], {}, 30), (["run", "--try"], SILENCE, ANSWER_S):
@@ -702,7 +684,7 @@ def intervals(run: Run) -> list[tuple[float, float]]:
 
 
 def begin(rig: Rig, *words: str, **environment: str) -> subprocess.Popen[str]:
-    return rig.start(["reframe", "-c", "checks/", "-r", *words], **environment)
+    return rig.start(command(*words), **environment)
 
 
 @pytest.fixture
@@ -728,7 +710,7 @@ def keeper_of(rig: Rig) -> int:
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_two_sessions_at_once_measure_one_after_the_other(make_rig: Callable[..., Rig]) -> None:
+def test_two_sessions_at_once_measure_one_after_the_other(make_rig):
     first = make_rig()
     second = make_rig(target=first.target)
     running = [begin(rig, *RANDOM_READ) for rig in (first, second)]
@@ -748,7 +730,7 @@ def test_two_sessions_at_once_measure_one_after_the_other(make_rig: Callable[...
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig, Rig]) -> None:
+def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair):
     first, second = pair
     first.limits["phase_seconds"] = "60 s"
     first.write_settings()
@@ -777,7 +759,7 @@ def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair: tuple[Rig
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_the_janitor_breaks_the_lock_of_the_dead(pair: tuple[Rig, Rig]) -> None:
+def test_the_janitor_breaks_the_lock_of_the_dead(pair):
     first, second = pair
     first.limits["phase_seconds"] = "60 s"
     first.write_settings()

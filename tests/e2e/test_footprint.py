@@ -154,7 +154,7 @@ def everything(make_module_rig: Callable[..., Rig]) -> Everything:
     return Everything(planned.out, dry, real, stages, run, watch)
 
 
-def test_plan_dry_run_and_run_say_the_same(everything: Everything) -> None:
+def test_plan_dry_run_and_run_say_the_same(everything):
     def cost(data: dict[str, Any]) -> dict[str, Any]:
         order = {k: v for k, v in data["order"].items() if k not in ("session", "process")}
         return data | {"order": order}
@@ -172,7 +172,7 @@ def of_tool(case: str) -> str:
     return "mdtest" if case.startswith("Mdtest") else case[:3]
 
 
-def test_no_case_holds_more_than_was_announced_and_none_much_less(everything: Everything) -> None:
+def test_no_case_holds_more_than_was_announced_and_none_much_less(everything):
     for case, data in everything.real.items():
         held, planned = everything.watch.held[case], data["order"]["held_bytes"]
         # A file system's own blocks for a file in pieces come on top: ext4 needs 4 KiB for 340 extents, and its
@@ -188,7 +188,7 @@ def test_no_case_holds_more_than_was_announced_and_none_much_less(everything: Ev
         )
 
 
-def test_what_the_tools_wrote_is_what_was_announced(everything: Everything) -> None:
+def test_what_the_tools_wrote_is_what_was_announced(everything):
     for case, data in everything.real.items():
         if of_tool(case) == "mdtest":  # it does not say how much: a warm-up and one repetition
             wrote, error = 2.0 * everything.watch.sizes[case], 0.0
@@ -201,6 +201,6 @@ def test_what_the_tools_wrote_is_what_was_announced(everything: Everything) -> N
         )
 
 
-def test_nothing_is_written_elsewhere_on_the_target(everything: Everything) -> None:
+def test_nothing_is_written_elsewhere_on_the_target(everything):
     assert everything.watch.elsewhere == set()
     assert everything.watch.locks <= 2

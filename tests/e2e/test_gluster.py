@@ -70,7 +70,7 @@ def record_of(run: Run, check: str, **parameters: str) -> dict[str, Any]:
     return found
 
 
-def test_a_healthy_volume_is_not_refused(run: Run) -> None:
+def test_a_healthy_volume_is_not_refused(run):
     assert sorted((r["check"], r["verdict"]) for r in run.records) == [
         ("Checkpoint", "PASS"),
         ("IorPosix", "PASS"),
@@ -79,7 +79,7 @@ def test_a_healthy_volume_is_not_refused(run: Run) -> None:
     ], run.out
 
 
-def test_no_check_at_all_is_refused(site: tuple[Hosts, Rig]) -> None:
+def test_no_check_at_all_is_refused(site):
     found = run_on(*site, timeout=3000)
     wrong = [
         f"{one['case']}: {one['reason']}"
@@ -90,7 +90,7 @@ def test_no_check_at_all_is_refused(site: tuple[Hosts, Rig]) -> None:
 
 
 @pytest.mark.parametrize("cache", ["buffered", "direct"])
-def test_what_nothing_counts_under_the_mount_has_no_second_witness(run: Run, cache: str) -> None:
+def test_what_nothing_counts_under_the_mount_has_no_second_witness(run, cache):
     findings = record_of(run, "IorPosix", cache=cache)["findings"]
     for metric in ("write_bw", "read_bw"):
         said = [f for f in findings if f["guard"] == "G8" and f["metric"] == metric]
@@ -102,7 +102,7 @@ def test_what_nothing_counts_under_the_mount_has_no_second_witness(run: Run, cac
     assert any(re.search(f"{some}|nothing was read in 2 s", saw) for saw in whole), whole
 
 
-def test_latencies_are_of_objects_that_the_other_host_made(run: Run) -> None:
+def test_latencies_are_of_objects_that_the_other_host_made(run):
     record = record_of(run, "MdLatency")
     values = {metric["name"]: metric["median"] for metric in record["metrics"]}
     assert len(values) == 9
@@ -112,7 +112,7 @@ def test_latencies_are_of_objects_that_the_other_host_made(run: Run) -> None:
     assert saw == "readers shifted by 1 of 2 nodes"
 
 
-def test_a_restart_reads_what_the_other_host_saved(run: Run) -> None:
+def test_a_restart_reads_what_the_other_host_saved(run):
     record = record_of(run, "Checkpoint")
     assert record["verdict"] == "PASS", record["reason"]
     values = {metric["name"]: metric["median"] for metric in record["metrics"]}
@@ -128,7 +128,7 @@ def walk(site: tuple[Hosts, Rig]) -> Run:
     return run_on(*site, "-n", "^ColdWalk", "--keep-stage-files")
 
 
-def test_a_walk_is_over_the_tree_of_the_other_host(walk: Run) -> None:
+def test_a_walk_is_over_the_tree_of_the_other_host(walk):
     assert [r["verdict"] for r in walk.records] == ["UNREFERENCED"] * 2, walk.out
     for meanwhile in ("alone", "changed"):
         record = record_of(walk, "ColdWalk", meanwhile=meanwhile)
@@ -168,9 +168,7 @@ def test_a_walk_is_over_the_tree_of_the_other_host(walk: Run) -> None:
         ),
     ],
 )
-def test_a_walk_that_did_less_is_refused(
-    site: tuple[Hosts, Rig], program: str, script: str, reason: str
-) -> None:
+def test_a_walk_that_did_less_is_refused(site, program, script, reason):
     _, rig = site
     rig.program(program, script)
     try:

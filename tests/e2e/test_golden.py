@@ -39,9 +39,7 @@ def recorded(dry_run: DryRun) -> dict[str, list[Case]]:
 
 
 @pytest.mark.parametrize("name", DRY_RUNS)
-def test_scripts_are_as_recorded(
-    dry_run: DryRun, recorded: dict[str, list[Case]], name: str
-) -> None:
+def test_scripts_are_as_recorded(dry_run, recorded, name):
     different = golden.differences(recorded[name], dry_run(name))
     assert not different, f"{name}\n{different}\nmeant? IOGAUGE_GOLDEN=update records them anew"
     assert len({case.key for case in dry_run(name)}) == len(dry_run(name))
@@ -59,7 +57,7 @@ def cases(dry_run: DryRun, site: str) -> list[Case]:
     return dry_run(site)
 
 
-def test_every_check_is_there_and_no_two_do_the_same(cases: list[Case], site: str) -> None:
+def test_every_check_is_there_and_no_two_do_the_same(cases, site):
     classes = {
         name
         for file in (ROOT / "checks").glob("*.py")
@@ -88,7 +86,7 @@ def tool_words(phase: list[str], tool: str) -> list[str]:
     return phase[phase.index(tool) + 1 :] if tool in phase else []
 
 
-def test_writes_end_on_storage(cases: list[Case]) -> None:
+def test_writes_end_on_storage(cases):
     writes = 0
     for case in cases:
         for phase in case.phases:
@@ -106,7 +104,7 @@ def test_writes_end_on_storage(cases: list[Case]) -> None:
     assert writes >= 12
 
 
-def test_reads_meet_no_cache(cases: list[Case], site: str) -> None:
+def test_reads_meet_no_cache(cases, site):
     """On one node a buffered read follows an emptied cache; on several the readers are shifted."""
     nodes, reads = MADE_UP[site][2], 0
     for case in cases:
@@ -171,7 +169,7 @@ def command_of(case: Case, phase: str) -> str:
 
 
 @pytest.mark.parametrize("printed", PRINTED)
-def test_the_published_variant_has_the_documents_words(dry_run: DryRun, printed: str) -> None:
+def test_the_published_variant_has_the_documents_words(dry_run, printed):
     ours = [
         words_of(command_of(case, "write"))
         for case in dry_run("site-azure-managed-lustre-published")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.rig import ROOT, Rig, Run, mounted
+from e2e.rig import ROOT, Rig, Run, command, mounted
 from e2e.test_cli import flat
 from e2e.test_values import GENEROUS, RANDOM_READ
 from iogauge.records import journal
@@ -32,7 +32,7 @@ def rig(make_rig: Callable[..., Rig]) -> Rig:
 
 
 @pytest.mark.needs_fio
-def test_history_shows_the_newest_first_and_what_is_asked_for(rig: Rig) -> None:
+def test_history_shows_the_newest_first_and_what_is_asked_for(rig):
     assert rig.iogauge("run", *RANDOM_READ).rc == 0
     rig.write_references(None)
     assert rig.iogauge("run", *RANDOM_READ).rc == 0
@@ -62,7 +62,7 @@ def stored(rig: Rig, name: str, **change: Any) -> Path:
     return file
 
 
-def test_a_line_that_is_no_record_may_have_been_a_failure(rig: Rig) -> None:
+def test_a_line_that_is_no_record_may_have_been_a_failure(rig):
     """Neither the report nor the alarm of its session ends well; the history names the line."""
     stored(rig, "good", verdict="PASS", findings=[])
     file = stored(rig, "bad", verdict="FAIL", findings=[], metrics=[{"median": "x"}])
@@ -83,7 +83,7 @@ FILE = ROOT / "tests" / "data" / "history" / "real_series.jsonl.gz"
 HEALTHY, SLOW, AGAIN = 72, 18, 10
 
 
-def test_trend_finds_the_slowdown_by_name_and_its_end(rig: Rig) -> None:
+def test_trend_finds_the_slowdown_by_name_and_its_end(rig):
     found: dict[str, list[str]] = {}
     for line in gzip.decompress(FILE.read_bytes()).decode().splitlines():
         found.setdefault(json.loads(line)["session"], []).append(line)
@@ -128,7 +128,7 @@ START = datetime(2026, 9, 1, tzinfo=timezone.utc)
 
 
 @pytest.mark.needs_fio
-def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(rig: Rig) -> None:
+def test_a_month_of_runs_becomes_a_reference_that_the_next_run_is_judged_by(rig):
     rig.write_references("# made by hand\n")
     real = rig.run(*RANDOM_READ).record
     assert real["verdict"] == "UNREFERENCED"
@@ -183,7 +183,7 @@ def place(rig: Rig) -> Iterator[Path]:
 
 def again(rig: Rig) -> Run:
     """The literal command; what was recorded before stays."""
-    return rig.finish(rig.start(["reframe", "-c", "checks/", "-r", *RANDOM_READ]))
+    return rig.finish(rig.start(command(*RANDOM_READ)))
 
 
 def verdicts(rig: Rig) -> list[str]:
@@ -195,7 +195,7 @@ def verdicts(rig: Rig) -> list[str]:
 
 @pytest.mark.needs_loop
 @pytest.mark.needs_fio
-def test_a_case_that_cannot_be_recorded_does_not_pass(rig: Rig, place: Path) -> None:
+def test_a_case_that_cannot_be_recorded_does_not_pass(rig, place):
     rig.program("fio", FILL.format(place=place))
     found = again(rig)
     found.never_passed("a record was not written: No space left on device", re.escape(str(place)))

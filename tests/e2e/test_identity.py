@@ -8,13 +8,13 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from e2e.rig import Rig, Run, mounted
+from e2e.rig import Rig, Run, command, mounted
 from e2e.test_several_hosts import run_on
 from e2e.test_values import METADATA
 from e2e.test_values import RANDOM_READ as CASE
@@ -84,7 +84,7 @@ def disks(storage: Path) -> Iterator[Disks]:
 
 def run_again(rig: Rig) -> Run:
     """The same case once more, in the same history."""
-    return rig.finish(rig.start(["reframe", "-c", "checks/", "-r", *CASE]))
+    return rig.finish(rig.start(command(*CASE)))
 
 
 def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
@@ -93,9 +93,7 @@ def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
     assert not (target / "iogauge").exists()
 
 
-def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(
-    make_rig: Callable[..., Rig], disks: Disks
-) -> None:
+def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target)
     first = rig.run(*CASE).record
@@ -111,9 +109,7 @@ def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(
         assert f"fs.uuid: {b} -> {a}" in state["started"]["changed"]
 
 
-def test_a_declared_uuid_is_demanded_before_a_byte(
-    make_rig: Callable[..., Rig], disks: Disks
-) -> None:
+def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"uuid": a})
     assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
@@ -125,9 +121,7 @@ def test_a_declared_uuid_is_demanded_before_a_byte(
     assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
 
 
-def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(
-    make_rig: Callable[..., Rig], disks: Disks
-) -> None:
+def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(make_rig, disks):
     """What is mounted over it has all its directories, so that no path misses anything."""
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"source": None})
@@ -144,9 +138,7 @@ def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(
 
 
 @pytest.mark.needs_ior
-def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(
-    make_rig: Callable[..., Rig], disks: Disks, storage: Path
-) -> None:
+def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig, disks, storage):
     reason = support.why_not()
     if reason is not None:
         pytest.skip(reason)

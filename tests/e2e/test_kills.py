@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -49,12 +48,7 @@ def unread(said: str) -> str:
         (lambda said, text: (unread(said), text), "2 cases ended, 0 were read"),
     ],
 )
-def test_the_records_of_a_session(
-    session: tuple[str, bytes],
-    planted: Callable[[str, bytes], tuple[str, bytes]],
-    told: str | None,
-    tmp_path: Path,
-) -> None:
+def test_the_records_of_a_session(session, planted, told, tmp_path):
     kills = programs.load("kills")
     said, text = planted(*session)
     (tmp_path / "session.jsonl").write_bytes(text)
@@ -69,9 +63,7 @@ def test_the_records_of_a_session(
 @pytest.mark.parametrize(
     "planted", [lambda text: text.replace(b'"time":"2', b'"time":"1'), first, lambda _: None]
 )
-def test_a_record_that_is_written_anew_or_taken_away(
-    session: tuple[str, bytes], planted: Callable[[bytes], bytes | None], tmp_path: Path
-) -> None:
+def test_a_record_that_is_written_anew_or_taken_away(session, planted, tmp_path):
     kills = programs.load("kills")
     file = tmp_path / "session.jsonl"
     file.write_bytes(session[1])
@@ -85,7 +77,7 @@ def test_a_record_that_is_written_anew_or_taken_away(
         records.look()
 
 
-def test_what_lies_on_the_target(tmp_path: Path) -> None:
+def test_what_lies_on_the_target(tmp_path):
     """Of others it is as it was; of a session nothing is left after the janitor."""
     kills = programs.load("kills")
     worker = kills.Worker(tmp_path / "rig", tmp_path / "target", random.Random(1))

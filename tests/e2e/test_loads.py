@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, Rig, Run, wait_for
+from e2e.rig import MIB, Rig, Run, command, wait_for
 from e2e.test_scenarios import of
 from iogauge.core.units import parse_bytes
 from support.devices import THROTTLE, Devices, capped
@@ -58,7 +58,7 @@ def saved(models: Rig) -> Run:
 
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_a_budget_that_is_kept_passes_and_another_fails(saved: Run) -> None:
+def test_a_budget_that_is_kept_passes_and_another_fails(saved):
     records = of(saved, "Checkpoint")
     assert {r["verdict"] for r in records} == {"PASS", "FAIL"}, saved.out
     for record in records:
@@ -83,7 +83,7 @@ def test_a_budget_that_is_kept_passes_and_another_fails(saved: Run) -> None:
 
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_the_whole_state_is_saved_and_read_cold(saved: Run) -> None:
+def test_the_whole_state_is_saved_and_read_cold(saved):
     for record in of(saved, "Checkpoint"):
         metrics = found(record)
         for time, bandwidth in (("save_time", "write_bw"), ("restart_time", "read_bw")):
@@ -103,7 +103,7 @@ def test_the_whole_state_is_saved_and_read_cold(saved: Run) -> None:
 
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_another_size_has_no_budget(models: Rig) -> None:
+def test_another_size_has_no_budget(models):
     case = ("-n", "^Checkpoint%model=small%files=shared")
     done = models.run(*case, "-S", f"total_bytes={96 * MIB}")
     assert done.record["verdict"] == "UNREFERENCED", done.out
@@ -134,7 +134,7 @@ def said(record: dict[str, Any]) -> str:
 
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_all_processes_read_samples_of_all_large_files(trained: Run) -> None:
+def test_all_processes_read_samples_of_all_large_files(trained):
     (record,) = of(trained, "TrainingSamples")
     assert record["verdict"] == "UNREFERENCED", record["reason"]
     metrics = found(record)
@@ -155,7 +155,7 @@ def test_all_processes_read_samples_of_all_large_files(trained: Run) -> None:
 
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_each_small_file_is_read_once_from_storage(trained: Run) -> None:
+def test_each_small_file_is_read_once_from_storage(trained):
     (record,) = of(trained, "TrainingFiles")
     assert record["verdict"] == "UNREFERENCED", record["reason"]
     assert list(found(record)) == ["read_rate"]
@@ -198,7 +198,7 @@ def fill_of(path: Path) -> float:
 
 @pytest.mark.needs_fio
 @pytest.mark.needs_loop
-def test_the_target_is_as_full_as_declared_while_it_is_measured(filled: Rig) -> None:
+def test_the_target_is_as_full_as_declared_while_it_is_measured(filled):
     fillable(filled)
     planned = filled.iogauge("run", "--dry-run", "-n", f"^FillLevel%fill={LEVEL}")
     assert "932 MiB" in planned.out, planned.out
@@ -229,9 +229,7 @@ def test_the_target_is_as_full_as_declared_while_it_is_measured(filled: Rig) -> 
         ("100 MiB", r"\d+ MiB are missing, and limits.fill_bytes allows 100 MiB"),
     ],
 )
-def test_nothing_is_filled_without_permission(
-    filled: Rig, fill_bytes: str | None, cause: str
-) -> None:
+def test_nothing_is_filled_without_permission(filled, fill_bytes, cause):
     fillable(filled, fill_bytes)
     before = fill_of(filled.target)
     filled.program("fio", f'[ "$1" = --version ] || touch {filled.base}/ran\nexec "$real" "$@"')
@@ -246,12 +244,12 @@ def test_nothing_is_filled_without_permission(
 
 @pytest.mark.needs_fio
 @pytest.mark.needs_loop
-def test_what_fills_the_target_goes_after_a_kill(filled: Rig) -> None:
+def test_what_fills_the_target_goes_after_a_kill(filled):
     fillable(filled)
     filled.program(
         "fio", f'[ "$1" != --version ] || exec "$real" "$@"\ntouch {filled.base}/holds\nsleep 300'
     )
-    process = filled.start(["reframe", "-c", "checks/", "-r", "-n", f"^FillLevel%fill={LEVEL}"])
+    process = filled.start(command("-n", f"^FillLevel%fill={LEVEL}"))
     wait_for((filled.base / "holds").exists, 60, "fio to start on a full target")
     assert fill_of(filled.target) > LEVEL / 100 - 0.02
 
@@ -286,7 +284,7 @@ def of_disturber(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.needs_fio
 @pytest.mark.needs_loop
-def test_each_load_is_measured_alone_and_beside_the_other(quiet: Rig) -> None:
+def test_each_load_is_measured_alone_and_beside_the_other(quiet):
     done = quiet.run_until(
         lambda run: all(f["outcome"] == "ok" for one in run.records for f in of_disturber(one)),
         "-n",
@@ -323,7 +321,7 @@ _FIGURES = ("write_bw", "write_best_minute", "write_worst_minute", "write_longes
 
 @pytest.mark.needs_fio
 @pytest.mark.needs_loop
-def test_a_burst_that_ends_is_found(make_rig: Callable[..., Rig], devices: Devices) -> None:
+def test_a_burst_that_ends_is_found(make_rig, devices):
     target = devices.formatted("ext4")
     node = os.stat(devices.last).st_rdev
     slower = f"{os.major(node)}:{os.minor(node)} {REST * MIB}"
@@ -396,7 +394,7 @@ def measured(deep: Rig) -> Run:
 
 
 @pytest.mark.needs_fio
-def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured: Run) -> None:
+def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured):
     found = {(r["parameters"]["access"], r["parameters"]["depth"]): r for r in measured.records}
     assert set(found) == {(way, depth) for way in ("read", "write") for depth in DEPTHS}
     for (way, depth), one in found.items():
@@ -414,7 +412,7 @@ def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured
 
 
 @pytest.mark.needs_fio
-def test_a_shared_file_through_the_page_cache(make_rig: Callable[..., Rig]) -> None:
+def test_a_shared_file_through_the_page_cache(make_rig):
     rig = make_rig(tools=("fio",), tasks=2, limits={"case_bytes": "128 MiB"})
     run = rig.run("-n", "FioSequential %files=shared %cache=buffered %block=1MiB".replace(" ", ""))
     record = run.record

@@ -91,9 +91,7 @@ def counting(rig: Rig, knobs: dict[str, str], log: Path) -> Callable[[], list[st
     return lambda: sorted(log.read_text().splitlines())
 
 
-def test_a_plain_case_starts_eight_programs_of_lustre(
-    client: tuple[Rig, dict[str, str]], tmp_path: Path
-) -> None:
+def test_a_plain_case_starts_eight_programs_of_lustre(client, tmp_path):
     """Four questions to servers, and the agent's looks before and after the write and the read."""
     rig, knobs = client
     asked = counting(rig, knobs, tmp_path / "asked")
@@ -113,9 +111,7 @@ def findings(done: Run, guard: str) -> list[dict[str, Any]]:
         (PER_PROCESS, "buffered"),
     ],
 )
-def test_every_byte_is_witnessed_by_target(
-    client: tuple[Rig, dict[str, str]], check: str, cache: str
-) -> None:
+def test_every_byte_is_witnessed_by_target(client, check, cache):
     rig, knobs = client
     done = rig.run("-n", check.format(cache), **knobs)
     assert done.record["verdict"] == "PASS", done.record["reason"] + done.out
@@ -128,7 +124,7 @@ def test_every_byte_is_witnessed_by_target(
     assert by_target, findings(done, "G11")
 
 
-def test_a_reader_between_eviction_and_read_is_found(client: tuple[Rig, dict[str, str]]) -> None:
+def test_a_reader_between_eviction_and_read_is_found(client):
     """Its pages serve the tool, so that nothing travels while the tool reads."""
     rig, knobs = client
     mpirun = subprocess.check_output(["which", "mpirun"], text=True).strip()

@@ -28,7 +28,7 @@ def mixed(mixing: Rig) -> Run:
     return done
 
 
-def test_both_ways_are_measured_and_the_reads_alone(mixed: Run) -> None:
+def test_both_ways_are_measured_and_the_reads_alone(mixed):
     records = of(mixed, "Mixed")
     points = {(r["parameters"]["order"], r["parameters"]["cache"]) for r in records}
     assert len(points) == len(records) == 4, mixed.out
@@ -47,7 +47,7 @@ def test_both_ways_are_measured_and_the_reads_alone(mixed: Run) -> None:
         assert "G8 ok fio checked its data in the warm-up" in said(record)
 
 
-def test_a_run_says_the_share_of_reads(mixing: Rig) -> None:
+def test_a_run_says_the_share_of_reads(mixing):
     data = mixing.settings()
     data["systems"][0]["partitions"][0]["extras"]["sweeps"] = {"read_shares": [30]}
     mixing.write_settings(data)
@@ -59,58 +59,24 @@ def test_a_run_says_the_share_of_reads(mixing: Rig) -> None:
     assert "expected more than 50, or O_DIRECT" in by_cache["buffered"]["reason"]
 
 
-#: Changes of fio's report of the mixed job.
+#: A change of fio's report of the mixed job.
 THREE_TIMES = """
 for key in ("io_bytes", "io_kbytes", "bw_bytes", "bw", "iops", "total_ios"):
     way[key] *= 3
 for one in ("lat_ns", "clat_ns"):
     way[one]["N"] *= 3
 """
-THIRD_OF_TIME = """
-for way in (job["read"], job["write"]):
-    way["runtime"] //= 3
-    for key in ("bw_bytes", "bw", "iops"):
-        way[key] *= 3
-    for one in ("lat_ns", "clat_ns"):
-        way[one]["mean"] /= 3
-"""
 
 
-@pytest.mark.parametrize(
-    ("way", "change", "reason"),
-    [
-        ("read", THREE_TIMES, "its tasks asked the kernel for"),
-        ("write", THREE_TIMES, "its tasks asked the kernel for"),
-        ("read", THIRD_OF_TIME, "it was told to run 1.00 s"),
-    ],
-    ids=["reads", "writes", "seconds"],
-)
-def test_an_untrue_report_of_either_way_is_refused(
-    mixing: Rig, way: str, change: str, reason: str
-) -> None:
+def test_an_untrue_report_of_reads_is_refused(mixing):
     script = mixing.base / "change.py"
     script.write_text(
         "import json, sys\n"
         "report = json.load(open(sys.argv[1]))\n"
-        f"job = report['jobs'][0]\nway = job[{way!r}]\n{change}\n"
+        f"way = report['jobs'][0]['read']\n{THREE_TIMES}\n"
         "json.dump(report, open(sys.argv[1], 'w'))\n"
     )
     mixing.damage("fio", "fio-mixed.1.json", f'{sys.executable} {script} "$out"')
     done = mixing.run("-n", DIRECT)
     (mixing.bin / "fio").unlink()
-    done.never_passed(reason)
-
-
-def test_reads_from_memory_are_refused(mixing: Rig) -> None:
-    """fio drops what is cached of its files when it starts: another program reads them a moment later."""
-    mixing.program(
-        "fio",
-        "case $out in fio-mixed.1.json) while sleep 0.1; do\n"
-        'cat "$IOG_DIR"/.[0-9]* >/dev/null || break; kill -0 $$ || break; done 2>/dev/null & esac\n'
-        'exec "$real" "$@"',
-    )
-    done = mixing.run("-n", DIRECT.replace("direct", "buffered"))
-    (mixing.bin / "fio").unlink()
-    done.never_passed(
-        "read_bw: G1 client cache: ", "another program had read the other data into the page cache"
-    )
+    done.never_passed("its tasks asked the kernel for")

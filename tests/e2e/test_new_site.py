@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -73,9 +73,10 @@ class Installed:
         return done.stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.needs_fio
-def test_a_wheel_measures_a_site_outside_the_clone(storage: Path) -> None:
+def test_a_wheel_measures_a_site_outside_the_clone(storage):
     base, target = storage / "wheel", storage / "wheel" / "target"
     target.mkdir(parents=True)
     installed = Installed(base)
@@ -144,7 +145,7 @@ def earlier(record: dict[str, Any], seconds: int) -> dict[str, Any]:
     not os.access("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device", os.W_OK),
     reason="mounts and slows a disk: needs root and cgroup v1 blkio",
 )
-def test_each_command_ends_as_the_page_says(disk: Path, make_rig: Callable[..., Rig]) -> None:
+def test_each_command_ends_as_the_page_says(disk, make_rig):
     """But for ``make bench`` (test_fresh.py); a single real run stands for repeated ones."""
     rig = make_rig(target=disk / "mnt")
     done = 0

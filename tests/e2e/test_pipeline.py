@@ -115,9 +115,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.mark.nightly
-def test_healthy_is_green_and_slowed_is_red(
-    repository: SiteRepository, capped: Callable[[int], Path], receiver: Receiver
-) -> None:
+def test_healthy_is_green_and_slowed_is_red(repository, capped, receiver):
     """A repository of the site's own, with the iogauge that its five lines name."""
     # The first night of a site that has not said yet whom to tell.
     healthy = repository.run()
@@ -172,9 +170,7 @@ def test_healthy_is_green_and_slowed_is_red(
 
 
 @pytest.mark.nightly
-def test_a_run_that_did_not_end_is_never_green(
-    project: Project, capped: Callable[[int], Path]
-) -> None:
+def test_a_run_that_did_not_end_is_never_green(project, capped):
     """The runner kills the job that measures; the next stages say what is missing, and who."""
     capped(HEALTHY)
     process = project.start()
@@ -195,9 +191,7 @@ def test_a_run_that_did_not_end_is_never_green(
 
 
 @pytest.mark.nightly
-def test_two_pipelines_at_once(
-    project: Project, capped: Callable[[int], Path], make_module_rig: Callable[..., Rig]
-) -> None:
+def test_two_pipelines_at_once(project, capped, make_module_rig):
     """gitlab-ci-local honours no resource_group, so both compete: neither passes on a disturbed value."""
     capped(HEALTHY)
     shutil.rmtree(project.rig.target / "iogauge", ignore_errors=True)

@@ -54,9 +54,7 @@ def gitlab(validate: Callable[..., str], folder: Path, data: dict[str, Any]) -> 
     return validate(file, "gitlab-ci", "--data-transform", "gitlab-ci")
 
 
-def test_gitlab_accepts_it(
-    validate: Callable[..., str], tmp_path: Path, jobs: dict[str, Any]
-) -> None:
+def test_gitlab_accepts_it(validate, tmp_path, jobs):
     assert gitlab(validate, tmp_path, jobs) == ""
     head = yaml.safe_load(TEMPLATE.read_text().split("\n---\n")[0])
     assert gitlab(validate, tmp_path, {**head, "job": {"script": "true"}}) == ""
@@ -74,25 +72,18 @@ def test_gitlab_accepts_it(
         ("iogauge-judge", "rules", [{"iff": "$X"}]),
     ],
 )
-def test_gitlab_refuses_what_is_wrong(
-    validate: Callable[..., str],
-    tmp_path: Path,
-    jobs: dict[str, Any],
-    job: str,
-    key: str,
-    value: object,
-) -> None:
+def test_gitlab_refuses_what_is_wrong(validate, tmp_path, jobs, job, key, value):
     broken = copy.deepcopy(jobs)
     broken[job][key] = value
     assert job in gitlab(validate, tmp_path, broken)
 
 
-def test_no_secret_is_named_in_a_job() -> None:
+def test_no_secret_is_named_in_a_job():
     assert not re.search(r"WEBHOOK|TOKEN", TEMPLATE.read_text())
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_github_accepts_it(validate: Callable[..., str], tmp_path: Path, workflow: Path) -> None:
+def test_github_accepts_it(validate, tmp_path, workflow):
     assert validate(workflow, "github-workflows") == ""
     data = yaml.safe_load(workflow.read_text())
     for job in data["jobs"].values():
@@ -132,7 +123,7 @@ class TestMergeRequest:
             ("reframe/src/iogauge/judge/case.py", {"lint", "dry-run", "replay"}),
         ],
     )
-    def test_only_what_it_touches(self, project: Project, file: str, expected: set[str]) -> None:
+    def test_only_what_it_touches(self, project, file, expected):
         path = project.directory / file
         before = path.read_text()
         path.write_text(before + "\n# touched\n")
@@ -144,7 +135,7 @@ class TestMergeRequest:
         assert set(found) == {f"iogauge-{name}" for name in expected}, listed.out
 
     @pytest.mark.parametrize("source", ["push", "schedule"])
-    def test_nothing_is_measured_on_a_push(self, project: Project, source: str) -> None:
+    def test_nothing_is_measured_on_a_push(self, project, source):
         listed = project.run("--list-csv", source=source)
         found = set(re.findall(r"^iogauge-[a-z-]+", listed.out, re.MULTILINE))
         steps = {f"iogauge-{name}" for name in ("setup", "stack", "run", "judge", "report")}
@@ -152,9 +143,7 @@ class TestMergeRequest:
 
 
 @pytest.mark.slow
-def test_a_change_is_no_fault_of_a_site_that_is_too_small_for_a_scenario(
-    make_rig: Callable[..., Rig],
-) -> None:
+def test_a_change_is_no_fault_of_a_site_that_is_too_small_for_a_scenario(make_rig):
     rig = make_rig(tools=("ior", "fio"), limits={"case_bytes": "32 MiB"})
     done = subprocess.run(
         [ROOT / "ci/pipeline", "change", "dry-run"],

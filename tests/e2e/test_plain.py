@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from e2e.rig import Rig
 from support.devices import Devices, overlay
 
 pytestmark = [
@@ -49,9 +47,7 @@ def _busy(processes: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("busy", [0, 2], ids=["at rest", "busy"])
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs", "overlay"])
-def test_nothing_healthy_is_refused(
-    make_rig: Callable[..., Rig], tmp_path: Path, kind: str, busy: int
-) -> None:
+def test_nothing_healthy_is_refused(make_rig, tmp_path, kind, busy):
     with contextlib.ExitStack() as leaving:
         devices = Devices(tmp_path, leaving)
         loop = devices.loop(devices.image("image", 12 << 10))

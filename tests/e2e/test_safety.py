@@ -40,7 +40,7 @@ def refused_everywhere(rig: Rig, why: str) -> None:
 
 @pytest.mark.needs_fio
 @ROOT_ONLY
-def test_somebody_elses_directory_until_it_is_allowed(rig: Rig) -> None:
+def test_somebody_elses_directory_until_it_is_allowed(rig):
     os.chown(rig.target, 12345, 12345)
     refused_everywhere(rig, "belongs to user 12345, not to root")
     asked = {"IOGAUGE_TARGET": str(rig.target), "RFM_CONFIG_PATH": str(rig.sites)}
@@ -72,7 +72,7 @@ def test_somebody_elses_directory_until_it_is_allowed(rig: Rig) -> None:
 
 
 @pytest.mark.needs_fio
-def test_a_path_through_a_link(rig: Rig) -> None:
+def test_a_path_through_a_link(rig):
     real = rig.base / "real"
     rig.target.rename(real)
     rig.target.symlink_to(real)
@@ -92,7 +92,7 @@ def left(rig: Rig, name: str, **owner: str) -> Path:
     return case.parent
 
 
-def test_an_expired_session_of_another_host_is_removed_and_a_fresh_one_kept(rig: Rig) -> None:
+def test_an_expired_session_of_another_host_is_removed_and_a_fresh_one_kept(rig):
     old = left(rig, "old-1", host="elsewhere", expires="2026-01-01T00:00:00Z")
     fresh = left(rig, "fresh-1", host="elsewhere")
     done = rig.iogauge("clean", "--target", str(rig.target))
@@ -105,14 +105,14 @@ def test_an_expired_session_of_another_host_is_removed_and_a_fresh_one_kept(rig:
 
 
 @pytest.mark.parametrize("name", ["../../x", "$(id)"])
-def test_a_session_name_that_leads_elsewhere(rig: Rig, name: str) -> None:
+def test_a_session_name_that_leads_elsewhere(rig, name):
     run = rig.run(*RANDOM_READ, IOGAUGE_SESSION=name)
     assert run.rc != 0 and "IOGAUGE_SESSION" in run.out, run.out
     assert run.records == []
     assert not list(rig.target.iterdir())
 
 
-def test_a_parameter_that_leads_elsewhere(rig: Rig) -> None:
+def test_a_parameter_that_leads_elsewhere(rig):
     run = rig.run(*RANDOM_READ, "-S", "variant=../../x")
     assert run.rc != 0 and "variant is '../../x'" in run.out, run.out
     run.shows_no_pass()
@@ -120,7 +120,7 @@ def test_a_parameter_that_leads_elsewhere(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("where", ["target", "environment", "partition"])
-def test_site_data_that_leads_elsewhere(rig: Rig, where: str) -> None:
+def test_site_data_that_leads_elsewhere(rig, where):
     data = rig.settings()
     (partition,) = data["systems"][0]["partitions"]
     if where == "target":
@@ -137,7 +137,7 @@ def test_site_data_that_leads_elsewhere(rig: Rig, where: str) -> None:
     assert not list(rig.target.iterdir())
 
 
-def test_a_name_of_a_record_that_leads_elsewhere_is_no_file(rig: Rig) -> None:
+def test_a_name_of_a_record_that_leads_elsewhere_is_no_file(rig):
     name = "../../etc/passwd"
     for words in (["report", name], ["calibrate", "--system", name], ["history", "--system", name]):
         assert "root:" not in rig.iogauge(*words).out
@@ -158,9 +158,7 @@ def precious(rig: Rig) -> Iterator[Path]:
 
 
 @pytest.mark.needs_fio
-def test_a_case_whose_directory_is_swapped_for_a_link_removes_only_its_own(
-    rig: Rig, precious: Path
-) -> None:
+def test_a_case_whose_directory_is_swapped_for_a_link_removes_only_its_own(rig, precious):
     """The tool itself puts a link in the place of the case's directory, just before the job ends."""
     rig.program(
         "fio",

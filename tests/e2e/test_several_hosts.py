@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.rig import Rig, Run
+from e2e.rig import Rig, Run, command
 from e2e.test_application import HEADER
 from e2e.test_scenarios import STAND_INS, of, striped
 from iogauge.node import between
@@ -51,7 +51,7 @@ def run_on(cluster: Hosts, rig: Rig, *words: str, timeout: float = 300, **enviro
         "OMPI_MCA_mpi_yield_when_idle": "1",
     }
     process = rig.start(
-        cluster.command("n1", ["reframe", "-c", "checks/", "-r", "--exec-policy=serial", *words]),
+        cluster.command("n1", command("--exec-policy=serial", *words)),
         **own | environment,
     )
     return rig.finish(process, timeout)
@@ -79,7 +79,7 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_fio_serves_on_all_hosts(everything: Run) -> None:
+def test_fio_serves_on_all_hosts(everything):
     """Files of one server's targets, by two processes of each host, a target each."""
     (record,) = of(everything, "RandomRead")
     assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
@@ -94,7 +94,7 @@ def test_fio_serves_on_all_hosts(everything: Run) -> None:
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything: Run) -> None:
+def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     """Hosts of one kernel share a cache, and the suite sees it."""
     found = {r["parameters"]["cache"]: r for r in of(everything, "IorPosix")}
     direct, buffered = found["direct"], found["buffered"]
@@ -111,7 +111,7 @@ def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything: R
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig]) -> None:
+def test_another_version_on_one_host(cluster, make_rig):
     """IOR itself, but its file on n2 says another version."""
     rig = make_rig(tools=("ior",))
     settings = rig.settings()
@@ -137,9 +137,7 @@ def test_another_version_on_one_host(cluster: Hosts, make_rig: Callable[..., Rig
 
 @pytest.mark.needs_ior
 @pytest.mark.slow
-def test_what_a_site_declares_reaches_the_tasks_on_all_hosts(
-    cluster: Hosts, make_rig: Callable[..., Rig]
-) -> None:
+def test_what_a_site_declares_reaches_the_tasks_on_all_hosts(cluster, make_rig):
     """ssh starts a daemon of mpirun with an environment of its own."""
     rig = make_rig(tools=("ior",))
     settings = rig.settings()
@@ -210,8 +208,8 @@ def assert_values_are_the_tools(record: dict[str, Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("io500") is None, reason="io500 is not on PATH")
 def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
-    hosts: Hosts, storage: Path, make_module_rig: Callable[..., Rig]
-) -> None:
+    hosts, storage, make_module_rig
+):
     rig = make_module_rig(
         tools=("io500", "ior"),
         limits={"case_files": 20_000, "case_bytes": "4 GiB", "phase_seconds": "1 s"},
@@ -241,9 +239,7 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
 @pytest.mark.nightly
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_all_hosts_read_and_write_at_once(
-    cluster: Hosts, make_module_rig: Callable[..., Rig]
-) -> None:
+def test_all_hosts_read_and_write_at_once(cluster, make_module_rig):
     rig = striped(
         make_module_rig,
         scale={"nodes": 3, "tasks_per_node": 1},
@@ -263,9 +259,7 @@ def test_all_hosts_read_and_write_at_once(
 
 
 @pytest.mark.slow
-def test_an_output_is_written_by_all_hosts(
-    cluster: Hosts, make_module_rig: Callable[..., Rig]
-) -> None:
+def test_an_output_is_written_by_all_hosts(cluster, make_module_rig):
     if not HEADER.exists():
         pytest.skip("no wrf_io with its header on PATH (docs/checks.md says how to build it)")
     rig = striped(

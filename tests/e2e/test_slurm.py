@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import ROOT, Process, Rig, Run, wait_for
+from e2e.rig import ROOT, Process, Rig, Run, command, wait_for
 from support import slurm as support
 from support.hosts import Hosts
 from support.slurm import Slurm
@@ -28,24 +28,19 @@ pytestmark = [pytest.mark.needs_slurm, pytest.mark.needs_fio, pytest.mark.slow]
 NODES = 4
 #: Slurm's warning comes up to a minute early: far from what a case takes on a busy machine.
 LIMIT = "10m"
-REFRAME = ("reframe", "-c", "checks/", "-r", "--exec-policy=serial", "--keep-stage-files")
+OPTIONS = ("--exec-policy=serial", "--keep-stage-files")
 #: IOR through POSIX, a file for each process and one for all, O_DIRECT.
 IOR = "IorPosix%files={}%order=sequential%cache=direct"
 #: fio's servers on all nodes, their client on the first.
 RANDOM_READ = "RandomRead%block=128KiB%span=all"
 
 REFERENCES = """\
-$sources: {IorPosix: made up, MdtestEasy: made up, RandomRead: made up}
+$sources: {IorPosix: made up, RandomRead: made up}
 IorPosix:
   $index: [$partition, files]
   'rig:default':
     per-process: {write_bw: [1, -0.5, null, MiB/s], read_bw: [1, -0.5, null, MiB/s]}
     shared: {write_bw: [1, -0.5, null, MiB/s], read_bw: [9.0e+6, -0.1, null, MiB/s]}
-MdtestEasy:
-  'rig:default':
-    create_rate: [1, -0.5, null, ops/s]
-    stat_rate: [1, -0.5, null, ops/s]
-    remove_rate: [1, -0.5, null, ops/s]
 RandomRead:
   'rig:default': {read_iops: [1, -0.5, null, ops/s], read_bw: [0.1, -0.5, null, MiB/s]}
 """
@@ -77,16 +72,14 @@ class Cluster:
             "scale": {"nodes": NODES, "tasks_per_node": 2},
             "interface": "eth0",
             "sweeps": {"tasks_per_client": [2]},
-            # As many files as can be made in a second are removed in less than G4's 0.02 s.
-            "cases": {"MdtestEasy": {"tasks_per_node": 1, "phase_seconds": "3 s"}},
         }
         rig.write_settings(data)
 
     def start(self, *words: str, **extra: str) -> Process:
         """Start ReFrame on the head."""
         path = f"{self.rig.environment(**extra)['PATH']}:/usr/sbin:/sbin"
-        command = self.slurm.hosts.command(self.slurm.head, [*REFRAME, *words])
-        return self.rig.start(command, **{**extra, **self.slurm.environment, "PATH": path})
+        asked = self.slurm.hosts.command(self.slurm.head, command(*OPTIONS, *words))
+        return self.rig.start(asked, **{**extra, **self.slurm.environment, "PATH": path})
 
     def run(self, *names: str, **extra: str) -> Run:
         """Run checks by name, to the end."""
@@ -140,49 +133,44 @@ def reason_of(run: Run) -> str:
 
 @pytest.fixture(scope="module")
 def measured(slurm: Slurm, make_module_rig: Callable[..., Rig]) -> tuple[Run, Rig]:
-    """IOR, mdtest and fio on four nodes, with references."""
-    for program in ("ior", "mdtest", "gcc"):
+    """IOR and fio on four nodes, with references."""
+    for program in ("ior", "gcc"):
         if shutil.which(program) is None:
             pytest.skip(f"not on PATH: {program}")
-    limits = {"case_files": 24_000}
-    rig = make_module_rig(tools=("fio", "ior", "mdtest"), limits=limits, time_limit=LIMIT)
+    rig = make_module_rig(tools=("fio", "ior"), time_limit=LIMIT)
     library, where = rig.base / "where.so", rig.base / "where"
     source = ROOT / "tests" / "support" / "where.c"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     where.mkdir()
-    for tool in ("ior", "mdtest"):
-        rig.program(tool, f'WHERE={where}/{tool} LD_PRELOAD={library} exec "$real" "$@"')
+    rig.program("ior", f'WHERE={where}/ior LD_PRELOAD={library} exec "$real" "$@"')
     cluster = Cluster(rig, slurm)
     rig.write_references(REFERENCES)
-    run = cluster.run(f"^{IOR.format('shared')}", "^MdtestEasy", f"^{RANDOM_READ}")
+    run = cluster.run(f"^{IOR.format('shared')}", f"^{RANDOM_READ}")
     cluster.assert_nothing_left()
     return run, rig
 
 
-def test_what_meets_its_reference_passes(measured: tuple[Run, Rig]) -> None:
+def test_what_meets_its_reference_passes(measured):
     run, _ = measured
     assert {(r["nodes"], r["fingerprint"]["nodes"]) for r in run.records} == {(NODES, "n[1-4]")}
     found = {record["check"]: record for record in run.records}
     assert {check: record["verdict"] for check, record in found.items()} == {
         "IorPosix": "FAIL",
-        "MdtestEasy": "INVALID",  # the nodes share one cache of attributes
         "RandomRead": "PASS",
     }, "\n".join(record["reason"] for record in run.records)
     assert run.rc == 1
     assert "read_bw" in found["IorPosix"]["reason"]
-    mdtest = found["MdtestEasy"]
-    assert mdtest["reason"].startswith("stat_rate: G1 client cache: 4 nodes share 1 page cache(s)")
-    rates = {metric["name"]: metric["verdict"] for metric in mdtest["metrics"]}
-    assert rates == {"create_rate": "PASS", "stat_rate": "INVALID", "remove_rate": "PASS"}
-    (script,) = run.stage.rglob("MdtestEasy*/rfm_job.sh")
+    bandwidths = {metric["name"]: metric["verdict"] for metric in found["IorPosix"]["metrics"]}
+    assert bandwidths == {"write_bw": "PASS", "read_bw": "FAIL"}
+    (script,) = run.stage.rglob("RandomRead*/rfm_job.sh")
     (warned,) = re.findall(r"^#SBATCH --signal=B:USR1@(\d+)$", script.read_text(), re.MULTILINE)
     assert int(warned) >= 30 and f"IOG_WARNED={warned}\n" in script.read_text()
 
 
-def accesses(rig: Rig, tool: str, what: str) -> Mapping[tuple[str, str, int], set[str]]:
-    """Hosts by case, file and offset that a tool was accessed from."""
+def accesses(rig: Rig, what: str) -> Mapping[tuple[str, str, int], set[str]]:
+    """Hosts by case, file and offset from which IOR did something."""
     found: dict[tuple[str, str, int], set[str]] = defaultdict(set)
-    for line in (rig.base / "where" / tool).read_text().splitlines():
+    for line in (rig.base / "where" / "ior").read_text().splitlines():
         host, did, path, offset = line.split()
         _, _, _user, _session, case, *names = path.split("/")
         if did == what:
@@ -195,9 +183,9 @@ def shifted(hosts: set[str]) -> set[str]:
     return {f"n{int(host[1:]) % NODES + 1}" for host in hosts}
 
 
-def test_every_byte_is_read_by_another_node_than_wrote_it(measured: tuple[Run, Rig]) -> None:
+def test_every_byte_is_read_by_another_node_than_wrote_it(measured):
     _, rig = measured
-    wrote, read = (accesses(rig, "ior", what) for what in ("write", "read"))
+    wrote, read = (accesses(rig, what) for what in ("write", "read"))
     places = wrote.keys()
     assert places == read.keys()
     assert len(places) >= 8
@@ -209,7 +197,7 @@ def test_every_byte_is_read_by_another_node_than_wrote_it(measured: tuple[Run, R
     assert set().union(*(wrote[place] for place in places)) == {"n1", "n2", "n3", "n4"}
 
 
-def test_the_clients_of_fio_are_the_nodes(measured: tuple[Run, Rig]) -> None:
+def test_the_clients_of_fio_are_the_nodes(measured):
     run, _ = measured
     served = [line.split() for line in run.file("servers.txt").read_text().splitlines()]
     assert [host for host, *_ in served] == ["n1", "n2", "n3", "n4"]
@@ -223,7 +211,7 @@ def test_the_clients_of_fio_are_the_nodes(measured: tuple[Run, Rig]) -> None:
 
 
 @pytest.mark.parametrize("cyclic", [False, True], ids=["block", "cyclic"])
-def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None:
+def test_ranks_stand_where_they_are_asked_to(slurm, cyclic):
     from iogauge.plan.script import binding_options, placing_options
 
     options = [
@@ -245,16 +233,14 @@ def test_ranks_stand_where_they_are_asked_to(slurm: Slurm, cyclic: bool) -> None
 # --- Jobs that do not reach their end ---------------------------------------------------------------
 
 
-def test_one_launch_asks_the_nodes_what_they_lack(
-    slurm: Slurm, make_rig: Callable[..., Rig]
-) -> None:
+def test_one_launch_asks_the_nodes_what_they_lack(slurm, make_rig):
     """They see the clone and the target; a queue that does not exist answers nothing."""
 
     def check(**partition: Any) -> Run:
         cluster = Cluster(make_rig(tools=("fio",)), slurm, **partition)
         path = f"{cluster.rig.environment()['PATH']}:/usr/sbin:/sbin"
-        command = slurm.hosts.command(slurm.head, ["iogauge", "check", "--all", "rig"])
-        process = cluster.rig.start(command, **{**slurm.environment, "PATH": path})
+        asked = slurm.hosts.command(slurm.head, ["iogauge", "check", "--all", "rig"])
+        process = cluster.rig.start(asked, **{**slurm.environment, "PATH": path})
         return cluster.rig.finish(process, 240)
 
     said = " ".join(check().out.split())
@@ -265,7 +251,7 @@ def test_one_launch_asks_the_nodes_what_they_lack(
 
 
 @pytest.mark.nightly
-def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
+def test_the_time_limit(slurm, make_rig):
     """The job is warned, tidies up, and its record says why."""
     rig = long_fio(make_rig, time_limit="1m")
     cluster = Cluster(rig, slurm)
@@ -278,7 +264,7 @@ def test_the_time_limit(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
     assert "the scheduler warned of the time limit, told to end by SIGUSR1" in reason
 
 
-def test_a_node_that_dies(slurm: Slurm, make_rig: Callable[..., Rig]) -> None:
+def test_a_node_that_dies(slurm, make_rig):
     """Network and power are gone while data is written; n1 runs the job script."""
     rig = long_fio(make_rig)
     cluster = Cluster(rig, slurm)

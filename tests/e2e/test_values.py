@@ -94,7 +94,7 @@ def fio_run(make_module_rig: Callable[..., Rig]) -> Run:
 
 
 @pytest.mark.needs_fio
-def test_fio_metadata_values(fio_run: Run) -> None:
+def test_fio_metadata_values(fio_run):
     stage = fio_run.stage / "rig/default/tools/FioMetadata"
 
     def rates(name: str, way: str) -> list[float]:
@@ -120,7 +120,7 @@ def test_fio_metadata_values(fio_run: Run) -> None:
 
 
 @pytest.mark.needs_fio
-def test_fio_random_read_values(fio_run: Run) -> None:
+def test_fio_random_read_values(fio_run):
     (stage,) = (fio_run.stage / "rig/default/tools").glob("FioRandomRead_*")
     reads = [fio_job(stage / f"fio-randread.{rep}.json")["read"] for rep in (1, 2, 3)]
     check(
@@ -139,12 +139,12 @@ def test_fio_random_read_values(fio_run: Run) -> None:
 @pytest.fixture(scope="module")
 def mpi_run(make_module_rig: Callable[..., Rig]) -> Run:
     rig = make_module_rig(
-        tools=("ior", "ior-mpiio", "mdtest"),
+        tools=("ior", "mdtest"),
         limits={"repetitions": 2, "case_bytes": "96 MiB", "case_files": 12800},
     )
     run = rig.run(
         *("-n", "IorPosix%files=shared%order=sequential%cache=buffered"),
-        *("-n", "IorMpiio%files=per-process", "-n", "MdtestHard"),
+        *("-n", "MdtestHard"),
         "--keep-stage-files",
     )
     rig.assert_clean()
@@ -153,9 +153,8 @@ def mpi_run(make_module_rig: Callable[..., Rig]) -> Run:
 
 @pytest.mark.needs_ior
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["IorPosix", "IorMpiio"])
-def test_ior_values(mpi_run: Run, name: str) -> None:
-    (stage,) = (mpi_run.stage / "rig/default/tools").glob(f"{name}_*")
+def test_ior_values(mpi_run):
+    (stage,) = (mpi_run.stage / "rig/default/tools").glob("IorPosix_*")
 
     def bandwidths(access: str) -> list[float]:
         files = [stage / f"ior-{access}.{rep}.json" for rep in (1, 2)]
@@ -163,7 +162,7 @@ def test_ior_values(mpi_run: Run, name: str) -> None:
 
     check(
         mpi_run,
-        name,
+        "IorPosix",
         {
             "write_bw": ("MiB/s", bandwidths("write")),
             "read_bw": ("MiB/s", bandwidths("read")),
@@ -173,7 +172,7 @@ def test_ior_values(mpi_run: Run, name: str) -> None:
 
 @pytest.mark.needs_ior
 @pytest.mark.slow
-def test_mdtest_values(mpi_run: Run) -> None:
+def test_mdtest_values(mpi_run):
     stage = mpi_run.stage / "rig/default/tools/MdtestHard"
 
     def synced(name: str, row: str) -> list[float]:

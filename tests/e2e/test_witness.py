@@ -71,7 +71,7 @@ IOR_DIRECT = ("-n", "IorPosix%files=per-process%order=sequential%cache=direct")
 
 
 @pytest.mark.needs_fio
-def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, devices: Devices) -> None:
+def test_direct_reads_from_the_memory_of_a_daemon(make_rig, devices):
     """A file system that is a program. What was written reached a disk; what is read comes from the page cache behind it."""
     # Its disk is a device of its own down to the bottom: other tests use the machine's disk at the same time.
     memory = devices.mount("none", "memory", "tmpfs")
@@ -97,9 +97,7 @@ def test_direct_reads_from_the_memory_of_a_daemon(make_rig: Make, devices: Devic
 @pytest.mark.needs_fio
 @pytest.mark.skipif(shutil.which("bindfs") is None, reason="bindfs is not on PATH")
 @pytest.mark.parametrize("memory", [True, False])
-def test_a_directory_that_a_program_shows_elsewhere(
-    make_rig: Make, devices: Devices, memory: bool
-) -> None:
+def test_a_directory_that_a_program_shows_elsewhere(make_rig, devices, memory):
     """bindfs names the directory as its source: on memory nothing passes, on storage it may."""
     folder = devices.formatted("ext4")
     if memory:
@@ -120,7 +118,7 @@ def test_a_directory_that_a_program_shows_elsewhere(
 
 
 @pytest.mark.needs_ior
-def test_an_overlay_that_swallows_fsync(make_rig: Make, devices: Devices) -> None:
+def test_an_overlay_that_swallows_fsync(make_rig, devices):
     target = overlay(devices, devices.formatted("ext4"), "volatile")
     run = judged(make_rig, target, *IOR)
     run.never_passed("G8|G2")
@@ -139,7 +137,7 @@ int main(int count, char **words)
 
 @pytest.mark.needs_ior
 @pytest.mark.skipif(shutil.which("eatmydata") is None, reason="eatmydata is not on PATH")
-def test_a_library_that_only_the_tasks_know_of(make_rig: Make, devices: Devices) -> None:
+def test_a_library_that_only_the_tasks_know_of(make_rig, devices):
     """A program under the tool's name preloads it: neither the job's environment nor a script tells."""
     rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior",))
     rig.write_references(REFERENCES)
@@ -152,7 +150,7 @@ def test_a_library_that_only_the_tasks_know_of(make_rig: Make, devices: Devices)
 
 
 @pytest.mark.needs_ior
-def test_half_of_the_ranks_write_nothing(make_rig: Make, devices: Devices) -> None:
+def test_half_of_the_ranks_write_nothing(make_rig, devices):
     """A task's file is a link into memory, and the tool says that all is well."""
     rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior",))
     rig.write_references(REFERENCES)
@@ -174,9 +172,7 @@ def test_half_of_the_ranks_write_nothing(make_rig: Make, devices: Devices) -> No
         pytest.param("ext4", "defaults", id="read-by-another-program"),
     ],
 )
-def test_small_files_that_come_from_a_cache(
-    make_rig: Make, devices: Devices, fstype: str, mount: str
-) -> None:
+def test_small_files_that_come_from_a_cache(make_rig, devices, fstype, mount):
     """btrfs keeps what is so small in its trees, whose cache nobody can empty. Or somebody reads the files before."""
     target = devices.formatted(fstype, options=mount) / "t"
     rig = make_rig(target=target, tools=("mdtest",), limits={"case_files": 2_000})
@@ -199,10 +195,9 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
+@pytest.mark.nightly
 @pytest.mark.needs_ior
-def test_a_slow_clock_and_files_that_nobody_counts(
-    make_rig: Make, devices: Devices, clock: Path
-) -> None:
+def test_a_slow_clock_and_files_that_nobody_counts(make_rig, devices, clock):
     """btrfs tells no inodes, as no network does. The lines of mdtest tell the time."""
     target = devices.formatted("btrfs")
     # mdtest syncs what it has made: so few files take it some seconds on a slow disk.
@@ -215,9 +210,7 @@ def test_a_slow_clock_and_files_that_nobody_counts(
 
 
 @pytest.mark.needs_ior
-def test_a_slow_clock_and_a_disk_that_does_not_count(
-    make_rig: Make, devices: Devices, clock: Path
-) -> None:
+def test_a_slow_clock_and_a_disk_that_does_not_count(make_rig, devices, clock):
     """No counter says when bytes move, as on many networks: what the task asked for does.
 
     A phase lasts for more than two seconds. From then on the agent looks five times a second, and seldom between the end
@@ -237,7 +230,7 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(
 
 
 @pytest.mark.needs_fio
-def test_files_that_are_hidden_from_the_target(make_rig: Make, devices: Devices) -> None:
+def test_files_that_are_hidden_from_the_target(make_rig, devices):
     """btrfs counts no inodes. But the agent sees what is mounted over the case's directory in a tool's own namespace."""
     target = devices.formatted("btrfs")
     rig = make_rig(target=target / "t", tools=("fio",), limits={"case_files": 4000})
@@ -267,7 +260,7 @@ def writer(target: Path) -> Iterator[None]:
 
 
 @pytest.mark.needs_ior
-def test_a_writer_beside_a_case(make_rig: Make, devices: Devices) -> None:
+def test_a_writer_beside_a_case(make_rig, devices):
     """Others write to the disk meanwhile: half of its bandwidth is theirs."""
     target = devices.formatted("ext4")
     limits = {"case_bytes": "256 MiB", **ALONE}
@@ -279,7 +272,7 @@ def test_a_writer_beside_a_case(make_rig: Make, devices: Devices) -> None:
 
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
-def test_a_slow_disk_is_healthy(make_rig: Make, devices: Devices) -> None:
+def test_a_slow_disk_is_healthy(make_rig, devices):
     """Bytes take most of the time, so that both words about the seconds are exact."""
     target = devices.formatted("xfs")
     limits = {"phase_seconds": "3 s", "case_bytes": "64 MiB"}
@@ -294,7 +287,7 @@ def test_a_slow_disk_is_healthy(make_rig: Make, devices: Devices) -> None:
 
 
 @pytest.mark.needs_fio
-def test_a_disk_that_others_share_request_by_request(make_rig: Make, devices: Devices) -> None:
+def test_a_disk_that_others_share_request_by_request(make_rig, devices):
     """A disk of 400 reads a second, half of them for another program: some MiB, which are few bytes and half of the work."""
     target = devices.formatted("ext4")
     limits = {"phase_seconds": "6 s", "case_bytes": "32 MiB", "max_foreign": "10 %"}

@@ -126,7 +126,7 @@ def measured(site: Site) -> list[dict[str, Any]]:
     return site.records()
 
 
-def test_a_new_site_describes_a_client_of_lustre(site: Site) -> None:
+def test_a_new_site_describes_a_client_of_lustre(site):
     """It keeps its data in the page cache and honours O_DIRECT; its targets are counted; nothing is a doubt."""
     target = site.extras["target"]
     assert target["type"] == "lustre" and target["uuid"], target
@@ -136,7 +136,7 @@ def test_a_new_site_describes_a_client_of_lustre(site: Site) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_each_case_is_believed_or_names_the_load_of_others(measured: list[dict[str, Any]]) -> None:
+def test_each_case_is_believed_or_names_the_load_of_others(measured):
     """No case is INVALID, and no tool fails. Lustre may allow root alone to choose a metadata target."""
     wrong = [
         f"{r['case']}: {r['reason']}"
@@ -147,7 +147,7 @@ def test_each_case_is_believed_or_names_the_load_of_others(measured: list[dict[s
     assert len(measured) > len(CHECKS) and not wrong, "\n".join(wrong)
 
 
-def test_the_client_bears_witness(measured: list[dict[str, Any]]) -> None:
+def test_the_client_bears_witness(measured):
     """Bytes and files of each case are counted by Lustre's client too, for root or since 2.17."""
     unseen = {
         f"{record['case']}: {finding['saw']}"
@@ -162,7 +162,7 @@ def test_the_client_bears_witness(measured: list[dict[str, Any]]) -> None:
     assert not unseen, "\n".join(sorted(unseen))
 
 
-def test_the_target_is_left_as_it_was(site: Site, measured: list[dict[str, Any]]) -> None:
+def test_the_target_is_left_as_it_was(site, measured):
     """Nothing of iogauge stays."""
     assert measured and not (Path(TARGET) / "iogauge").exists()
 
@@ -189,7 +189,7 @@ def _slowed(device: str) -> Iterator[None]:
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("lctl"), reason="needs root and lctl")
-def test_a_slowed_storage_target_is_named(site: Site, measured: list[dict[str, Any]]) -> None:
+def test_a_slowed_storage_target_is_named(site, measured):
     """The needle names it, and no other."""
     devices = sorted(Path("/sys/fs/lustre/osc").glob("*-OST*-osc-[!M]*"))
     if len(devices) < 3:
@@ -207,9 +207,7 @@ def test_a_slowed_storage_target_is_named(site: Site, measured: list[dict[str, A
     assert slow and named and named[0] == slow[0].lower(), found["reason"]
 
 
-def test_the_page(
-    site: Site, measured: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page(site, measured, capsys):
     """What was found is on one page, for those who asked; the terminal has a line a case."""
     page = Path(os.environ.get("IOGAUGE_RIG_PAGE", "lustre.html")).absolute()
     done = site.run("report", "--since", "1d", "--html", str(page))

@@ -582,7 +582,7 @@ READERS: tuple[Reader, ...] = (
     Reader(
         "elbencho.parse",
         _samples("samples/elbencho*.json"),
-        _tool(elbencho.parse),
+        _tool(lambda text: elbencho.parse(text, "write")),
         TOOL,
         "elbencho",
     ),

@@ -22,14 +22,6 @@ def ior_ranks(ranks: int) -> str:
     return "".join([f"{header}\n", *(f"{operation},{rank},{rest}\n" for rank in range(ranks))])
 
 
-def mdtest_ranks(ranks: int) -> str:
-    """Times of so many ranks, as mdtest writes them."""
-    header, overall, row, *_ = (SAMPLES / "mdtest_ranks.csv").read_text().splitlines()
-    rest = row.partition(",")[2]
-    rows = (f"{rank},{rest}\n" for rank in range(ranks))
-    return "".join([f"{header}\n{overall}\n", *rows])
-
-
 def witnesses(place: Path, nodes: int) -> None:
     """Leave what is noted of the tasks of an execution; each node speaks for its client of Lustre.
 

@@ -77,16 +77,14 @@ def opened() -> dict[str, Any]:
         ({"session": "../x"}, "is not a name"),
     ],
 )
-def test_a_target_that_will_not_do_is_refused(
-    target: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], why: str
-) -> None:
+def test_a_target_that_will_not_do_is_refused(target, capsys, change, why):
     assert agent.main(["open", case(target, **change)]) == REFUSED == 3
     assert any(why in reason for reason in opened()["refused"])
     assert f"iogauge: refused: {opened()['refused'][0]}" in capsys.readouterr().err
     assert not list(target.iterdir())
 
 
-def test_a_link_in_the_way_is_a_refusal(target: Path, tmp_path: Path) -> None:
+def test_a_link_in_the_way_is_a_refusal(target, tmp_path):
     (target / "iogauge").symlink_to(tmp_path)
     assert agent.main(["open", case(target)]) == 3
     assert "symbolic links are not followed" in opened()["refused"][0]
@@ -96,9 +94,7 @@ def test_a_link_in_the_way_is_a_refusal(target: Path, tmp_path: Path) -> None:
     ("kind", "beneath", "exact"),
     [("xfs", "", True), ("nfs4", "", False), ("overlay", "ext4", True), ("overlay", "zfs", False)],
 )
-def test_an_overlay_counts_as_what_is_below_it(
-    kind: str, beneath: str, exact: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overlay_counts_as_what_is_below_it(kind, beneath, exact, monkeypatch):
     """ZFS says only later how many inodes are in use."""
     monkeypatch.setattr(keeper, "is_upper", lambda *_: True)
     monkeypatch.setattr(keeper, "find_mount", lambda _: Mount(2, "/", "s", beneath, ""))
@@ -131,14 +127,7 @@ LFS = f'if [ "$2" = -p ]; then {PROJECT[0]}EOF\nelse {USER_AND_GROUP}\nfi'
         ("exec sleep 60", 9, {}, ("user and group", "project 9")),
     ],
 )
-def test_quotas_are_asked_of_lfs(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    script: str,
-    project: int,
-    left: dict[str, int | None],
-    unanswered: tuple[str, ...],
-) -> None:
+def test_quotas_are_asked_of_lfs(tmp_path, monkeypatch, script, project, left, unanswered):
     program = tmp_path / "lfs"
     program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n')
     program.chmod(0o755)
@@ -164,9 +153,7 @@ def opened_elsewhere(target: Path, **change: Any) -> None:
     Path("open.json").write_text(json.dumps(Opened(session="s", case="c", view=first).to_json()))
 
 
-def test_a_node_that_sees_another_file_system_refuses_the_case(
-    target: Path,
-) -> None:
+def test_a_node_that_sees_another_file_system_refuses_the_case(target):
     opened_elsewhere(target, uuid="another")
     _, said = look_again(str(target / "case"))
     assert said.startswith("G9 identity: ")
@@ -184,7 +171,7 @@ def disk() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_each_node_writes_what_it_emptied(disk: Path) -> None:
+def test_each_node_writes_what_it_emptied(disk):
     (disk / "sub").mkdir()
     for name in ("a", "sub/b"):
         (disk / name).write_bytes(b"x" * 8192)
@@ -205,21 +192,15 @@ def test_each_node_writes_what_it_emptied(disk: Path) -> None:
         ("/plain", "/dw/1", "/plain"),
     ],
 )
-def test_only_a_variable_in_front_is_expanded(
-    monkeypatch: pytest.MonkeyPatch, path: str, value: str, expanded: str
-) -> None:
+def test_only_a_variable_in_front_is_expanded(monkeypatch, path, value, expanded):
     monkeypatch.setenv("DW_JOB_STRIPED", value)
     assert paths.expand(path) == expanded
 
 
 @pytest.mark.parametrize(("value", "why"), [(None, "not set"), ("", "not set"), ("a/b", "'a/b'")])
 def test_a_variable_without_a_path_is_a_refusal_that_names_it(
-    target: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    value: str | None,
-    why: str,
-) -> None:
+    target, monkeypatch, capsys, value, why
+):
     monkeypatch.delenv("DW_JOB_STRIPED", raising=False)
     if value is not None:
         monkeypatch.setenv("DW_JOB_STRIPED", value)
@@ -231,9 +212,7 @@ def test_a_variable_without_a_path_is_a_refusal_that_names_it(
 
 
 @pytest.mark.parametrize("name", ["a@b", "a b", "a$(x)", "a\nb"])
-def test_a_variable_that_would_lead_a_tool_elsewhere_is_a_refusal(
-    target: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_variable_that_would_lead_a_tool_elsewhere_is_a_refusal(target, monkeypatch, name):
     (target / name).mkdir()
     monkeypatch.setenv("DW_JOB_STRIPED", str(target / name))
     assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == REFUSED
@@ -241,9 +220,7 @@ def test_a_variable_that_would_lead_a_tool_elsewhere_is_a_refusal(
     assert list((target / name).iterdir()) == []
 
 
-def test_a_target_that_only_the_job_knows_is_opened(
-    target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_that_only_the_job_knows_is_opened(target, monkeypatch):
     monkeypatch.setenv("DW_JOB_STRIPED", str(target))
     assert agent.main(["open", case(target, target="$DW_JOB_STRIPED")]) == 0
     assert opened()["view"]["path"] == str(target)
@@ -273,7 +250,7 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return target
 
 
-def test_a_striped_target_is_opened_with_its_storage_targets(lustre: Path) -> None:
+def test_a_striped_target_is_opened_with_its_storage_targets(lustre):
     assert agent.main(["open", case(lustre, striping="lustre")]) == 0
     view = View.from_json(opened()["view"])
     assert [(t.index, t.active, t.server) for t in view.targets] == [
@@ -293,9 +270,7 @@ def test_a_striped_target_is_opened_with_its_storage_targets(lustre: Path) -> No
         ([1, 2], REFUSED, "G12 health: not out: OST0001"),
     ],
 )
-def test_storage_targets_that_are_declared_out_are_out(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch, out: list[int], status: int, why: str
-) -> None:
+def test_storage_targets_that_are_declared_out_are_out(lustre, monkeypatch, out, status, why):
     monkeypatch.setenv("LFS_INACTIVE", "2")
     wish = case(lustre, striping="lustre", held_bytes=1 << 24, max_fill=0.85, out=out)
     assert agent.main(["open", wish]) == status
@@ -314,9 +289,7 @@ def test_storage_targets_that_are_declared_out_are_out(
         ("PATH", "/nowhere", "lfs cannot be run on"),
     ],
 )
-def test_a_striped_target_that_will_not_do_is_refused(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, why: str
-) -> None:
+def test_a_striped_target_that_will_not_do_is_refused(lustre, monkeypatch, variable, value, why):
     monkeypatch.setenv(variable, value)
     wish = case(lustre, striping="lustre", held_bytes=1 << 24, max_fill=0.85)
     assert agent.main(["open", wish]) == REFUSED
@@ -342,9 +315,7 @@ def landed(directory: Path) -> dict[str, tuple[int, ...]]:
 
 
 @pytest.mark.slow
-def test_a_directory_is_made_on_each_metadata_target(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_directory_is_made_on_each_metadata_target(lustre, monkeypatch, capsys):
     assert agent.main(["spread", "2", str(lustre)]) == 0
     for name, mdt in (("mdt0000", 0), ("mdt0001", 1)):
         shown = programs.run_lfs("getdirstripe", "-y", str(lustre / name))
@@ -362,9 +333,7 @@ def test_a_directory_is_made_on_each_metadata_target(
 
 
 @pytest.mark.slow
-def test_directories_with_files_are_found_where_they_lie(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_directories_with_files_are_found_where_they_lie(lustre, monkeypatch, capsys):
     tree = lustre / "tree"
     assert agent.main(["stripe-directory", "-D", "-c", "1", "-i", "1", str(tree), "keep"]) == 0
     (tree / "empty").mkdir()
@@ -384,9 +353,7 @@ DIRECTORIES = Pins(names=("k0", "k1", "a/k2", "a/k3"), kind="directory")
 
 
 @pytest.mark.slow
-def test_files_are_made_on_their_storage_targets(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_are_made_on_their_storage_targets(lustre, monkeypatch):
     monkeypatch.setattr(job_lustre, "NAMES_PER_COMMAND", 2)
     assert pin(lustre, FILES) == 0
     placed = {f"sub/f.{i:08d}": i % 4 for i in range(9)}
@@ -395,7 +362,7 @@ def test_files_are_made_on_their_storage_targets(
 
 
 @pytest.mark.slow
-def test_directories_are_made_with_their_storage_targets(lustre: Path) -> None:
+def test_directories_are_made_with_their_storage_targets(lustre):
     assert pin(lustre, DIRECTORIES) == 0
     assert answer("pinned.1")["placed"] == {"k0": 0, "k1": 1, "a/k2": 2, "a/k3": 3}
     (lustre / "a/k3/probe").write_bytes(b"x")
@@ -406,14 +373,12 @@ def test_directories_are_made_with_their_storage_targets(lustre: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("servers", "where"), [(1, {0, 2}), (2, {0, 1, 2, 3})])
-def test_pins_go_to_the_servers_asked_for(lustre: Path, servers: int, where: set[int]) -> None:
+def test_pins_go_to_the_servers_asked_for(lustre, servers, where):
     assert pin(lustre, Pins(names=FILES.names, kind="file", servers=servers)) == 0
     assert {osts[0] for osts in landed(lustre).values()} == where
 
 
-def test_layouts_that_cannot_be_read_are_noted_with_the_reason(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_layouts_that_cannot_be_read_are_noted_with_the_reason(lustre, monkeypatch):
     (lustre / "f").touch()
     monkeypatch.setenv("LFS_MOUNT", "")
     job_lustre.note_layouts(2, str(lustre))
@@ -423,9 +388,7 @@ def test_layouts_that_cannot_be_read_are_noted_with_the_reason(
 
 
 @pytest.mark.slow
-def test_what_a_target_passes_on_is_seen_before_the_first_byte(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_target_passes_on_is_seen_before_the_first_byte(lustre, monkeypatch):
     subprocess.run(["lfs", "setstripe", "-c", "2", str(lustre)], check=True)
     monkeypatch.setenv("LFS_POOLS", "flash:0,1")
     wish = case(lustre, striping="lustre", pool="flash")
@@ -445,9 +408,7 @@ def test_what_a_target_passes_on_is_seen_before_the_first_byte(
         ("flash:1", "G12 pool: the pool flash has 1 storage targets, 0 active"),
     ],
 )
-def test_a_pool_that_will_not_do_is_refused(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch, pools: str, why: str
-) -> None:
+def test_a_pool_that_will_not_do_is_refused(lustre, monkeypatch, pools, why):
     monkeypatch.setenv("LFS_POOLS", pools)
     monkeypatch.setenv("LFS_INACTIVE", "1")
     assert agent.main(["open", case(lustre, striping="lustre", pool="flash")]) == REFUSED
@@ -465,8 +426,8 @@ def test_a_pool_that_will_not_do_is_refused(
     ],
 )
 def test_the_metadata_target_that_gets_the_files_must_have_room(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch, full: str, where: DirectoryLayout, refused: bool
-) -> None:
+    lustre, monkeypatch, full, where, refused
+):
     """The directory itself lies on metadata target 0."""
     monkeypatch.setenv("LFS_MDT_FULL", full)
     layout = dataclasses.asdict(where)
@@ -480,9 +441,7 @@ def test_the_metadata_target_that_gets_the_files_must_have_room(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("full", "refused"), [("0", True), ("1", False)])
-def test_data_that_lie_with_their_metadata_need_room_there(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch, full: str, refused: bool
-) -> None:
+def test_data_that_lie_with_their_metadata_need_room_there(lustre, monkeypatch, full, refused):
     monkeypatch.setenv("LFS_MDT_FULL", full)
     parts = (
         Component(end_bytes=65536, stripe_count=0, on_metadata=True),
@@ -500,7 +459,7 @@ def test_data_that_lie_with_their_metadata_need_room_there(
     ), opened()["refused"]
 
 
-def test_facts_of_a_node(target: Path) -> None:
+def test_facts_of_a_node(target):
     assert agent.main(["facts", str(target), "facts.1"]) == 0
     told = answer("facts.1")
     seen = Load.from_json(told["load"])
@@ -510,7 +469,7 @@ def test_facts_of_a_node(target: Path) -> None:
     assert Clock.from_json(told["clock"]).epoch == pytest.approx(time.time(), abs=60)
 
 
-def test_facts_never_fail(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_facts_never_fail(target, capsys):
     assert agent.main(["facts", str(target / "gone"), "gone"]) == 0
     assert agent.main(["facts", "$NOT_SET/x", "unset"]) == 0
     said = capsys.readouterr().err.splitlines()

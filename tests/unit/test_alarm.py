@@ -56,7 +56,7 @@ def collected(folder: Path, found: Sequence[Record], newest: int = 1, **options:
     return collect.collect(folder, mine, **options)
 
 
-def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Path) -> None:
+def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path):
     new = {"kernel": "5.15", "client": "2.15"}
     found = collected(
         tmp_path,
@@ -78,9 +78,7 @@ def test_a_failure_says_case_metric_value_reference_since_and_cause(tmp_path: Pa
 
 
 @pytest.mark.parametrize("seen", [{"nodes": "n1", "command": "ior"}, {}])
-def test_a_case_that_was_refused_before_a_look_at_the_node_blames_nothing(
-    seen: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_case_that_was_refused_before_a_look_at_the_node_blames_nothing(seen, tmp_path):
     """What nobody saw has not changed, and may have."""
     refused = record(1, 60.0, "INVALID", fingerprint=seen)
     (trouble,) = collected(tmp_path, [record(0), refused]).troubles
@@ -89,7 +87,7 @@ def test_a_case_that_was_refused_before_a_look_at_the_node_blames_nothing(
 
 
 @pytest.mark.parametrize("verdict", ["UNSTABLE", "INVALID"])
-def test_a_gate_lets_only_pass_through(tmp_path: Path, verdict: str) -> None:
+def test_a_gate_lets_only_pass_through(tmp_path, verdict):
     finding = {
         "guard": "G17",
         "outcome": verdict.lower(),
@@ -105,13 +103,13 @@ def test_a_gate_lets_only_pass_through(tmp_path: Path, verdict: str) -> None:
     assert collected(tmp_path / "b", both).failed == (verdict == "INVALID")
 
 
-def test_a_failure_that_the_history_takes_for_damaged_is_told(tmp_path: Path) -> None:
+def test_a_failure_that_the_history_takes_for_damaged_is_told(tmp_path):
     found = collected(tmp_path, [record(1), record(2, 50, "FAIL", tasks_per_node="2")])
     (trouble,) = found.troubles
     assert (trouble.kind, trouble.metric) == ("FAIL", "write_bw")
 
 
-def test_a_line_that_is_no_record_is_a_trouble(tmp_path: Path) -> None:
+def test_a_line_that_is_no_record_is_a_trouble(tmp_path):
     good = collected(tmp_path, [record(0)])
     assert not good.failed
     lost = journal.Damaged(tmp_path / "site" / "s0.jsonl", 3, "metrics[0].median is 'x'")
@@ -121,20 +119,20 @@ def test_a_line_that_is_no_record_is_a_trouble(tmp_path: Path) -> None:
     assert trouble.headline == "ERROR site: s0: line 3 is no record: metrics[0].median is 'x'"
 
 
-def test_a_record_that_contradicts_itself_is_not_ok(tmp_path: Path) -> None:
+def test_a_record_that_contradicts_itself_is_not_ok(tmp_path):
     bad = record(0, verdict="PASS", metrics=[metric(verdict="FAIL", reference=None)])
     found = collected(tmp_path, [bad])
     assert str(found.ending) == "FAILED: 1 passed; 1 trouble(s)"
 
 
-def test_a_partition_that_was_not_measured(tmp_path: Path) -> None:
+def test_a_partition_that_was_not_measured(tmp_path):
     found = collected(tmp_path, [record(0)], expected=["site:scratch", "site:home"])
     assert [(t.kind, t.where) for t in found.troubles] == [("ERROR", "site:home")]
     assert str(found.ending) == "FAILED: 1 passed; nothing was measured on site:home"
     assert collected(tmp_path / "none", [], 0, expected=["site:home"]).failed
 
 
-def test_of_a_confirmed_failure_the_second_is_told_and_a_refuted_one_is_not(tmp_path: Path) -> None:
+def test_of_a_confirmed_failure_the_second_is_told_and_a_refuted_one_is_not(tmp_path):
     first = record(1, 60.0, "FAIL")
     again = record(2, 61.0, "FAIL", confirms="s1")
     (trouble,) = collected(tmp_path / "a", [record(0), first, again], 2).troubles
@@ -153,7 +151,7 @@ def series(drop: float, after: int = 6, day: int = 40, verdict: str = "PASS") ->
     ]
 
 
-def test_a_drift_within_the_reference_is_an_alarm(tmp_path: Path) -> None:
+def test_a_drift_within_the_reference_is_an_alarm(tmp_path):
     found = collected(tmp_path, series(0.08))
     (trouble,) = found.troubles
     assert str(found.ending) == "FAILED: 1 passed; 1 metric(s) have become worse (DRIFT)"
@@ -187,7 +185,7 @@ def curve_of(values: Sequence[float], verdicts: Sequence[Verdict] = (), **more: 
     return Curve(title="t", unit="MiB/s", points=runs, **more)
 
 
-def test_bars_have_the_scale_of_the_figure() -> None:
+def test_bars_have_the_scale_of_the_figure():
     assert charts.bars(curve_of([100.0, 50.0, 1.0]), 30) == "▇▄▁"
     assert charts.bars(curve_of([]), 30) == ""
     # An outlier that is not valid hides no loss of 30 %: it is an arrow, and beyond the axis.
@@ -199,7 +197,7 @@ def test_bars_have_the_scale_of_the_figure() -> None:
     assert text.count('class="run clip off"') == 1 and "beyond the axis" in text
 
 
-def test_a_chart_has_level_limits_steps_and_says_what_it_is_of() -> None:
+def test_a_chart_has_level_limits_steps_and_says_what_it_is_of():
     runs = points([100.0] * 20 + [70.0] * 5)
     curve = Curve(
         title="t",
@@ -218,7 +216,7 @@ def test_a_chart_has_level_limits_steps_and_says_what_it_is_of() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [5.0], [5.0] * 30, [1e-9, 1e12], [100.0, 30.0, 101.0]])
-def test_a_figure_is_whole_whatever_the_values(values: list[float]) -> None:
+def test_a_figure_is_whole_whatever_the_values(values):
     curve = Curve(title=NASTY, unit="MiB/s", points=points(values), reference=90.0, least=80.0)
     text = charts.svg(curve)
     found = shapes(text, "circle")
@@ -248,7 +246,7 @@ class Page(HTMLParser):
         self.words += data
 
 
-def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
+def test_the_page_tells_everything_and_fetches_nothing(tmp_path):
     bad = record(1, 60.0, "FAIL", case=f"IorPosix %files={NASTY}", reason=NASTY, partition="home")
     both = [record(0), bad]
     text = page.page(collected(tmp_path, both, 2), both)
@@ -263,7 +261,7 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verdict", Verdict)
-def test_the_page_shows_every_verdict(verdict: Verdict, tmp_path: Path) -> None:
+def test_the_page_shows_every_verdict(verdict, tmp_path):
     records = [record(0, verdict=verdict.value), record(1, verdict=verdict.value, metrics=[])]
     text = page.page(collected(tmp_path, records), records)
     sign = page.SIGNS[verdict]
@@ -275,7 +273,7 @@ def test_the_page_shows_every_verdict(verdict: Verdict, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "field", [field.name for field in fields(Trouble) if field.name not in ("kind", "curve")]
 )
-def test_text_in_a_trouble_is_shown_and_makes_no_tag(field: str) -> None:
+def test_text_in_a_trouble_is_shown_and_makes_no_tag(field):
     texts: dict[str, Any] = {"where": "w", "case": "c", field: NASTY}
     alarm = Alarm(
         sessions=(NASTY,),
@@ -290,7 +288,7 @@ def test_text_in_a_trouble_is_shown_and_makes_no_tag(field: str) -> None:
     assert seen.words.count("<script>alert(1)</script>") == 6  # five times around the trouble
 
 
-def test_junit_calls_nothing_but_pass_a_pass() -> None:
+def test_junit_calls_nothing_but_pass_a_pass():
     found = SessionRecords(record(k, verdict=v.value) for k, v in enumerate(Verdict))
     for gate in (False, True):
         (suite,) = ElementTree.fromstring(junit(found, gate, found.ending(gate)).encode())
@@ -313,7 +311,7 @@ def test_junit_calls_nothing_but_pass_a_pass() -> None:
 # --- a span of time -------------------------------------------------------------------------------
 
 
-def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path: Path) -> None:
+def test_a_span_shows_the_newest_run_of_every_case_in_it(tmp_path):
     runs = [record(day, 100.0 + day) for day in range(4)]
     other = record(1, 50.0, partition="home")
     collected(tmp_path, [*runs, other])

@@ -44,46 +44,46 @@ def refused(why: str, where: Place, who: Caller = ALICE) -> None:
 # --- without a word of the administrator ------------------------------------------------------------
 
 
-def test_a_directory_of_the_callers_own_will_do() -> None:
+def test_a_directory_of_the_callers_own_will_do():
     assert decide(place()) == "user alice owns it"
     assert decide(place("/scratch/alice")) == "user alice owns it"
     assert decide(place("/root/bench", owner=0, mount=DISK), ROOT) == "user root owns it"
 
 
 @pytest.mark.parametrize("owner", [0, 1001])
-def test_a_directory_of_somebody_else_will_not(owner: int) -> None:
+def test_a_directory_of_somebody_else_will_not(owner):
     refused(f"belongs to user {owner}, not to alice.*iogauge (site )?allow", place(owner=owner))
 
 
-def test_root_may_write_everywhere_and_still_needs_to_own_it() -> None:
+def test_root_may_write_everywhere_and_still_needs_to_own_it():
     refused("belongs to user 1000, not to root", place(), ROOT)
 
 
-def test_what_lies_directly_below_the_root_needs_a_marker() -> None:
+def test_what_lies_directly_below_the_root_needs_a_marker():
     refused("is directly below /", place("/data", mount=DISK))
 
 
-def test_a_mount_point_needs_a_marker() -> None:
+def test_a_mount_point_needs_a_marker():
     home = Mount(8, "/mnt/projects/p1", "server:/p1", "nfs", "rw")
     refused("is a mount point", place("/mnt/projects/p1", mount=home))
     assert decide(place("/mnt/projects/p1/bench", mount=home))
 
 
 @pytest.mark.parametrize("path", ["/etc/iogauge", "/var/lib/x", "/dev/disk"])
-def test_the_systems_own_tree_is_not_roots_to_give(path: str) -> None:
+def test_the_systems_own_tree_is_not_roots_to_give(path):
     refused("is part of the system", place(path, owner=0, mount=DISK), ROOT)
     assert decide(place(path, mount=DISK))  # somebody else's there is not the system's
 
 
 @pytest.mark.parametrize("path", ["/var/tmp/bench", "/varnish/x"])
-def test_places_for_everybodys_files_are_not_the_systems(path: str) -> None:
+def test_places_for_everybodys_files_are_not_the_systems(path):
     assert decide(place(path, owner=0, mount=DISK), ROOT)
 
 
 # --- never ------------------------------------------------------------------------------------------
 
 
-def test_a_marker_does_not_open_the_root_or_a_home() -> None:
+def test_a_marker_does_not_open_the_root_or_a_home():
     refused("iogauge never writes there", place("/", marker=Marker(), mount=DISK))
     refused("home directory of alice", place("/home/alice", home_of="alice", marker=Marker()))
 
@@ -91,7 +91,7 @@ def test_a_marker_does_not_open_the_root_or_a_home() -> None:
 # --- the marker -------------------------------------------------------------------------------------
 
 
-def test_an_empty_marker_allows_everybody() -> None:
+def test_an_empty_marker_allows_everybody():
     assert "everybody" in decide(place("/scratch", owner=0, marker=permission.parse_marker("")))
 
 
@@ -104,7 +104,7 @@ def test_an_empty_marker_allows_everybody() -> None:
         "expires: 2026-11-21",
     ],
 )
-def test_a_marker_that_fits(text: str) -> None:
+def test_a_marker_that_fits(text):
     assert decide(place("/scratch", owner=0, marker=permission.parse_marker(text)))
 
 
@@ -119,7 +119,7 @@ def test_a_marker_that_fits(text: str) -> None:
         ("uuid: scratch@10.0.0.9@o2ib", "was written for scratch@10.0.0.9.*allow --replace"),
     ],
 )
-def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -> None:
+def test_a_marker_that_does_not_fit_refuses_the_owner_too(text, why):
     for owner in (0, 1000):
         marker = permission.parse_marker(text)
         refused(why, place(owner=owner, marker=marker, uuid="scratch@10.0.0.1@o2ib"))
@@ -135,12 +135,12 @@ def test_a_marker_that_does_not_fit_refuses_the_owner_too(text: str, why: str) -
         ("users: [a]\nusers: [b]", "line:2: key .users. stands here a second time"),
     ],
 )
-def test_a_marker_with_a_mistake_allows_nothing(text: str, why: str) -> None:
+def test_a_marker_with_a_mistake_allows_nothing(text, why):
     with pytest.raises(ValueError, match=why):
         permission.parse_marker(text)
 
 
-def test_what_is_written_is_what_is_read() -> None:
+def test_what_is_written_is_what_is_read():
     full = Marker(
         type="lustre",
         source="/s",
@@ -169,7 +169,7 @@ def why_not(path: Path | str) -> str:
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_link_in_any_component_is_named(tmp_path: Path, level: int) -> None:
+def test_a_link_in_any_component_is_named(tmp_path, level):
     real = tmp_path / "a" / "b" / "c"
     real.mkdir(parents=True)
     spot = [real, real.parent, real.parents[1]][level]
@@ -181,11 +181,11 @@ def test_a_link_in_any_component_is_named(tmp_path: Path, level: int) -> None:
 
 
 @pytest.mark.parametrize("path", ["relative", "", ".."])
-def test_a_path_from_somewhere_is_refused(path: str) -> None:
+def test_a_path_from_somewhere_is_refused(path):
     assert "not an absolute path" in why_not(path)
 
 
-def test_homes_are_refused(top: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_homes_are_refused(top, monkeypatch, tmp_path):
     assert "iogauge never writes there" in why_not("/")
     home = pwd.getpwuid(os.getuid()).pw_dir
     if not Path(home).is_symlink():
@@ -203,7 +203,7 @@ def test_homes_are_refused(top: Path, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 @ROOT_ONLY
-def test_a_marker_counts_only_from_root_or_the_owner(top: Path) -> None:
+def test_a_marker_counts_only_from_root_or_the_owner(top):
     os.chown(top, 12345, 12345)
     assert "belongs to user 12345" in why_not(top)
     file = top / MARKER
@@ -221,7 +221,7 @@ def test_a_marker_counts_only_from_root_or_the_owner(top: Path) -> None:
 
 @ROOT_ONLY
 @pytest.mark.parametrize("kind", ["link", "directory", "pipe"])
-def test_only_a_regular_file_is_a_marker(top: Path, kind: str) -> None:
+def test_only_a_regular_file_is_a_marker(top, kind):
     os.chown(top, 12345, 12345)
     file = top / MARKER
     if kind == "link":
@@ -234,7 +234,7 @@ def test_only_a_regular_file_is_a_marker(top: Path, kind: str) -> None:
     assert "does not count" in why_not(top)
 
 
-def test_a_marker_with_a_mistake_is_a_refusal(top: Path) -> None:
+def test_a_marker_with_a_mistake_is_a_refusal(top):
     (top / MARKER).write_text("user: alice\n")
     assert f"{top / MARKER}: user: unknown" in why_not(top)
 
@@ -242,7 +242,7 @@ def test_a_marker_with_a_mistake_is_a_refusal(top: Path) -> None:
 # --- iogauge site allow ----------------------------------------------------------------------------------
 
 
-def test_allow_writes_a_marker_that_counts(top: Path) -> None:
+def test_allow_writes_a_marker_that_counts(top):
     day = datetime.date.today()
     written = permission.allow(str(top), (str(os.getuid()),), (), day)
     assert permission.parse_marker((top / MARKER).read_text()) == written
@@ -255,7 +255,7 @@ def test_allow_writes_a_marker_that_counts(top: Path) -> None:
     assert os.listdir(top) == [MARKER]
 
 
-def test_allow_writes_the_uuid_and_a_copy_elsewhere_does_not_count(top: Path) -> None:
+def test_allow_writes_the_uuid_and_a_copy_elsewhere_does_not_count(top):
     written = permission.allow(str(top), (), (), None)
     assert written.uuid == look(str(top)).uuid
     kind = find_mount(str(top))
@@ -276,7 +276,7 @@ def test_allow_writes_the_uuid_and_a_copy_elsewhere_does_not_count(top: Path) ->
     assert permission.reason(str(top))
 
 
-def test_allow_needs_no_hard_links(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allow_needs_no_hard_links(top, monkeypatch):
     def none(*_: object, **__: object) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
 
@@ -288,7 +288,7 @@ def test_allow_needs_no_hard_links(top: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "alice" in (top / MARKER).read_text()
 
 
-def test_allow_refuses_what_nothing_can_allow(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allow_refuses_what_nothing_can_allow(top, monkeypatch):
     monkeypatch.setenv("HOME", str(top))
     link = top.parent / "link"
     link.symlink_to(top)
@@ -299,7 +299,7 @@ def test_allow_refuses_what_nothing_can_allow(top: Path, monkeypatch: pytest.Mon
     assert not os.path.lexists(f"/{MARKER}")
 
 
-def test_two_slashes_in_front_are_one() -> None:
+def test_two_slashes_in_front_are_one():
     """normpath(3) keeps them, and the rules compare paths."""
     for path in ("//", "//etc", f"//{os.path.expanduser('~').lstrip('/')}"):
         with pytest.raises(NotAllowed):
@@ -307,13 +307,13 @@ def test_two_slashes_in_front_are_one() -> None:
 
 
 @pytest.mark.parametrize("text", ["#" * 70_000 + "\nusers: [nobody]\n", "[" * 30_000])
-def test_a_marker_that_cannot_be_read_whole_allows_nothing(top: Path, text: str) -> None:
+def test_a_marker_that_cannot_be_read_whole_allows_nothing(top, text):
     (top / permission.MARKER).write_text(text)
     with pytest.raises(NotAllowed, match=r"longer than 65536 bytes|not YAML"):
         permission.reason(str(top))
 
 
-def test_only_root_and_the_owner_can_allow() -> None:
+def test_only_root_and_the_owner_can_allow():
     with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         os.chmod(name, 0o1777)
         child = os.fork()
@@ -342,7 +342,7 @@ def shallow() -> Iterator[Path]:
     path.rmdir()
 
 
-def test_a_shallow_path_with_a_marker(shallow: Path) -> None:
+def test_a_shallow_path_with_a_marker(shallow):
     assert "is directly below /" in why_not(shallow)
     permission.allow(str(shallow), (), (), None)
     assert "everybody" in permission.reason(str(shallow))
@@ -351,8 +351,6 @@ def test_a_shallow_path_with_a_marker(shallow: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "said"), [(0o777, True), (0o1777, False), (0o2770, False), (0o755, False)]
 )
-def test_where_everybody_can_swap_directories_that_is_said(
-    top: Path, mode: int, said: bool
-) -> None:
+def test_where_everybody_can_swap_directories_that_is_said(top, mode, said):
     top.chmod(mode)
     assert (f"chmod +t {top}" in permission.reason(str(top))) is said

@@ -99,9 +99,7 @@ def scripts(tmp_path: Path) -> Iterator[Scripts]:
 
 @pytest.mark.needs_fio
 @pytest.mark.parametrize("words", [SWEEP, WITNESS], ids=["sweep", "witness"])
-def test_a_signal_between_the_start_and_the_next_line(
-    scripts: Scripts, signalled: str, words: list[str]
-) -> None:
+def test_a_signal_between_the_start_and_the_next_line(scripts, signalled, words):
     process = scripts.start(words, AT_FORK="1", LD_PRELOAD=signalled)
     assert process.wait(60) == 143
     assert scripts.left() == []
@@ -109,7 +107,7 @@ def test_a_signal_between_the_start_and_the_next_line(
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
-def test_a_signal_at_any_moment(scripts: Scripts) -> None:
+def test_a_signal_at_any_moment(scripts):
     """Forty moments: most while fio is started, some while it writes."""
     moments = random.Random(1)
     for number in range(40):
@@ -121,9 +119,7 @@ def test_a_signal_at_any_moment(scripts: Scripts) -> None:
         assert scripts.left() == []
 
 
-def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
-    scripts: Scripts,
-) -> None:
+def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(scripts):
     """fio 3.33 does, if TERM comes while it starts one of its jobs; these have sessions of their own."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc on PATH")
@@ -138,7 +134,7 @@ def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
-def test_a_signal_at_every_start_of_a_job(scripts: Scripts, signalled: str) -> None:
+def test_a_signal_at_every_start_of_a_job(scripts, signalled):
     """From the first to the tool's; an agent that was not told to begin ends by itself."""
     number = 0
     while not (scripts.base / "work.1.out").exists():
@@ -156,9 +152,7 @@ def test_a_signal_at_every_start_of_a_job(scripts: Scripts, signalled: str) -> N
     ["touch moment; echo words; ", 'mkdir -p "$IOG_DIR"; touch moment; echo opened; read -r _; '],
     ids=["opens", "is asked"],
 )
-def test_a_signal_just_before_the_script_waits_for_its_agent(
-    scripts: Scripts, signalled: str, opened: str
-) -> None:
+def test_a_signal_just_before_the_script_waits_for_its_agent(scripts, signalled, opened):
     """An agent that opens a case, or runs a command, may say nothing for minutes: no job waits for its next word."""
     (scripts.base / "agent").write_text(f'[ "$1" = open ] || exit 0\n{opened}read -r _\n')
     job = JOB.replace("iog_phase work", "iog_do facts; iog_phase work")
@@ -173,7 +167,7 @@ def test_a_signal_just_before_the_script_waits_for_its_agent(
     wait_for(lambda: not scripts.left(), 10, "the end of all processes")
 
 
-def test_no_answer_of_the_agent_is_lost(scripts: Scripts, signalled: str) -> None:
+def test_no_answer_of_the_agent_is_lost(scripts, signalled):
     """The script has no core just as it has read the end of the answer: bash 5.2 forgets what it read as a limit passed."""
     answers = "touch moment; while read -r asked; do echo; echo done $asked; done"
     code = f'[ "$1" = open ] || exit 0\nmkdir -p "$IOG_DIR"; echo opened; {answers}\n'
@@ -188,7 +182,7 @@ def test_no_answer_of_the_agent_is_lost(scripts: Scripts, signalled: str) -> Non
     assert process.wait(60) == 143
 
 
-def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts: Scripts) -> None:
+def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts):
     """bash before 5.2 has an alarm of its own for a read of limited time."""
     opened = 'mkdir -p "$IOG_DIR"; echo opened; read -r _; '
     code = f'[ "$1" = open ] || exit 0\n{opened}touch asked; read -r _\n'
@@ -204,11 +198,11 @@ def test_the_alarm_of_flux_ends_a_script_that_waits_for_its_agent(scripts: Scrip
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_a_witness_keeps_the_status(scripts: Scripts, status: int) -> None:
+def test_a_witness_keeps_the_status(scripts, status):
     assert scripts.start([*WITNESS[:4], "sh", "-c", f"exit {status}"]).wait(60) == status
 
 
-def test_no_other_file_starts_a_program_in_the_background() -> None:
+def test_no_other_file_starts_a_program_in_the_background():
     """Whoever does has to remember and to end it as well, whenever a signal comes: witness.sh reads how at a signal alone."""
     able = ("background.sh", "witness.sh")
     files = [file for file in LIBRARY.rglob("*.sh") if file.name not in able]

@@ -78,7 +78,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     return made
 
 
-def test_what_a_program_shows_elsewhere_may_be_memory(tree: Tree) -> None:
+def test_what_a_program_shows_elsewhere_may_be_memory(tree):
     """bindfs and others name the directory as their source. The name of a bucket or of a server says nothing."""
     tree.mount("/memory", "tmpfs", "0:51")
     tree.mount("/shown", "fuse.bindfs", "0:52", source="/memory")
@@ -95,7 +95,7 @@ def test_what_a_program_shows_elsewhere_may_be_memory(tree: Tree) -> None:
     assert inner.memory == "fuse.bindfs on tmpfs at /data/inner"
 
 
-def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tree: Tree) -> None:
+def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tree):
     tree.device("dm-0", "252:0", "sda")
     tree.disk("nvme0n1", "259:0")
     tree.device("md0", "9:0", "nvme0n1")
@@ -112,9 +112,7 @@ def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tr
 @pytest.mark.parametrize(
     ("counts", "devices"), [("0", ("nvme0c0n1", "nvme0c3n1")), ("1", ("259:1",))]
 )
-def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(
-    tree: Tree, counts: str, devices: tuple[str, ...]
-) -> None:
+def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(tree, counts, devices):
     """Linux before 6.2 and after it. Others are paths of another disk, or of another namespace."""
     subsystem = "virtual/nvme-subsystem/nvme-subsys0"
     tree.device("nvme0n1", "259:1", folder=subsystem, queue__iostats=counts)
@@ -136,7 +134,7 @@ def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(
     assert set(tree.resolve("/fuse").ways) == {"8:0", *devices}
 
 
-def test_several_disks_below_each_counted_once(tree: Tree) -> None:
+def test_several_disks_below_each_counted_once(tree):
     tree.device("sda2", "8:2", folder="pci0/ata1/block/sda", partition="2")
     tree.device("sda3", "8:3", folder="pci0/ata1/block/sda", partition="3")
     tree.disk("sdb", "8:16")
@@ -167,9 +165,7 @@ CLIENTS = {
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
-def test_a_client_of_servers_has_no_block_device_below_whatever_its_number(
-    tree: Tree, kind: str
-) -> None:
+def test_a_client_of_servers_has_no_block_device_below_whatever_its_number(tree, kind):
     tree.mount("/m", kind, CLIENTS[kind])
     assert tree.resolve("/m") == Below(ways=("8:0",), compresses="zfs" if kind == "zfs" else "")
 
@@ -183,9 +179,7 @@ def test_a_client_of_servers_has_no_block_device_below_whatever_its_number(
         ("sdq", {"device__model": "scsi_debug"}, "sdq, a disk in memory (scsi_debug)"),
     ],
 )
-def test_a_disk_in_memory_is_memory_and_no_disk(
-    tree: Tree, name: str, files: dict[str, str], memory: str
-) -> None:
+def test_a_disk_in_memory_is_memory_and_no_disk(tree, name, files, memory):
     tree.device(name, "240:0", **files)
     tree.device("md1", "9:1", f"sda {name}")
     for number, reason in (("240:0", memory), ("9:1", f"md1 on {memory}")):
@@ -203,7 +197,7 @@ def test_a_disk_in_memory_is_memory_and_no_disk(
         ("vda", "pci0/virtio1/block"),
     ],
 )
-def test_a_disk_is_storage(tree: Tree, name: str, folder: str) -> None:
+def test_a_disk_is_storage(tree, name, folder):
     tree.device(name, "240:0", folder=folder)
     tree.mount("/m", "ext4", "240:0")
     names = {"240:0": name}
@@ -211,7 +205,7 @@ def test_a_disk_is_storage(tree: Tree, name: str, folder: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["zd16", "nbd0", "ublkb0", "new0"])
-def test_a_device_that_something_else_serves_proves_nothing(tree: Tree, name: str) -> None:
+def test_a_device_that_something_else_serves_proves_nothing(tree, name):
     tree.device(name, "240:0")
     tree.mount("/m", "ext4", "240:0")
     found = tree.resolve("/m")
@@ -229,9 +223,7 @@ def test_a_device_that_something_else_serves_proves_nothing(tree: Tree, name: st
         ("lustre", "", False, False),
     ],
 )
-def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(
-    tree: Tree, kind: str, memory: str, cached: bool, fsync: bool
-) -> None:
+def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(tree, kind, memory, cached, fsync):
     tree.mount("/back", kind)
     tree.place("/back/image").touch()
     tree.loop("loop0", "7:0", "/back/image")
@@ -242,7 +234,7 @@ def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(
     assert f"loop0 on {kind} at /back" in found.memory + found.cached or not cached
 
 
-def test_a_loop_device_over_journalled_data_is_cached(tree: Tree) -> None:
+def test_a_loop_device_over_journalled_data_is_cached(tree):
     tree.mount("/back", "ext4", "8:0", "rw,data=journal")
     tree.place("/back/image").touch()
     tree.loop("loop0", "7:0", "/back/image")
@@ -270,9 +262,7 @@ def upper(tree: Tree, point: str, directory: str, options: str = "") -> None:
         ("ext4", "nobarrier", "write through", True),
     ],
 )
-def test_fsync_without_barriers_proves_nothing(
-    tree: Tree, kind: str, option: str, cache: str, proves: bool
-) -> None:
+def test_fsync_without_barriers_proves_nothing(tree, kind, option, cache, proves):
     tree.device("sdz", "8:96", folder="pci0/ata1/block", queue__write_cache=cache)
     tree.mount("/m", kind, "8:96", f"rw,{option}")
     found = tree.resolve("/m").fsync
@@ -297,9 +287,7 @@ def test_fsync_without_barriers_proves_nothing(
         ("", "write back", True),
     ],
 )
-def test_a_device_that_hands_no_flush_on_proves_no_fsync(
-    tree: Tree, upper: str, disk: str, proves: bool
-) -> None:
+def test_a_device_that_hands_no_flush_on_proves_no_fsync(tree, upper, disk, proves):
     tree.device("sdz", "8:96", folder="pci0/ata1/block", queue__write_cache=disk)
     tree.mount("/m", "ext4", "8:96")
     tree.place("/m/file").touch()
@@ -313,7 +301,7 @@ def test_a_device_that_hands_no_flush_on_proves_no_fsync(
 
 
 @pytest.mark.parametrize("hidden", ["missing", "another", "relative", "itself"])
-def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree: Tree, hidden: str) -> None:
+def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree, hidden):
     directory = {"relative": "data/upper", "itself": "/m/upper"}.get(hidden, "/data/upper")
     upper(tree, "/m", "/data/upper", "")
     point = str(tree.place("/m"))
@@ -331,7 +319,7 @@ def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree: Tree, h
     assert found.fsync == found.cached
 
 
-def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree: Tree) -> None:
+def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree):
     tree.mount("/m", "btrfs", "0:44")
     assert "btrfs" in tree.resolve("/m").cached
 
@@ -353,9 +341,7 @@ def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree: Tree) -> None:
         ([8], 5, 1, (1.25, 3)),
     ],
 )
-def test_copies_of_btrfs(
-    bits: list[int | None], devices: int, missing: int, copies: tuple[float, float]
-) -> None:
+def test_copies_of_btrfs(bits, devices, missing, copies):
     flags = [1 | (0 if bit is None else 1 << bit) for bit in bits]
     assert btrfs.copies(flags, devices, missing) == copies
 
@@ -369,14 +355,7 @@ def test_copies_of_btrfs(
         ("rw", "nodelalloc\ndata=ordered", 0x4000, True),
     ],
 )
-def test_ext4_that_journals_data(
-    tree: Tree,
-    monkeypatch: pytest.MonkeyPatch,
-    options: str,
-    file: str,
-    attributes: int,
-    journalled: bool,
-) -> None:
+def test_ext4_that_journals_data(tree, monkeypatch, options, file, attributes, journalled):
     monkeypatch.setattr(below, "_attributes", lambda _: attributes)
     tree.place("proc/fs/ext4/sda/options").write_text(file)
     tree.mount("/m", "ext4", "8:0", options)
@@ -395,14 +374,8 @@ def test_ext4_that_journals_data(
     ],
 )
 def test_o_direct_that_is_accepted_and_not_honoured(
-    tree: Tree,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    options: str,
-    attributes: int,
-    hardware: bool,
-    reason: str,
-) -> None:
+    tree, monkeypatch, kind, options, attributes, hardware, reason
+):
     monkeypatch.setattr(below, "_attributes", lambda _: attributes)
     if hardware:
         tree.place("sys/dev/block/8:0/queue/crypto/modes").touch()
@@ -422,14 +395,7 @@ def test_o_direct_that_is_accepted_and_not_honoured(
         ("ext4", "rw", 4, ""),
     ],
 )
-def test_what_makes_data_smaller_is_named(
-    tree: Tree,
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    options: str,
-    attributes: int,
-    reason: str,
-) -> None:
+def test_what_makes_data_smaller_is_named(tree, monkeypatch, kind, options, attributes, reason):
     monkeypatch.setattr(below, "_attributes", lambda _: attributes)
     tree.mount("/m", kind, "0:44", options)
     assert tree.resolve("/m").compresses == reason
@@ -439,9 +405,7 @@ def test_what_makes_data_smaller_is_named(
     ("upper_uuid", "lower_uuid", "reason"),
     [("VDO-1f", "", "dm-vdo"), ("LVM-abc", "LVM-x-vpool", "dm-vdo"), ("LVM-abc", "LVM-d", "")],
 )
-def test_a_device_that_makes_data_smaller_is_named(
-    tree: Tree, upper_uuid: str, lower_uuid: str, reason: str
-) -> None:
+def test_a_device_that_makes_data_smaller_is_named(tree, upper_uuid, lower_uuid, reason):
     tree.device("dm-0", "252:0", "sda", dm__uuid=lower_uuid)
     tree.device("dm-1", "252:1", "dm-0", dm__uuid=upper_uuid)
     tree.mount("/m", "xfs", "252:1")
@@ -460,5 +424,5 @@ def test_a_device_that_makes_data_smaller_is_named(
         ("beegfs", Below(), Traits("page-cache", False)),
     ],
 )
-def test_a_stack_takes_promises_of_the_type_away(kind: str, stack: Below, expected: Traits) -> None:
+def test_a_stack_takes_promises_of_the_type_away(kind, stack, expected):
     assert traits(kind).over(stack) == expected

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ def devices(tmp_path: Path) -> Iterator[Devices]:
         yield Devices(tmp_path, leaving)
 
 
-def test_the_project_of_a_directory_is_the_one_that_new_files_join(devices: Devices) -> None:
+def test_the_project_of_a_directory_is_the_one_that_new_files_join(devices):
     if shutil.which("xfs_io") is None:
         pytest.skip("needs xfs_io")
     mount = devices.made("xfs", devices.loop(devices.image("disk")))
@@ -93,7 +93,7 @@ def direct_io(directory: Path, numbers: tuple[str, ...], data: bytes) -> tuple[f
         file.unlink()
 
 
-def test_ext4_and_xfs_keep_what_they_promise(devices: Devices) -> None:
+def test_ext4_and_xfs_keep_what_they_promise(devices):
     for kind in ("ext4", "xfs"):
         loop = devices.loop(devices.image(kind))
         point = devices.made(kind, loop)
@@ -127,12 +127,7 @@ def journal_of_a_directory(devices: Devices, loop: Path) -> Path:
         (encryption, "fscrypt", (1, 1)),
     ],
 )
-def test_o_direct_that_reads_from_the_page_cache_is_named(
-    devices: Devices,
-    make: Callable[[Devices, Path], Path],
-    reason: str,
-    copies: tuple[float, float],
-) -> None:
+def test_o_direct_that_reads_from_the_page_cache_is_named(devices, make, reason, copies):
     directory = make(devices, devices.loop(devices.image("image")))
     found = below(directory)
     assert reason in found.o_direct
@@ -143,7 +138,7 @@ def test_o_direct_that_reads_from_the_page_cache_is_named(
 
 
 @pytest.mark.parametrize(("profile", "count", "copies"), [("dup", 1, 2), ("raid1", 2, 2)])
-def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int) -> None:
+def test_copies_of_btrfs(devices, profile, count, copies):
     loops = [devices.loop(devices.image(f"image{n}")) for n in range(count)]
     words = ["-d", profile, "-m", "single", *map(str, loops[1:])]
     point = devices.made("btrfs", loops[0], "rw", *words)
@@ -156,7 +151,7 @@ def test_copies_of_btrfs(devices: Devices, profile: str, count: int, copies: int
     assert read > 0.95
 
 
-def test_copies_of_btrfs_with_a_device_out(devices: Devices) -> None:
+def test_copies_of_btrfs_with_a_device_out(devices):
     """Block groups of all devices lose a copy; those that are made later may have all of them."""
     loops = [devices.loop(devices.image(f"image{n}")) for n in range(2)]
     run("mkfs.btrfs", "-q", "-f", "-d", "raid1", "-m", "raid1", *loops)
@@ -192,7 +187,7 @@ def opened(devices: Devices) -> Devices:
     return devices
 
 
-def test_an_ordinary_user_sees_the_same(opened: Devices) -> None:
+def test_an_ordinary_user_sees_the_same(opened):
     point = opened.made("btrfs", opened.loop(opened.image("image")), "rw", "-d", "dup")
     run("chattr", "+c", point)
     assert below(point).compresses
@@ -201,9 +196,7 @@ def test_an_ordinary_user_sees_the_same(opened: Devices) -> None:
 
 @pytest.mark.parametrize("direct", [True, False])
 @pytest.mark.parametrize("memory", [False, True])
-def test_an_ordinary_user_sees_the_same_below_a_closed_directory(
-    opened: Devices, direct: bool, memory: bool
-) -> None:
+def test_an_ordinary_user_sees_the_same_below_a_closed_directory(opened, direct, memory):
     closed = opened.folder / "closed"
     closed.mkdir(0o700)
     inner = Devices(closed, opened.leaving)
@@ -222,9 +215,7 @@ def test_an_ordinary_user_sees_the_same_below_a_closed_directory(
         ("rw", ("btrfs", "property"), "chattr +c or btrfs property"),
     ],
 )
-def test_btrfs_that_compresses_is_named(
-    devices: Devices, options: str, attribute: tuple[str, ...], reason: str
-) -> None:
+def test_btrfs_that_compresses_is_named(devices, options, attribute, reason):
     """Random data, which G18 demands of it, are read from the device; others are not."""
     point = devices.made("btrfs", devices.loop(devices.image("image")), options)
     directory = point / "directory"
@@ -242,7 +233,7 @@ def test_btrfs_that_compresses_is_named(
     assert read < 0.05
 
 
-def test_a_loop_device_without_direct_io_is_cached_down_to_its_partition(devices: Devices) -> None:
+def test_a_loop_device_without_direct_io_is_cached_down_to_its_partition(devices):
     loop = devices.loop(devices.image("image"), direct=False)
     if shutil.which("addpart") is None:
         pytest.skip("needs addpart")
@@ -255,7 +246,7 @@ def test_a_loop_device_without_direct_io_is_cached_down_to_its_partition(devices
     assert found.disks == (disk_of(devices.folder),)
 
 
-def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices: Devices) -> None:
+def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices):
     memory = devices.mount("iogauge-test", "memory", "tmpfs")
     inner = Devices(memory, devices.leaving)
     loop = devices.loop(inner.image("image", 100))
@@ -271,7 +262,7 @@ def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices: Devices) 
 
 
 @pytest.mark.parametrize("hidden", ["deleted", "bound over"])
-def test_a_loop_device_whose_file_is_hidden_proves_nothing(devices: Devices, hidden: str) -> None:
+def test_a_loop_device_whose_file_is_hidden_proves_nothing(devices, hidden):
     image = devices.image("image")
     loop = devices.loop(image)
     point = devices.made("ext4", loop)
@@ -287,7 +278,7 @@ def test_a_loop_device_whose_file_is_hidden_proves_nothing(devices: Devices, hid
 
 
 @pytest.mark.parametrize("volatile", [False, True])
-def test_an_overlay_is_its_upper_directory(devices: Devices, volatile: bool) -> None:
+def test_an_overlay_is_its_upper_directory(devices, volatile):
     loop = devices.loop(devices.image("image"))
     point = overlay(devices, devices.made("ext4", loop), *(["volatile"] if volatile else []))
     (point / "directory").mkdir()
@@ -303,7 +294,7 @@ def test_an_overlay_is_its_upper_directory(devices: Devices, volatile: bool) -> 
         assert (moved(found.devices)[1] - before < 8 * MIB) is volatile
 
 
-def test_an_overlay_in_memory_is_memory_until_it_is_hidden(devices: Devices) -> None:
+def test_an_overlay_in_memory_is_memory_until_it_is_hidden(devices):
     storage = devices.mount("iogauge-test", "memory", "tmpfs")
     point = overlay(devices, storage)
     assert below(point).memory == f"tmpfs at {storage}"
@@ -321,7 +312,7 @@ def test_an_overlay_in_memory_is_memory_until_it_is_hidden(devices: Devices) -> 
         (storage / "upper/part").mkdir(parents=True, exist_ok=True)
 
 
-def test_a_bind_mount_is_what_it_binds(devices: Devices) -> None:
+def test_a_bind_mount_is_what_it_binds(devices):
     point = devices.made("ext4", devices.loop(devices.image("image")))
     (point / "part").mkdir()
     bound = devices.folder / "bound"
@@ -331,12 +322,12 @@ def test_a_bind_mount_is_what_it_binds(devices: Devices) -> None:
     assert below(bound) == below(point)
 
 
-def test_zram_is_memory(devices: Devices) -> None:
+def test_zram_is_memory(devices):
     found = below(devices.zram(100))
     assert (found.memory, found.disks) == ("zram0, compressed memory", ())
 
 
-def test_a_journal_on_a_device_of_its_own_is_a_part_of_the_storage(devices: Devices) -> None:
+def test_a_journal_on_a_device_of_its_own_is_a_part_of_the_storage(devices):
     loops = [devices.loop(devices.image(name, 64)) for name in ("journal", "data")]
     run("mke2fs", "-q", "-O", "journal_dev", "-b", "4096", loops[0])
     found = below(devices.made("ext4", loops[1], "rw", "-b", "4096", "-J", f"device={loops[0]}"))

@@ -13,9 +13,7 @@ PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.py"))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_starts_and_explains_itself(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_starts_and_explains_itself(name, monkeypatch, capsys):
     module = programs.load(name)
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
     with pytest.raises(SystemExit) as ended:
@@ -27,6 +25,6 @@ def test_a_program_starts_and_explains_itself(
     assert first.split()[0] in said
 
 
-def test_the_trend_keeps_its_promise() -> None:
+def test_the_trend_keeps_its_promise():
     """False alarms in at most 5 % of stable series, and as many drops found as when its limits were set."""
     assert [name for name, _, holds in programs.load("detectors").shares(2000) if not holds] == []

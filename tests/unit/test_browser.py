@@ -82,13 +82,13 @@ def visible(chromium: Browser, choice: str) -> int:
     return found
 
 
-def test_nothing_is_fetched_and_nothing_goes_wrong(chromium: Browser, written: Path) -> None:
+def test_nothing_is_fetched_and_nothing_goes_wrong(chromium, written):
     assert chromium.requests == [written.as_uri()]
     assert chromium.complaints == []
     assert chromium.ask("document.title").startswith("FAILED: azure-cyclecloud")
 
 
-def test_filters_show_what_is_asked_for(chromium: Browser) -> None:
+def test_filters_show_what_is_asked_for(chromium):
     every = visible(chromium, ".results tbody tr")
     fill = "document.getElementById('words').value = {}; document.getElementById('words').dispatchEvent(new Event('input'))"
     chromium.ask(fill.format("'TaskScaling oss12 write'"))
@@ -104,13 +104,13 @@ def test_filters_show_what_is_asked_for(chromium: Browser) -> None:
     assert visible(chromium, ".results tbody tr") == every
 
 
-def test_a_link_opens_its_record(chromium: Browser) -> None:
+def test_a_link_opens_its_record(chromium):
     chromium.ask("document.querySelector('.results td a').click()")
     assert chromium.ask("document.querySelector('details:has(:target)').open") is True
     assert chromium.ask("document.querySelector(':target pre, :target dd').checkVisibility()")
 
 
-def test_the_page_fits_a_phone(chromium: Browser) -> None:
+def test_the_page_fits_a_phone(chromium):
     chromium.wide(390)
     assert chromium.ask("document.documentElement.scrollWidth") <= 390
     chromium.wide(1280)
@@ -127,15 +127,13 @@ OVERLAPPING = """[...document.querySelectorAll('figure svg')].flatMap(svg => {
 })"""
 
 
-def test_no_text_of_a_figure_is_cut_or_lies_over_another(chromium: Browser) -> None:
+def test_no_text_of_a_figure_is_cut_or_lies_over_another(chromium):
     assert chromium.ask(OVERLAPPING) == []
 
 
 @pytest.mark.parametrize("look", ["light", "dark"])
 @pytest.mark.parametrize("name", ["report", "compare"])
-def test_axe_finds_no_violation(
-    chromium: Browser, written: Path, others: dict[str, Path], name: str, look: str
-) -> None:
+def test_axe_finds_no_violation(chromium, written, others, name, look):
     axe = npm.modules({"axe-core": "4.14.1"}) / "axe-core" / "axe.min.js"
     if name != "report":
         chromium.open(others[name])
@@ -154,9 +152,7 @@ def test_axe_finds_no_violation(
 
 
 @pytest.mark.parametrize("name", ["compare"])
-def test_the_other_pages_fetch_nothing_run_nothing_and_are_drawn(
-    chromium: Browser, written: Path, others: dict[str, Path], name: str
-) -> None:
+def test_the_other_pages_fetch_nothing_run_nothing_and_are_drawn(chromium, written, others, name):
     before = len(chromium.requests)
     chromium.open(others[name])
     try:
@@ -179,7 +175,7 @@ SEEN = """[...document.querySelectorAll('header, h2, h3, p, dl, ul.legend, ol.no
   e => !e.closest('#tools') && !e.closest('dialog') && e.checkVisibility()).map(e => e.innerText.replace(/⤢\\s*/g, '').trim())"""
 
 
-def test_without_scripts_all_is_there_to_be_read(chromium: Browser, written: Path) -> None:
+def test_without_scripts_all_is_there_to_be_read(chromium, written):
     chromium.open(written)
     with_script = chromium.ask(SEEN)
     chromium.call("Emulation.setScriptExecutionDisabled", value=True)

@@ -71,14 +71,12 @@ def extras(**topology: Any) -> PartitionExtras:
         ),
     ],
 )
-def test_a_speed_rests_on_what_the_site_declares(
-    phase: PhasePlan, topology: dict[str, Any], bytes_s: float, source: str
-) -> None:
+def test_a_speed_rests_on_what_the_site_declares(phase, topology, bytes_s, source):
     found = bounds.speed(phase, PLAN, extras(**topology), {})
     assert (found.bytes_s, found.source) == (pytest.approx(bytes_s), source)
 
 
-def test_a_reference_knows_best_if_it_is_a_bandwidth() -> None:
+def test_a_reference_knows_best_if_it_is_a_bandwidth():
     site = extras(**TOPOLOGY)
     known = {"write_bw": Reference(500, -0.1, None, "MiB/s", "run 1")}
     found = bounds.speed(WRITE, PLAN, site, known)
@@ -88,7 +86,7 @@ def test_a_reference_knows_best_if_it_is_a_bandwidth() -> None:
     assert bounds.speed(READ, PLAN, site, known).source != "references"
 
 
-def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch):
     monkeypatch.delenv("IOGAUGE_OVER_BUDGET", raising=False)
     run, limit = current.Session("s"), Budget(node_hours=1)
     half, tenth = Cost(1800, 0, 1), Cost(360, 0, 1)
@@ -132,11 +130,11 @@ def shown(cases: list[PlannedCase], width: int = 200) -> str:
     return capture.get()
 
 
-def test_two_cases_of_one_name_are_two_rows() -> None:
+def test_two_cases_of_one_name_are_two_rows():
     assert shown([case(1), case(1, partition="s:q")]).count("IorPosix 1") == 2
 
 
-def test_over_budget_names_the_dearest_of_its_partition() -> None:
+def test_over_budget_names_the_dearest_of_its_partition():
     limit = Budget(node_hours=1).model_dump()
     mine = [
         case(1, budget=limit),
@@ -154,7 +152,7 @@ def test_over_budget_names_the_dearest_of_its_partition() -> None:
     assert "8 GiB planned, 6 GiB allowed, 2 GiB over. Most by: IorPosix 1 (4 GiB)" in text
 
 
-def test_a_case_that_its_time_limit_would_end_is_named() -> None:
+def test_a_case_that_its_time_limit_would_end_is_named():
     def timed(number: int, limit: float) -> PlannedCase:
         one = case(number)
         return replace(one, order=replace(one.order, time_limit_s=limit))
@@ -169,7 +167,7 @@ def test_a_case_that_its_time_limit_would_end_is_named() -> None:
     assert "IorPosix 1" in text and text.endswith("or lower limits.case_bytes")
 
 
-def test_what_is_used_of_a_budget_is_said() -> None:
+def test_what_is_used_of_a_budget_is_said():
     limit = Budget.model_validate({"node_hours": 2, "written": "1 TiB"}).model_dump()
     (text,) = plan_table.within_budget([case(1, budget=limit), case(2, budget=limit)])
     assert text == "budget of s:p: 1 of 2 node-hours, 8 GiB of 1 TiB written"
@@ -198,7 +196,5 @@ TIMED = replace(READ, data_bytes=None)
         ),
     ],
 )
-def test_what_phases_of_a_set_time_may_move(
-    change: dict[str, Any], topology: dict[str, Any], expected: tuple[TimedPhases, ...]
-) -> None:
+def test_what_phases_of_a_set_time_may_move(change, topology, expected):
     assert bounds.timed(replace(PLAN, **change), extras(**topology)) == expected

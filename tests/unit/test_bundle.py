@@ -33,7 +33,7 @@ def kept(state: Path, record: Record, text: str, moved_s: float = 1.0) -> None:
     report.write_text(json.dumps({"runs": [{"testcases": [case]}]}))
 
 
-def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_path: Path) -> None:
+def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_path):
     host, home = socket.gethostname(), os.path.expanduser("~")
     fingerprint = {"nodes": "oss-node[01-04]", "kernel": "6.1"}
     one = records.record("FAIL", commands=["ior -a POSIX"], fingerprint=fingerprint)
@@ -57,7 +57,7 @@ def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_pa
     assert bundle.packed(files, "b") == bundle.packed(files, "b")
 
 
-def test_outputs_of_a_newer_run_are_not_those_of_the_session(tmp_path: Path) -> None:
+def test_outputs_of_a_newer_run_are_not_those_of_the_session(tmp_path):
     one = records.record("FAIL")
     kept(tmp_path, one, "newer", moved_s=86400.0)
     assert not any(name.startswith("raw/") for name in bundle.contents(tmp_path, [one], ""))

@@ -50,12 +50,12 @@ def speaking() -> set[str]:
     }
 
 
-def test_every_rule_has_a_row_and_is_asked() -> None:
+def test_every_rule_has_a_row_and_is_asked():
     assert {guard.name for guard in JUDGED} <= set(rows())
     assert sorted(guard.speak.__name__ for guard in JUDGED) == sorted(speaking())
 
 
-def test_a_row_is_words_and_limits() -> None:
+def test_a_row_is_words_and_limits():
     """In the order of numbers, with all that docs and `iogauge explain` need; figures are filled in by name."""
     numbers = [int(row.number[1:]) for row in rows().values()]
     assert numbers == sorted(numbers)
@@ -72,13 +72,13 @@ def test_a_row_is_words_and_limits() -> None:
             )
 
 
-def test_a_special_case_has_its_own_words() -> None:
+def test_a_special_case_has_its_own_words():
     usual, lost = rule("G8 witness", tolerance=0.05), rule("G8 witness", "lost")
     assert usual.demands == "the kernel counts what the tool reports, within 5%"
     assert lost.demands == "a witness of the bytes beside the tool" and lost.remedy != usual.remedy
 
 
-def test_findings_bear_the_number_of_their_guard(tmp_path: Path) -> None:
+def test_findings_bear_the_number_of_their_guard(tmp_path):
     plan = stage.plan()
     evidence = collect.collect(stage.build(tmp_path / "stage"), plan, 0)
     values = {metric.name: (1.0, 1.0) for metric in stage.METRICS}
@@ -92,7 +92,7 @@ def test_findings_bear_the_number_of_their_guard(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(rows().keys() - {guard.name for guard in JUDGED}))
-def test_the_job_asks_the_rules_that_the_judge_does_not(name: str) -> None:
+def test_the_job_asks_the_rules_that_the_judge_does_not(name):
     (function,) = (
         function
         for _, function in inspect.getmembers(preflight, inspect.isfunction)
@@ -110,14 +110,14 @@ def pages() -> Any:
     return module
 
 
-def test_the_pages_say_what_the_code_says() -> None:
+def test_the_pages_say_what_the_code_says():
     docs = pages()
     for page, name, make in docs.PARTS:
         text = (ROOT / page).read_text(encoding="utf-8")
         assert docs.filled(text, name, make()) == text, f"{page} is out of date: make docs"
 
 
-def test_a_page_without_its_part_is_refused() -> None:
+def test_a_page_without_its_part_is_refused():
     with pytest.raises(ValueError, match="0 parts 'guards' between comments"):
         pages().filled("# Guards\n", "guards", "")
 
@@ -132,7 +132,7 @@ def test_a_page_without_its_part_is_refused() -> None:
     ],
     ids=["open", "facts", "remove", "turns"],
 )
-def test_an_agent_loads_nothing_that_judges(command: list[str], needs: str, tmp_path: Path) -> None:
+def test_an_agent_loads_nothing_that_judges(command, needs, tmp_path):
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "iogauge.job.agent", *command],
         capture_output=True,
@@ -148,7 +148,7 @@ def test_an_agent_loads_nothing_that_judges(command: list[str], needs: str, tmp_
     assert not sorted(name for name in loaded if re.match(heavy, name))
 
 
-def test_a_rule_that_refuses_was_seen_on_the_real_thing() -> None:
+def test_a_rule_that_refuses_was_seen_on_the_real_thing():
     """What rests on a recorded or an imagined form alone gives a remark."""
     for row in rows().values():
         if row["seen on"] in ("recorded", "none"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,7 +69,7 @@ def look(
     return {(layer.name, layer.direction): layer for layer in seen.layers}
 
 
-def test_the_best_figure_of_each_direction_is_the_ceiling() -> None:
+def test_the_best_figure_of_each_direction_is_the_ceiling():
     """A client receives what it reads; a pair stands for both ways."""
     found = look()
     best = {key: layer.best.bytes_s / MIB for key, layer in found.items() if layer.best}
@@ -86,7 +85,7 @@ def test_the_best_figure_of_each_direction_is_the_ceiling() -> None:
 
 
 @pytest.mark.parametrize(("days", "holds"), [(89, True), (91, False)])
-def test_what_is_too_old_is_named_and_not_used(days: int, holds: bool) -> None:
+def test_what_is_too_old_is_named_and_not_used(days, holds):
     layer = look(now=NOW + days * DAY)["devices", "read"]
     assert (layer.best is not None) == holds
     assert ("more than 90 days ago" in layer.problem) != holds
@@ -95,7 +94,7 @@ def test_what_is_too_old_is_named_and_not_used(days: int, holds: bool) -> None:
 @pytest.mark.parametrize(
     ("mib_s", "nodes", "holds"), [(305, 3, True), (307, 3, False), (103, 1, False)]
 )
-def test_a_valid_figure_above_it_contradicts_it(mib_s: float, nodes: int, holds: bool) -> None:
+def test_a_valid_figure_above_it_contradicts_it(mib_s, nodes, holds):
     """Up to 102 % of 3 x 100 MiB/s."""
     layer = look(("read", figure(mib_s, nodes)))["client network", "read"]
     assert (layer.problem == "") == holds
@@ -123,15 +122,13 @@ MEASURED = MeasuredCeiling(
         ("ops/s", "read", None, None),
     ],
 )
-def test_the_lower_of_declared_and_measured_limits(
-    unit: str, direction: str, value: float | None, by: str | None
-) -> None:
+def test_the_lower_of_declared_and_measured_limits(unit, direction, value, by):
     access = Access(direction=direction)
     found = Bounds(Metric("m", unit), access, extras(**NIC), 3).lowest([MEASURED])
     assert (found and (found.value, found.limited_by)) == (value and (value, by))
 
 
-def test_g6_says_that_a_measured_ceiling_was_exceeded() -> None:
+def test_g6_says_that_a_measured_ceiling_was_exceeded():
     usable = [replace(MEASURED, bytes_s=1000 * MIB), MEASURED]
     measured = replace(NOTHING_MEASURED, usable=usable)
     for value, outcome in ((102.0, Outcome.OK), (103.0, Outcome.INVALID)):
@@ -145,7 +142,7 @@ def test_g6_says_that_a_measured_ceiling_was_exceeded() -> None:
 @pytest.mark.parametrize(
     ("problems", "outcome"), [((), Outcome.OK), (("devices: not measured",), Outcome.WARN)]
 )
-def test_g6_names_what_was_not_measured(problems: tuple[str, ...], outcome: Outcome) -> None:
+def test_g6_names_what_was_not_measured(problems, outcome):
     measured = replace(NOTHING_MEASURED, usable=[MEASURED], problems=problems)
     seen = data().declared(ceilings={"network": "tcp"}).seen()
     found = figures.measured_ceilings(replace(seen, measured=measured))
@@ -164,7 +161,7 @@ def test_g6_names_what_was_not_measured(problems: tuple[str, ...], outcome: Outc
         (100, 0.96, Outcome.INVALID, "may be the limit of a core"),
     ],
 )
-def test_g26(counted: int, cores: float, outcome: Outcome, words: str) -> None:
+def test_g26(counted, cores, outcome, words):
     wire = SimpleNamespace(turn="n1 to n2", way="sent", host="n1", claimed=100, counted=counted)
     whole = data()
     for at, (used, wires) in enumerate([(0.1, []), (cores, [wire])]):
@@ -193,7 +190,7 @@ def shown(*others: tuple[ceilings.Way, ceilings.Figure]) -> report.Shown:
     return report.Shown.of("s:p", site, ceilings.look([NETWORK, DEVICES], others, declared, NOW))
 
 
-def test_each_layer_loses_what_it_takes_from_those_below() -> None:
+def test_each_layer_loses_what_it_takes_from_those_below():
     (read, write) = shown(("read", figure(270))).chains
     rows = {row.name: (row.carries and row.carries / MIB, row.loss) for row in read.rows}
     assert rows["devices"] == (500.0, None)
@@ -207,14 +204,14 @@ def test_each_layer_loses_what_it_takes_from_those_below() -> None:
     assert write.lost_above is None
 
 
-def test_what_limits_is_said_with_its_source() -> None:
+def test_what_limits_is_said_with_its_source():
     said = list(report.remarks(shown(("read", figure(270)))))
     assert said[0].startswith(
         "read: limited by client network (measured), 300 MiB/s; reached 270 MiB/s"
     )
 
 
-def test_a_contradicted_measurement_carries_nothing() -> None:
+def test_a_contradicted_measurement_carries_nothing():
     """The declared figure stands in, and the command says why."""
     found = shown(("read", figure(390)))
     network = next(row for row in found.chains[0].rows if row.name == "client network")
@@ -223,7 +220,7 @@ def test_a_contradicted_measurement_carries_nothing() -> None:
     assert any("the measurement was low" in problem for problem in found.problems)
 
 
-def test_neither_memory_nor_a_contradicted_measurement_is_a_ceiling_beside_a_metric() -> None:
+def test_neither_memory_nor_a_contradicted_measurement_is_a_ceiling_beside_a_metric():
     assert shown().lowest("read", 3) == (400 * MIB, 300 * MIB)
     contradicted = shown(("read", figure(390)))
     assert contradicted.lowest("read", 3) == (400 * MIB, 500 * MIB)
@@ -234,7 +231,7 @@ def test_neither_memory_nor_a_contradicted_measurement_is_a_ceiling_beside_a_met
     assert report.Shown.of("s:p", site, seen).lowest("read", 3) == (None, None)
 
 
-def test_more_than_declared_is_named() -> None:
+def test_more_than_declared_is_named():
     site = extras(
         topology={"source": "data sheet", "clients": {"nic": "50 MiB/s"}},
         ceilings={"network": "tcp"},
@@ -244,7 +241,7 @@ def test_more_than_declared_is_named() -> None:
     assert [problem for problem in found.problems if "correct the topology" in problem]
 
 
-def test_a_metric_has_its_declared_and_its_measured_ceiling_beside_it(tmp_path: Path) -> None:
+def test_a_metric_has_its_declared_and_its_measured_ceiling_beside_it(tmp_path):
     layers = shown()
     declared, measured = layers.lowest("read", 2)
     metric = MetricRecord.from_json(records.metric("read_bw", ceiling=None, ceiling_from=None))

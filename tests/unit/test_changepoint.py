@@ -28,7 +28,7 @@ def noisy(seed: int, runs: int, cv: float = 0.05, count: int = 1) -> NDArray[np.
 
 
 @given(SEEDS)
-def test_losses_and_gains_mirror_each_other(seed: int) -> None:
+def test_losses_and_gains_mirror_each_other(seed):
     values = noisy(seed, 50)
     values[:, 35:] -= 0.1
     one, other = detector.evidence(values, 30), detector.evidence(-values, 30)
@@ -37,7 +37,7 @@ def test_losses_and_gains_mirror_each_other(seed: int) -> None:
 
 
 @given(SEEDS)
-def test_the_order_within_the_baseline_does_not_matter(seed: int) -> None:
+def test_the_order_within_the_baseline_does_not_matter(seed):
     values = noisy(seed, 45)
     mixed = values.copy()
     np.random.default_rng(seed).shuffle(mixed[0, :30])
@@ -50,14 +50,14 @@ def test_the_order_within_the_baseline_does_not_matter(seed: int) -> None:
 
 
 @given(SEEDS, st.floats(0.001, 0.2), st.floats(0.001, 0.2))
-def test_fewer_false_alarms_take_more_evidence(seed: int, a: float, b: float) -> None:
+def test_fewer_false_alarms_take_more_evidence(seed, a, b):
     scale = np.exp(np.random.default_rng(seed).uniform(-6, 1, 3))
     low, high = sorted((a, b))
     assert (detector.limits(scale, 50, low) >= detector.limits(scale, 50, high)).all()
 
 
 @given(st.lists(st.floats(-3, 3), min_size=20, max_size=60), st.floats(-5, 5))
-def test_location_moves_with_the_values_and_scale_does_not(values: list[float], by: float) -> None:
+def test_location_moves_with_the_values_and_scale_does_not(values, by):
     row = np.array([values])
     (m,), (s,) = detector.fit(row)
     (moved,), (same_scale,) = detector.fit(row + by)
@@ -70,9 +70,7 @@ def test_location_moves_with_the_values_and_scale_does_not(values: list[float], 
 
 
 @given(SEEDS, st.integers(1, 30), st.floats(-2, 2))
-def test_the_evidence_is_the_likelihood_ratio_of_the_t_test(
-    seed: int, count: int, by: float
-) -> None:
+def test_the_evidence_is_the_likelihood_ratio_of_the_t_test(seed, count, by):
     random = np.random.default_rng(seed)
     base = random.standard_normal(30)
     base = (base - base.mean()) / base.std(ddof=1)
@@ -89,7 +87,7 @@ def test_the_evidence_is_the_likelihood_ratio_of_the_t_test(
 
 
 @pytest.mark.parametrize("factor", [0.3, 0.7, 3.0])
-def test_a_single_run_is_no_alarm_and_three_in_a_row_are(factor: float) -> None:
+def test_a_single_run_is_no_alarm_and_three_in_a_row_are(factor):
     values = noisy(3, 60, 0.04)
     for runs, alarm in ((1, False), (3, True)):
         for at in (30, 31, 45):
@@ -101,7 +99,7 @@ def test_a_single_run_is_no_alarm_and_three_in_a_row_are(factor: float) -> None:
 
 
 @pytest.mark.parametrize("cv", [0.01, 0.05])
-def test_a_repair_shows_after_a_few_runs(cv: float) -> None:
+def test_a_repair_shows_after_a_few_runs(cv):
     """Though ten of the newest fifteen are still slow; and not while the loss lasts."""
     values = noisy(3, 30 + 20 + 12, cv, 500)
     values[:, 30:50] += math.log(0.8)
@@ -114,7 +112,7 @@ def test_a_repair_shows_after_a_few_runs(cv: float) -> None:
 
 
 @pytest.mark.parametrize("share", [0, 0.0009, 0.21, 1, math.nan])
-def test_a_share_of_false_alarms_that_was_not_verified_is_refused(share: float) -> None:
+def test_a_share_of_false_alarms_that_was_not_verified_is_refused(share):
     with pytest.raises(ValueError, match=r"expected 0\.001 to 0\.2"):
         detector.limits(np.array([0.05]), 30, share)
 
@@ -123,7 +121,7 @@ def test_a_share_of_false_alarms_that_was_not_verified_is_refused(share: float) 
 
 
 @given(SEEDS, st.floats(1e-3, 1e3))
-def test_changes_do_not_depend_on_the_unit(seed: int, factor: float) -> None:
+def test_changes_do_not_depend_on_the_unit(seed, factor):
     values = np.exp(noisy(seed, 80)[0])
     values[30:] *= 0.8
     assert detector.change_points(values.tolist()) == detector.change_points(
@@ -132,7 +130,7 @@ def test_changes_do_not_depend_on_the_unit(seed: int, factor: float) -> None:
 
 
 @given(st.lists(st.floats(1e-3, 1e6), max_size=60))
-def test_any_values_have_changes_in_order(values: list[float]) -> None:
+def test_any_values_have_changes_in_order(values):
     found = detector.change_points(values)
     assert found == sorted(set(found))
     assert all(5 <= k <= len(values) - 5 for k in found)

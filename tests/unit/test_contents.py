@@ -41,7 +41,7 @@ def look(directory: Path, known: list[Block] | None = None) -> tuple[list[Block]
 
 
 class TestLook:
-    def test_what_nobody_touches_stays_the_same(self, disk: Path) -> None:
+    def test_what_nobody_touches_stays_the_same(self, disk):
         (disk / "a b").mkdir()
         for name in ("x", "a b/.y"):
             (disk / name).write_bytes(os.urandom(2 * MIB + 5))
@@ -52,7 +52,7 @@ class TestLook:
         assert all(file.size == 2 * MIB + 5 <= file.stored for file in held)
         assert look(disk, blocks) == (blocks, [])
 
-    def test_nothing_stays_in_the_page_cache(self, disk: Path) -> None:
+    def test_nothing_stays_in_the_page_cache(self, disk):
         """Otherwise the sample itself would break the proof that it is empty."""
         (disk / "x").write_bytes(os.urandom(4 * MIB))
         files.evict([str(disk / "x")])
@@ -61,9 +61,7 @@ class TestLook:
             assert files.resident_bytes(file.fileno(), 4 * MIB) == 0
         assert len(blocks) > 25
 
-    def test_without_o_direct_pages_are_dropped_before_and_after(
-        self, disk: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_without_o_direct_pages_are_dropped_before_and_after(self, disk, monkeypatch):
         (disk / "x").write_bytes(os.urandom(4 * MIB))
         # The kernel reads ahead from the start of a file.
         same, _ = look(disk, [Block("x", 0, "")])
@@ -83,13 +81,13 @@ class TestLook:
     @pytest.mark.parametrize(
         ("fill", "kind"), [("truncate -s", "hole"), ("fallocate -l", "unwritten")]
     )
-    def test_what_was_never_written(self, disk: Path, fill: str, kind: str) -> None:
+    def test_what_was_never_written(self, disk, fill, kind):
         subprocess.run([*fill.split(), str(MIB), str(disk / "x")], check=True)
         blocks, (held,) = look(disk)
         assert {(block.kind, block.empty) for block in blocks} == {(kind, True)}
         assert (held.stored >= MIB) == (kind == "unwritten")
 
-    def test_a_file_that_is_gone_or_shorter(self, disk: Path) -> None:
+    def test_a_file_that_is_gone_or_shorter(self, disk):
         for name in ("x", "y"):
             (disk / name).write_bytes(os.urandom(MIB))
         blocks, _ = look(disk)
@@ -109,7 +107,7 @@ class TestSampler:
     def _stage(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
 
-    def test_the_blocks_of_the_last_write_are_read_again(self, disk: Path) -> None:
+    def test_the_blocks_of_the_last_write_are_read_again(self, disk):
         (disk / "x").write_bytes(os.urandom(MIB))
         sampler = keeper.Sampler("ext4")
         for repetition, after in ((0, "write"), (1, "read"), (2, "read")):
@@ -119,15 +117,13 @@ class TestSampler:
         assert first.blocks == second.blocks == third.blocks
         assert (len(first.files), second.files) == (1, ())
 
-    def test_storage_that_hangs_takes_a_limited_time(
-        self, disk: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_storage_that_hangs_takes_a_limited_time(self, disk, monkeypatch):
         monkeypatch.setattr(keeper, "_ANSWER_S", 0.2)
         monkeypatch.setattr(files, "take_sample", lambda *_: time.sleep(60))
         keeper.Sampler("ext4").take(1, "write", str(disk))
         assert "has not answered" in self.lines()[0].problem
 
-    def test_a_directory_that_is_gone_is_a_problem(self, tmp_path: Path) -> None:
+    def test_a_directory_that_is_gone_is_a_problem(self, tmp_path):
         keeper.Sampler("ext4").take(1, "read", str(tmp_path / "none"))
         assert "No such file" in self.lines()[0].problem
 
@@ -154,13 +150,13 @@ def unchanged(*pairs: tuple[Sample, Sample], repetitions: int = 1) -> Finding:
 
 
 class TestUnchanged:
-    def test_the_same(self) -> None:
+    def test_the_same(self):
         found = unchanged((SAMPLE, READ))
         decided(found, Outcome.OK, "2 block(s) of 1 repetition(s)", "with O_DIRECT")
         buffered = replace(READ, direct=False)
         decided(unchanged((SAMPLE, buffered)), Outcome.OK, "POSIX_FADV_DONTNEED")
 
-    def test_no_sample_is_no_proof(self) -> None:
+    def test_no_sample_is_no_proof(self):
         decided(unchanged(), Outcome.INVALID, "without a sample")
         decided(unchanged((SAMPLE, READ), repetitions=2), Outcome.INVALID, "1 repet")
         alone = guards.unchanged(data().alter(samples=(READ,)).seen())
@@ -169,7 +165,7 @@ class TestUnchanged:
         empty = replace(READ, blocks=())
         decided(unchanged((SAMPLE, empty)), Outcome.INVALID, "0 block")
 
-    def test_storage_that_is_slow_is_no_lie(self) -> None:
+    def test_storage_that_is_slow_is_no_lie(self):
         slow = replace(READ, blocks=(), problem="nothing was read in 2 s")
         decided(unchanged((SAMPLE, slow)), Outcome.WARN, "nothing was read in 2 s")
 
@@ -199,24 +195,24 @@ class TestStored:
             ("nfs4", 1 << 30, 0, True),
         ],
     )
-    def test_blocks_of_files(self, type: str, size: int, taken: int, holds: bool) -> None:
+    def test_blocks_of_files(self, type, size, taken, holds):
         found = stored(*SAMPLE.blocks, type=type, held=(Held("x", size, taken),))
         decided(found, Outcome.OK if holds else Outcome.INVALID, "" if holds else "on storage")
 
-    def test_zeros(self) -> None:
+    def test_zeros(self):
         others = [Block("y", n, str(n)) for n in range(9)]
         decided(stored(*others, ZERO), Outcome.OK)
         found = stored(*others, ZERO, ZERO)
         decided(found, Outcome.INVALID, "2 of 11 block(s)", "zeros: x at 0")
 
-    def test_blocks_that_are_equal_are_named(self) -> None:
+    def test_blocks_that_are_equal_are_named(self):
         """IOR's default data with transfers of one block: not wrong."""
         samples = (replace(SAMPLE, blocks=(Block("x", 0, "1"), Block("x", 1, "1"))),)
         found = guards.stored(data().alter(samples=samples).seen())
         assert found
         decided(found, Outcome.OK, "all of them equal")
 
-    def test_nothing_written(self) -> None:
+    def test_nothing_written(self):
         decided(stored(), Outcome.INVALID, "0 block")
         decided(stored(problem="does not answer"), Outcome.WARN, "does not answer")
 
@@ -228,7 +224,7 @@ class TestStored:
         ("WARNING: Incorrect", Outcome.INVALID, "in the warm-up: read: WARNING: Incorrect"),
     ],
 )
-def test_an_answer_of_the_tool(complaint: str, outcome: Outcome, words: str) -> None:
+def test_an_answer_of_the_tool(complaint, outcome, words):
     whole = data().planned("read", verifies=Verification(("-R",), "Incorrect"))
     whole = replace(whole, plan=replace(whole.plan, warm_up=True))
     (one, *_) = whole.evidence.outputs["read"]

@@ -54,14 +54,12 @@ def seen(
         ["fs@1@tcp,2@tcp", "fs@2@tcp", "fs@9@o2ib", "fs@1@tcp | fs@9@o2ib"],
     ],
 )
-def test_one_file_system_is_one_series(names: list[str | None]) -> None:
+def test_one_file_system_is_one_series(names):
     assert seen(names) == ["s"] * len(names)
 
 
 @given(st.lists(st.tuples(st.sampled_from("st"), st.sampled_from(["A", "B", "C", None]))))
-def test_rows_are_of_one_series_if_they_are_of_one_file_system(
-    rows: list[tuple[str, str | None]],
-) -> None:
+def test_rows_are_of_one_series_if_they_are_of_one_file_system(rows):
     found = seen([name for _, name in rows], [series for series, _ in rows])
     known = [(row, own) for row, own in zip(rows, found, strict=True) if row[1]]
     assert len(set(known)) == len({row for row, _ in known}) == len({own for _, own in known})
@@ -81,9 +79,7 @@ def history(folder: Path, uuids: Sequence[str | None]) -> None:
         append(folder / "mysite" / f"{session}.jsonl", made.to_json())
 
 
-def test_the_trend_begins_anew_with_the_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_trend_begins_anew_with_the_cause(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     history(tmp_path / "history", [None] * 15 + ["A"] * 15 + ["B"] * 22)
     told = CliRunner().invoke(app, ["status", "--trend", "--json"])
@@ -121,9 +117,7 @@ def days(folder: Path, prints: Sequence[dict[str, Any]], check: str = "IorPosix"
         ([], ""),
     ],
 )
-def test_a_record_without_an_answer_is_of_its_neighbours_series(
-    tmp_path: Path, prints: list[dict[str, Any]], expected: str
-) -> None:
+def test_a_record_without_an_answer_is_of_its_neighbours_series(tmp_path, prints, expected):
     days(tmp_path, prints)
     for _ in range(2):  # as it is read, and as it is kept
         found = query.load(tmp_path)

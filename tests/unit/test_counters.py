@@ -10,7 +10,7 @@ from iogauge.node import counters
 from iogauge.node.counters import Reading
 
 
-def test_clients_of_networks_count_for_themselves_of_networks(tmp_path: Path) -> None:
+def test_clients_of_networks_count_for_themselves_of_networks(tmp_path):
     """Lines as a kernel's client of NFS and Lustre 2.17 write them; several clients are added up."""
     mountstats = tmp_path / "mountstats"
     mountstats.write_text(
@@ -52,8 +52,8 @@ def made(root: Path, name: str, text: str) -> None:
 
 
 def test_a_target_has_a_device_for_each_mount_and_one_that_is_silent_spoils_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("PATH", str(tmp_path))
     for client in ("ffff1", "ffff2"):
         for number in (0, 1):
@@ -71,16 +71,14 @@ def test_a_target_has_a_device_for_each_mount_and_one_that_is_silent_spoils_it(
 
 
 @pytest.mark.parametrize("line", ["read_bytes", "read_bytes 3 samples [pages] 1 2 3 4"])
-def test_a_damaged_line_of_a_device_tells_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
-) -> None:
+def test_a_damaged_line_of_a_device_tells_nothing(tmp_path, monkeypatch, line):
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / OSC / "rig-OST0000-osc-ffff1").mkdir(parents=True)
     made(tmp_path, f"{STATS}/rig-OST0000-osc-ffff1/stats", f"{TOLD}{line} \n")
     assert counters.read_all(tmp_path) == {"rig-OST0000": None}
 
 
-def test_what_the_kernel_does_not_show_is_missing(tmp_path: Path) -> None:
+def test_what_the_kernel_does_not_show_is_missing(tmp_path):
     """As in a container: no disk and no network is not one that moved nothing."""
     assert counters.read_all(tmp_path) == {}
     made(tmp_path, "proc/diskstats", "")

@@ -66,7 +66,7 @@ def of_guard(judgement: case.Judgement, guard: str) -> list[Finding]:
         (int(23.4 * GIB), 24 * GIB, 48 * GIB, "M = 24 GiB, as a node says"),
     ],
 )
-def test_the_larger_memory_counts(declared: int, seen: int, needed: int, told: str) -> None:
+def test_the_larger_memory_counts(declared, seen, needed, told):
     whole = data(o_direct=False).declared(node={"memory": f"{declared} B"})
     whole = whole.alter(nodes=({"mem.bytes": seen},) if seen else ())
     for size, outcome in ((needed, OK), (needed - 1, INVALID)):
@@ -99,9 +99,7 @@ def test_the_larger_memory_counts(declared: int, seen: int, needed: int, told: s
         ("0::/../job\n", {"sys/fs/cgroup/memory.max": f"{GIB}\n"}, None),
     ],
 )
-def test_a_control_group_limits_memory(
-    tmp_path: Path, groups: str, files: dict[str, str], limit: int | None
-) -> None:
+def test_a_control_group_limits_memory(tmp_path, groups, files, limit):
     told = {"proc/meminfo": "MemTotal: 263816952 kB\n", "proc/self/cgroup": groups, **files}
     for name, text in told.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +124,7 @@ def test_a_control_group_limits_memory(
         ({"cores": [1], "memories": [1 << 40]}, "12, a node", "cores: 1, memory: 1048576 MiB"),
     ],
 )
-def test_nodes_that_are_not(change: dict[str, Any], saw: str, right: str) -> None:
+def test_nodes_that_are_not(change, saw, right):
     given = {"cores": [12, 24], "memories": [17 * GIB, 2 * GIB], **change}
     facts = [{"cpu.cores": n} for n in given["cores"]]
     facts += [{"mem.bytes": n} for n in given["memories"]]
@@ -152,9 +150,7 @@ def test_nodes_that_are_not(change: dict[str, Any], saw: str, right: str) -> Non
         ("local", 1, (), "tasks", 0),
     ],
 )
-def test_only_a_launch_that_would_abort_is_counted(
-    launcher: str, tasks: int, hosts: tuple[str, ...], started: Any, bound: int
-) -> None:
+def test_only_a_launch_that_would_abort_is_counted(launcher, tasks, hosts, started, bound):
     job = SimpleNamespace(launcher=SimpleNamespace(registered_name=launcher))
     write, _ = PLAN.repeat
     plan = replace(PLAN, repeat=[replace(write, launch=started)])
@@ -176,9 +172,7 @@ def test_only_a_launch_that_would_abort_is_counted(
         (1, 1, 8, OK),
     ],
 )
-def test_servers_against_addresses(
-    declared: int, addresses: int, clients: int | None, outcome: Outcome
-) -> None:
+def test_servers_against_addresses(declared, addresses, clients, outcome):
     seen = [f"10.0.0.{n}@tcp" for n in range(addresses)]
     finding = preflight.servers(declared=declared, addresses=seen, clients=clients)
     assert (finding.guard, finding.outcome) == ("G12", outcome)
@@ -196,9 +190,7 @@ def test_servers_against_addresses(
         ((), []),
     ],
 )
-def test_servers_of_lustre(
-    found: Evidence, servers: tuple[str | None, ...], outcomes: list[Outcome]
-) -> None:
+def test_servers_of_lustre(found, servers, outcomes):
     targets = tuple(
         StorageTarget(index=n, uuid=f"OST{n}", active=True, server=server)
         for n, server in enumerate(servers)
@@ -227,9 +219,7 @@ def test_servers_of_lustre(
         (["$xfail", "a, until 2030-01-01", [100, -0.99, None, "MiB/s"]], "", " (lower bound)"),
     ],
 )
-def test_wide_bounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leaf: list[Any], doubtful: str, refused: str
-) -> None:
+def test_wide_bounds(tmp_path, monkeypatch, leaf, doubtful, refused):
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     (tmp_path / "here").mkdir()
     data = {"$sources": {"Ior": "x"}, "Ior": {"disk": {"m": leaf}}}
@@ -269,9 +259,7 @@ PARTS = {
         (205, 0, Access(direction="read"), False),
     ],
 )
-def test_references_beside_their_ceiling(
-    value: float, lower: float | None, access: Access, refused: bool | None
-) -> None:
+def test_references_beside_their_ceiling(value, lower, access, refused):
     reference = Reference(value, lower, None, "MB/s", "x")
     site = extras(topology=PARTS)
     doubt = bounds.Bounds(Metric("bw", "MB/s"), access, site, 2).doubt(reference)
@@ -280,7 +268,7 @@ def test_references_beside_their_ceiling(
     assert bounds.Bounds(Metric("bw", "MB/s"), access, extras(), 2).doubt(reference) is None
 
 
-def test_the_job_is_told_which_storage_targets_are_out() -> None:
+def test_the_job_is_told_which_storage_targets_are_out():
     servers = {"count": 1, "nic": "100 GB/s"}
     topology = {"source": "x", "servers": servers, "targets": 4, "out": [3]}
     job: Any = SimpleNamespace(time_limit=600)
@@ -292,15 +280,13 @@ def test_the_job_is_told_which_storage_targets_are_out() -> None:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def test_a_deviation_that_everything_meets_is_refused() -> None:
+def test_a_deviation_that_everything_meets_is_refused():
     with pytest.raises(ValueError, match="max_deviation"):
         extras(limits={"max_deviation": 0.91})
 
 
 @pytest.mark.parametrize(("limit", "outcome"), [(0.5, OK), (0.51, WARN)])
-def test_a_case_says_that_its_limits_exclude_hardly_anything(
-    limit: float, outcome: Outcome
-) -> None:
+def test_a_case_says_that_its_limits_exclude_hardly_anything(limit, outcome):
     seen = data().declared(limits={"max_spread": limit}).seen(read_bw=[1.0, 1.1])
     repeated = figures.spread((seen, "read_bw"))
     foreign = others.foreign_load(data().declared(limits={"max_foreign": limit}).seen())
@@ -311,7 +297,7 @@ def test_a_case_says_that_its_limits_exclude_hardly_anything(
 # --- what the doctor says -------------------------------------------------------------------------
 
 
-def test_shipped_sites_are_as_they_should_be() -> None:
+def test_shipped_sites_are_as_they_should_be():
     sites = Path(__file__).parents[2] / "site-configs"
     said = [d.key for one in folders.site_folders(sites) for d in settings.doubts(one)]
     assert said == []
@@ -338,7 +324,7 @@ def site(folder: Path, **change: Any) -> Path:
     return folder
 
 
-def test_the_doctor_compares_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_compares_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     monkeypatch.setattr(doctor, "usable_cores", lambda: 4)
     monkeypatch.setattr(site_machine, "memory_bytes", lambda: 24 * GIB)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def put_ior(programs: Path) -> None:
     put(programs, "ior", f"exec /bin/cat '{programs}/help.txt'")
 
 
-def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
+def test_programs_are_asked_what_they_can_do(programs):
     put(programs, "fio", FIO)
     put(programs, "mpirun", MPIRUN)
     put(programs, "mdtest", MDTEST)
@@ -62,9 +61,7 @@ def test_programs_are_asked_what_they_can_do(programs: Path) -> None:
     ("name", "script"),
     [("fio", "echo hello"), ("fio", "exit 1"), ("mdtest", "echo hello"), ("ior", "echo hello")],
 )
-def test_a_program_that_is_not_what_its_name_says_gives_no_feature(
-    programs: Path, name: str, script: str
-) -> None:
+def test_a_program_that_is_not_what_its_name_says_gives_no_feature(programs, name, script):
     put(programs, "mpirun", MPIRUN)
     put(programs, name, script)
     program = site_programs.machine().programs[name]
@@ -73,7 +70,7 @@ def test_a_program_that_is_not_what_its_name_says_gives_no_feature(
     assert program.problem in site_programs.machine().lacks()[name]
 
 
-def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
+def test_answers_are_kept_until_the_program_changes(programs):
     counter = programs / "asked"
     put(programs, "fio", f"echo x >>'{counter}'; {FIO}")
     site_programs.machine()
@@ -104,9 +101,7 @@ def test_answers_are_kept_until_the_program_changes(programs: Path) -> None:
         (["0,2", "", "0,2", ""], range(4), 3),
     ],
 )
-def test_threads_are_no_cores(
-    tmp_path: Path, name: str, siblings: list[str], cpus: Iterable[int], cores: int
-) -> None:
+def test_threads_are_no_cores(tmp_path, name, siblings, cpus, cores):
     for cpu, text in enumerate(siblings):
         if text:
             (tmp_path / f"cpu{cpu}" / "topology").mkdir(parents=True)
@@ -125,7 +120,7 @@ def completed(tmp_path: Path, **extras: Any) -> tuple[dict[str, Any], list[dict[
     return partition, environments
 
 
-def test_what_is_not_declared_is_filled_in(programs: Path, tmp_path: Path) -> None:
+def test_what_is_not_declared_is_filled_in(programs, tmp_path):
     put(programs, "fio", FIO)
     partition, environments = completed(tmp_path)
     site = PartitionExtras.of_partition(copy.deepcopy(partition["extras"]))
@@ -149,7 +144,7 @@ def put_darshan(programs: Path, mpiio: str = "yes") -> Path:
     return library
 
 
-def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs: Path, tmp_path: Path) -> None:
+def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs, tmp_path):
     put(programs, "mpirun", MPIRUN)
     library = put_darshan(programs)
     _, (used, other) = completed(tmp_path)
@@ -159,18 +154,18 @@ def test_the_words_of_the_mpi_and_darshan_are_filled_in(programs: Path, tmp_path
     assert "extras" not in other
 
 
-def test_darshan_that_does_not_watch_mpi_io_is_none(programs: Path) -> None:
+def test_darshan_that_does_not_watch_mpi_io_is_none(programs):
     put_darshan(programs, mpiio="no")
     assert site_programs.darshan_library() is None
 
 
 @pytest.mark.parametrize("path", ["/no/such/place", "/etc/passwd"])
-def test_a_target_that_is_no_directory_is_refused(tmp_path: Path, path: str) -> None:
+def test_a_target_that_is_no_directory_is_refused(tmp_path, path):
     with pytest.raises(NotADirectoryError, match="is not a directory"):
         completed(tmp_path, target={"path": path})
 
 
-def test_the_probe_leaves_nothing(tmp_path: Path) -> None:
+def test_the_probe_leaves_nothing(tmp_path):
     (tmp_path / "d").mkdir()
     assert site_machine.probe_write(str(tmp_path / "d"), seconds=0.05, most=8 << 20) > 0
     assert not list((tmp_path / "d").iterdir())
@@ -179,7 +174,7 @@ def test_the_probe_leaves_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("speed", "size"), [(0, 16 << 20), (100.9 * 2**20, 100 << 20), (1e15, 1 << 30)]
 )
-def test_the_size_of_a_quick_case(tmp_path: Path, speed: float, size: int) -> None:
+def test_the_size_of_a_quick_case(tmp_path, speed, size):
     assert site_machine.quick_case_bytes(speed, str(tmp_path)) == size
 
 
@@ -194,7 +189,7 @@ echo '{"tests": [{"Options": {"tasks": %s}}]}' >"$file"
 
 
 @pytest.mark.parametrize(("tasks", "state"), [(2, "ok"), (1, "problem")])
-def test_a_launcher_of_another_mpi_is_found_out(programs: Path, tasks: int, state: str) -> None:
+def test_a_launcher_of_another_mpi_is_found_out(programs, tasks, state):
     put(programs, "mpirun", MPIRUN_OF % tasks)
     put_ior(programs)
     check = doctor.launch_check(site_programs.machine())
@@ -203,7 +198,7 @@ def test_a_launcher_of_another_mpi_is_found_out(programs: Path, tasks: int, stat
     assert state == "ok" or "asked for 2 tasks, ior saw 1" in check.text
 
 
-def test_a_launch_that_fails_is_a_problem(programs: Path) -> None:
+def test_a_launch_that_fails_is_a_problem(programs):
     put(programs, "mpirun", "exit 1")
     put_ior(programs)
     check = doctor.launch_check(site_programs.machine())
@@ -211,16 +206,14 @@ def test_a_launch_that_fails_is_a_problem(programs: Path) -> None:
     assert (check.state, "two tasks did not run" in check.text) == ("problem", True)
 
 
-def test_what_dead_sessions_left_is_named(tmp_path: Path) -> None:
+def test_what_dead_sessions_left_is_named(tmp_path):
     gone = [4194305, 1]
     case = Path(directory.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone))
     texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(str(tmp_path))]
     assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)
 
 
-def test_a_site_is_examined_with_its_references(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_is_examined_with_its_references(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
     (tmp_path / "checks").mkdir()

@@ -70,7 +70,7 @@ def said(checks: list[Check], state: str) -> str:
     return "\n".join(check.text for check in checks if check.state == state)
 
 
-def test_root_is_told_all(examined: Callable[..., list[Check]]) -> None:
+def test_root_is_told_all(examined):
     found = examined()
     text = said(found, "ok")
     for words in (
@@ -89,9 +89,7 @@ def test_root_is_told_all(examined: Callable[..., list[Check]]) -> None:
     assert said(found, "problem") == ""
 
 
-def test_a_user_is_told_what_is_hidden_and_who_sees_it(
-    examined: Callable[..., list[Check]],
-) -> None:
+def test_a_user_is_told_what_is_hidden_and_who_sees_it(examined):
     found = examined(LCTL_USER="1")
     assert "servers of a version that only root sees" in said(found, "ok")
     (hidden,) = [check for check in found if check.text.startswith("hidden")]
@@ -112,15 +110,13 @@ def test_a_user_is_told_what_is_hidden_and_who_sees_it(
         ),
     ],
 )
-def test_a_state_is_named(
-    examined: Callable[..., list[Check]], knobs: dict[str, str], state: str, words: str
-) -> None:
+def test_a_state_is_named(examined, knobs, state, words):
     found = examined(**knobs)
     assert words.lower() in said(found, state).lower(), found
     assert all(check.remedy for check in found if check.state == "problem")
 
 
-def test_who_holds_the_lock_is_named(examined: Callable[..., list[Check]], tmp_path: Path) -> None:
+def test_who_holds_the_lock_is_named(examined, tmp_path):
     content = lock.describe(session="night", case="IorPosix", lease_s=600, processes=[os.getpid()])
     mine = lock.Lock(str(tmp_path / "target"), content)
     assert mine.claim()
@@ -146,9 +142,7 @@ def test_who_holds_the_lock_is_named(examined: Callable[..., list[Check]], tmp_p
         ),
     ],
 )
-def test_a_lock_is_broken_only_if_its_holder_is_not_known_to_live(
-    processes: list[Any], node: list[str] | None, text: str, remedy: str
-) -> None:
+def test_a_lock_is_broken_only_if_its_holder_is_not_known_to_live(processes, node, text, remedy):
     content = {"session": "night", "node": node or lock._node(), "processes": processes}
     holder = lock.Holder("/target/x", "x", json.dumps(content).encode())
     (check,) = doctor._target_sessions("/target", [], holder)
@@ -183,11 +177,8 @@ def test_a_lock_is_broken_only_if_its_holder_is_not_known_to_live(
     ],
 )
 def test_what_a_site_declares_is_compared_with_what_this_host_sees(
-    target: dict[str, Any],
-    topology: int | None,
-    seen: dict[str, Any],
-    said_of_it: list[tuple[str, str]],
-) -> None:
+    target, topology, seen, said_of_it
+):
     view = View(
         host="n1",
         path="/data",

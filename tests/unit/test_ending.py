@@ -46,14 +46,7 @@ def of(counts: dict[Verdict, int], lack: Unmeasured | None = None, **more: Any) 
 
 
 @given(COUNTS, st.booleans(), SMALL, SMALL, LACKS, PROBLEMS)
-def test_without_a_pass_the_word_is_never_ok(
-    counts: dict[Verdict, int],
-    gate: bool,
-    expected: int,
-    refuted: int,
-    lack: Unmeasured,
-    problems: tuple[str, ...],
-) -> None:
+def test_without_a_pass_the_word_is_never_ok(counts, gate, expected, refuted, lack, problems):
     counts[Verdict.PASS] = 0
     more = {"expected": expected, "refuted": refuted, "problems": problems}
     ending = of(counts, lack, gate=gate, **more)
@@ -68,9 +61,7 @@ def test_without_a_pass_the_word_is_never_ok(
 @example({Verdict.PASS: 1}, False, Unmeasured(unmatched=("-n X selects no case",)), ())
 @example({Verdict.PASS: 1}, False, Unmeasured(gone=("a was recorded, and is gone",)), ())
 @example({Verdict.PASS: 1}, False, Unmeasured(), ("ReFrame ended with status 1",))
-def test_ok_leaves_nothing_unproven(
-    counts: dict[Verdict, int], gate: bool, lack: Unmeasured, problems: tuple[str, ...]
-) -> None:
+def test_ok_leaves_nothing_unproven(counts, gate, lack, problems):
     ending = of(counts, lack, gate=gate, problems=problems)
     others = [v for v, n in counts.items() if n and v is not Verdict.PASS]
     open_ends = lack.left_out or (not lack.accepted and (lack.unmatched or lack.gone))
@@ -81,9 +72,7 @@ def test_ok_leaves_nothing_unproven(
 
 
 @given(COUNTS, LACKS, PROBLEMS)
-def test_a_gate_is_never_milder(
-    counts: dict[Verdict, int], lack: Unmeasured, problems: tuple[str, ...]
-) -> None:
+def test_a_gate_is_never_milder(counts, lack, problems):
     mild, strict = (of(counts, lack, gate=gate, problems=problems) for gate in (False, True))
     assert strict.status >= mild.status
     assert strict.sentence == mild.sentence + " (gate)"
@@ -115,12 +104,12 @@ def test_a_gate_is_never_milder(
         ({"PASS": 1}, {"gone": ("a is gone",), "accepted": True}, "ok: 1 passed"),
     ],
 )
-def test_sentences(counts: dict[str, int], lack: dict[str, Any], text: str) -> None:
+def test_sentences(counts, lack, text):
     found = of({Verdict(name): n for name, n in counts.items()}, Unmeasured(**lack))
     assert str(found) == text
 
 
-def test_passes_on_the_word_of_the_tool_alone_are_counted() -> None:
+def test_passes_on_the_word_of_the_tool_alone_are_counted():
     saw = "no second witness: nothing under the mount counts bytes that this user may read"
     unseen = records.FINDING | {"guard": "G8", "saw": saw}
     found = SessionRecords(
@@ -135,7 +124,7 @@ def test_passes_on_the_word_of_the_tool_alone_are_counted() -> None:
     )
 
 
-def test_text_from_outside_is_shown_not_obeyed() -> None:
+def test_text_from_outside_is_shown_not_obeyed():
     lack = Unmeasured(left_out=(left_out("\x1b[2J", why="\x07"),), unmatched=("-n \x1b",))
     ending = of({}, lack)
     assert "\x1b" not in "".join([str(ending), *ending.besides, *ending.remarks])
@@ -143,9 +132,7 @@ def test_text_from_outside_is_shown_not_obeyed() -> None:
 
 @pytest.mark.parametrize("verdict", [v.value for v in Verdict])
 @pytest.mark.parametrize("gate", [False, True])
-def test_page_junit_and_alarm_say_the_same_sentence(
-    verdict: str, gate: bool, tmp_path: Path
-) -> None:
+def test_page_junit_and_alarm_say_the_same_sentence(verdict, gate, tmp_path):
     found = SessionRecords([records.record(verdict)])
     lack = Unmeasured(gate=gate, left_out=(left_out(),), unmatched=("-n X selects no case",))
     ending = found.ending(gate, lack)
@@ -174,9 +161,7 @@ def test_page_junit_and_alarm_say_the_same_sentence(
 
 
 @given(LACKS)
-def test_what_was_not_measured_is_kept(
-    tmp_path_factory: pytest.TempPathFactory, lack: Unmeasured
-) -> None:
+def test_what_was_not_measured_is_kept(tmp_path_factory, lack):
     file = tmp_path_factory.mktemp("kept") / "site" / "session.json"
     selected.save_unmeasured(file, lack)
     assert selected.load_unmeasured(file) == lack
@@ -218,7 +203,7 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     return {"monkeypatch": monkeypatch, "folder": tmp_path}
 
 
-def test_a_missing_feature_of_an_environment_is_named(kept: dict[str, Any]) -> None:
+def test_a_missing_feature_of_an_environment_is_named(kept):
     found = chosen(place(e=("fio",)), asks("Ior"), asks("Fio", "+fio", runs_on=("s:p",)), **kept)
     assert found.runnable == ("Fio %x=1 /fio",)
     (out,) = found.left_out
@@ -227,17 +212,17 @@ def test_a_missing_feature_of_an_environment_is_named(kept: dict[str, Any]) -> N
     assert (found.unfit, found.systems) == ((), ("s",))
 
 
-def test_a_check_that_is_not_for_a_site_is_no_loss(kept: dict[str, Any]) -> None:
+def test_a_check_that_is_not_for_a_site_is_no_loss(kept):
     found = chosen(place(e=("ior",)), asks("Needle", systems=()), asks("B", "other"), **kept)
     assert (found.left_out, found.runnable) == ((), ())
     assert found.unfit == ("Needle", "B")
 
 
-def test_a_case_by_name_of_the_partition_may_lack_a_tool(kept: dict[str, Any]) -> None:
+def test_a_case_by_name_of_the_partition_may_lack_a_tool(kept):
     (out,) = chosen(place(e=()), asks("Scaling", systems=("s:p",)), **kept).left_out
     assert out.feature == "ior"
 
 
-def test_kinds_of_runnable_cases(kept: dict[str, Any]) -> None:
+def test_kinds_of_runnable_cases(kept):
     facts = [asks("A", runs_on=("s:p",)), asks("B", runs_on=("s:p",), derived=True), asks("C")]
     assert chosen(place(e=()), *facts, **kept).derived == {False, True}

@@ -28,7 +28,7 @@ def collect(stage: Path, plan: CasePlan = PLAN, status: int | None = 0) -> model
     return evidence_collect.collect(stage, plan, status)
 
 
-def test_a_healthy_job(stage: Path) -> None:
+def test_a_healthy_job(stage):
     found = collect(stage)
     assert found.refused == ()
     assert found.views == (healthy.VIEW,)
@@ -51,7 +51,7 @@ def without(name: str, rep: int) -> Callable[[str], str]:
 
 @pytest.mark.parametrize("rep", range(healthy.REPETITIONS + 1))
 @pytest.mark.parametrize("name", ["write", "read"])
-def test_a_phase_that_never_ran_is_named(stage: Path, name: str, rep: int) -> None:
+def test_a_phase_that_never_ran_is_named(stage, name, rep):
     file = stage / "phases.tsv"
     file.write_text(without(name, rep)(file.read_text()))
     with pytest.raises(
@@ -71,9 +71,7 @@ def test_a_phase_that_never_ran_is_named(stage: Path, name: str, rep: int) -> No
         (None, 0, "COMPLETED", "never finished, the job's exit status 0$"),
     ],
 )
-def test_who_ended_a_job_is_named(
-    stage: Path, told: str | None, status: int | None, state: str | None, text: str
-) -> None:
+def test_who_ended_a_job_is_named(stage, told, status, state, text):
     file = stage / "phases.tsv"
     file.write_text(without("read", 1)(file.read_text()))
     if told:
@@ -82,14 +80,14 @@ def test_who_ended_a_job_is_named(
         evidence_collect.collect(stage, PLAN, status, None, state)
 
 
-def test_a_phase_that_failed_on_a_node_that_is_gone_says_so(stage: Path) -> None:
+def test_a_phase_that_failed_on_a_node_that_is_gone_says_so(stage):
     file = stage / "phases.tsv"
     file.write_text(re.sub(r"^1\tread\t0", "1\tread\t1", file.read_text(), flags=re.MULTILINE))
     with pytest.raises(ToolOutputError, match=r"repetition 1: exit status 1: .*NODE_FAIL"):
         evidence_collect.collect(stage, PLAN, 1, None, "NODE_FAIL")
 
 
-def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(stage: Path) -> None:
+def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(stage):
     with pytest.raises(ToolOutputError, match=r"all phases finished, but .*says TIMEOUT"):
         evidence_collect.collect(stage, PLAN, 0, None, "TIMEOUT")
 
@@ -98,9 +96,7 @@ def test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed(sta
     ("status", "text"), [(1, "exit status 1"), (137, r"killed by SIGKILL \(exit status 137\)")]
 )
 @pytest.mark.parametrize("name", ["write", "evict-read", "read"])
-def test_a_phase_that_failed_is_named_with_the_tools_own_words(
-    stage: Path, name: str, status: int, text: str
-) -> None:
+def test_a_phase_that_failed_is_named_with_the_tools_own_words(stage, name, status, text):
     file = stage / "phases.tsv"
     file.write_text(file.read_text().replace(f"1\t{name}\t0", f"1\t{name}\t{status}"))
     (stage / f"{name}.1.err").write_text("starting\nERROR: no space left\n---\nmpirun: aborted\n")
@@ -116,7 +112,7 @@ BOUND = """\
 """
 
 
-def test_what_the_launcher_says_of_bindings_is_no_word_of_the_tool(stage: Path) -> None:
+def test_what_the_launcher_says_of_bindings_is_no_word_of_the_tool(stage):
     file = stage / "phases.tsv"
     file.write_text(file.read_text().replace("1\twrite\t0", "1\twrite\t137"))
     (stage / "write.1.err").write_text(BOUND)
@@ -124,7 +120,7 @@ def test_what_the_launcher_says_of_bindings_is_no_word_of_the_tool(stage: Path) 
         collect(stage)
 
 
-def test_bindings_are_those_of_the_first_judged_execution(stage: Path) -> None:
+def test_bindings_are_those_of_the_first_judged_execution(stage):
     assert collect(stage).bindings == ()
     (stage / "write.0.err").write_text(BOUND)
     assert collect(stage).bindings == ()
@@ -133,21 +129,21 @@ def test_bindings_are_those_of_the_first_judged_execution(stage: Path) -> None:
     assert [(one.host, one.rank) for one in collect(stage).bindings] == [("n1", 0), ("n1", 1)]
 
 
-def test_a_phase_that_ran_twice_is_an_error(stage: Path) -> None:
+def test_a_phase_that_ran_twice_is_an_error(stage):
     with open(stage / "phases.tsv", "a") as file:
         file.write("1\twrite\t0\t1\t2\tt\n")
     with pytest.raises(ToolOutputError, match=r"phases.tsv: write, repetition 1: appears twice"):
         collect(stage)
 
 
-def test_a_refusal_is_returned_and_nothing_else(stage: Path) -> None:
+def test_a_refusal_is_returned_and_nothing_else(stage):
     opened = json.loads((stage / "open.json").read_text())
     (stage / "open.json").write_text(json.dumps({**opened, "refused": ["G9: no"]}))
     found = collect(stage, status=3)
     assert (found.refused, found.outputs, found.runs) == (("G9: no",), {}, ())
 
 
-def test_a_lock_that_was_never_had_is_returned_and_nothing_else(stage: Path) -> None:
+def test_a_lock_that_was_never_had_is_returned_and_nothing_else(stage):
     opened = json.loads((stage / "open.json").read_text())
     (stage / "open.json").write_text(json.dumps({**opened, "occupied": "bob has it"}))
     found = collect(stage, status=3)
@@ -163,7 +159,7 @@ def test_a_lock_that_was_never_had_is_returned_and_nothing_else(stage: Path) -> 
         ("{}", "was killed"),
     ],
 )
-def test_a_lock_that_was_lost_or_is_not_proven(stage: Path, text: str | None, lost: str) -> None:
+def test_a_lock_that_was_lost_or_is_not_proven(stage, text, lost):
     file = stage / "seen.n1.jsonl"
     lines = file.read_text().replace('[4.5, "lost", ""]\n', "")
     file.write_text(lines + (f'[4.5, "lost", {text}]\n' if text else ""))
@@ -180,7 +176,7 @@ def wide(tmp_path: Path) -> Path:
     return healthy.build(tmp_path / "wide", nodes=2)
 
 
-def test_a_node_without_an_answer_is_an_error(wide: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_an_answer_is_an_error(wide, monkeypatch):
     monkeypatch.setattr(evidence_collect, "ANSWER_S", 0.5)
     (wide / "seen.n2.jsonl").unlink()
     with pytest.raises(ToolOutputError, match=r"1 node.* looked at the target, 2 expected"):
@@ -198,7 +194,7 @@ def output(*names: str, rate: str = "bw") -> ToolOutput:
 @pytest.mark.parametrize(
     ("names", "there"), [((), "none"), (("read",), "read"), (("write", "write"), "write, write")]
 )
-def test_a_phase_must_be_in_an_output_once(names: tuple[str, ...], there: str) -> None:
+def test_a_phase_must_be_in_an_output_once(names, there):
     with pytest.raises(
         ToolOutputError, match=rf"{names.count('write')} phases 'write'.*\(there: {there}\)"
     ):
@@ -208,7 +204,7 @@ def test_a_phase_must_be_in_an_output_once(names: tuple[str, ...], there: str) -
 # --- what belongs to others -----------------------------------------------------------------------
 
 
-def test_what_another_session_left_is_no_evidence(stage: Path) -> None:
+def test_what_another_session_left_is_no_evidence(stage):
     assert evidence_collect.collect(stage, healthy.plan(), 0, ("s", "c")).runs
     with pytest.raises(
         ToolOutputError, match=r"holds the case \('s', 'c'\), expected \('t', 'c'\)"
@@ -228,9 +224,7 @@ LOOKS = (
     ("lines", "complete"),
     [([], False), ([LINE], True), ([LINE[:-8]], False), ([LINE, LINE], False)],
 )
-def test_what_the_kernel_says_of_each_execution(
-    stage: Path, lines: list[str], complete: bool
-) -> None:
+def test_what_the_kernel_says_of_each_execution(stage, lines, complete):
     """A line that is cut, or one too many, is no error: there is no witness then."""
     (stage / "tasks.n1").write_text("".join(lines))
     with (stage / "seen.n1.jsonl").open("a") as file:
@@ -243,5 +237,5 @@ def test_what_the_kernel_says_of_each_execution(
         assert first.requests({"n1": ["8:0", "8:1"]}) == 2
 
 
-def test_a_scheduler_that_tells_no_status_is_no_error(stage: Path) -> None:
+def test_a_scheduler_that_tells_no_status_is_no_error(stage):
     assert collect(stage, status=None).outputs

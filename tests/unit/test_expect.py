@@ -38,7 +38,7 @@ def names(folder: Path, *mine: str) -> dict[str, str]:
     }
 
 
-def test_every_earlier_gate_of_the_selection_counts(tmp_path: Path) -> None:
+def test_every_earlier_gate_of_the_selection_counts(tmp_path):
     write(tmp_path, "t1", "a", "b")
     write(tmp_path, "t2", "a")
     write(tmp_path, "t3", "other", selection="--mode=weekly")
@@ -48,7 +48,7 @@ def test_every_earlier_gate_of_the_selection_counts(tmp_path: Path) -> None:
     assert names(tmp_path, "t5") == {"a": "t2", "b": "t1"}
 
 
-def test_what_was_accepted_is_no_longer_missed(tmp_path: Path) -> None:
+def test_what_was_accepted_is_no_longer_missed(tmp_path):
     write(tmp_path, "t1", "a", "b")
     # A run has two sessions where it has derived cases.
     write(tmp_path, "t2", "a", accepts=True)
@@ -57,19 +57,19 @@ def test_what_was_accepted_is_no_longer_missed(tmp_path: Path) -> None:
     assert set(names(tmp_path)) == {"a", "derived", "c"}
 
 
-def test_nodes_come_and_go(tmp_path: Path) -> None:
+def test_nodes_come_and_go(tmp_path):
     write(tmp_path, "t1", "a %.nid=n1", pinned="n1")
     write(tmp_path, "t1", "a")
     assert set(names(tmp_path)) == {"a"}
 
 
-def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_passed_over(tmp_path):
     (tmp_path / "zzz.jsonl").mkdir()
     (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
     assert selected.seen_before(tmp_path, CHOSEN) == {}
 
 
-def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path: Path) -> None:
+def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path):
     for number in range(40):
         write(tmp_path, f"t{number:02}", f"case {number}")
     (tmp_path / "t99.jsonl").write_text("no record\n")
@@ -77,7 +77,7 @@ def test_only_so_many_sessions_are_looked_at_and_damage_is_passed_over(tmp_path:
     assert names(tmp_path / "nothing") == {}
 
 
-def test_what_is_gone_is_named_with_its_place(tmp_path: Path) -> None:
+def test_what_is_gone_is_named_with_its_place(tmp_path):
     write(tmp_path, "t1", "a", "b")
     before = selected.seen_before(tmp_path, CHOSEN)
     assert selected.gone(before, [record("t2", "a"), record("t2", "b")], "s") == []
@@ -103,7 +103,7 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
         (["-t", "daily", "-T", "^mdtest$", "-x", "Ior", "-x", "%cache=buffered"], []),
     ],
 )
-def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
+def test_each_name_must_fit_a_case(words, wrong):
     listed = [*LISTED, "FioMetadata /00000001"]
     found = selected.without_match(words, LISTED, listed, ["MdtestEasy", "IorPosix"])
     assert len(found) == len(wrong)
@@ -120,7 +120,7 @@ def test_each_name_must_fit_a_case(words: list[str], wrong: list[str]) -> None:
         (["-x", "MdtstEasy"], "-x MdtstEasy excludes no case (did you mean MdtestEasy?)"),
     ],
 )
-def test_each_tag_and_each_exclusion_must_fit(words: list[str], wrong: str) -> None:
+def test_each_tag_and_each_exclusion_must_fit(words, wrong):
     listed = [] if "selects" in wrong else LISTED
     (said,) = selected.without_match(words, listed, listed, ["MdtestEasy", "IorPosix"])
     assert said.startswith(wrong)
@@ -137,7 +137,7 @@ def test_each_tag_and_each_exclusion_must_fit(words: list[str], wrong: str) -> N
         (["-S", "num_cpus_per_task=2"], ["-S", "num_cpus_per_task=2"]),
     ],
 )
-def test_a_variable_may_have_a_unit(given: list[str], settled: list[str]) -> None:
+def test_a_variable_may_have_a_unit(given, settled):
     assert selected.with_variables(given) == settled
 
 
@@ -151,6 +151,6 @@ def test_a_variable_may_have_a_unit(given: list[str], settled: list[str]) -> Non
         ("nodes=two", "found 'two'; allowed: a whole number"),
     ],
 )
-def test_a_slip_in_a_variable_is_named(setting: str, said: str) -> None:
+def test_a_slip_in_a_variable_is_named(setting, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         selected.with_variables(["-S", setting])

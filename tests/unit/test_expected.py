@@ -26,7 +26,7 @@ from iogauge.site.extras import Expected
         ("layout.stripe_count", "1,4", "1,4", False),
     ],
 )
-def test_what_differs(key: str, expected: Value, fact: Value | None, wrong: bool) -> None:
+def test_what_differs(key, expected, fact, wrong):
     facts = {} if fact is None else {key: fact}
     found = expected_settings(
         expect={key: expected}, facts=facts, host="n7", path="/work", fsname="work"
@@ -44,7 +44,7 @@ def test_what_differs(key: str, expected: Value, fact: Value | None, wrong: bool
         ("kernel", "6.1", "correct expect.kernel"),
     ],
 )
-def test_the_command_that_sets_it_is_named(key: str, expected: Value, command: str) -> None:
+def test_the_command_that_sets_it_is_named(key, expected, command):
     found = expected_settings(
         expect={key: expected}, facts={key: "other"}, host="n7", path="/work", fsname="work"
     )
@@ -53,7 +53,7 @@ def test_the_command_that_sets_it_is_named(key: str, expected: Value, command: s
     assert command in str(found)
 
 
-def test_one_command_sets_count_and_size_of_stripes() -> None:
+def test_one_command_sets_count_and_size_of_stripes():
     """On Lustre 2.17 a second setstripe puts the usual value in place of what the first one set."""
     expect: dict[str, Value] = {"layout.stripe_count": 2, "layout.stripe_bytes": 1048576}
     facts: dict[str, Value] = {"layout.stripe_count": 1, "layout.stripe_bytes": 4194304}
@@ -61,7 +61,7 @@ def test_one_command_sets_count_and_size_of_stripes() -> None:
     assert found.remedy.startswith("lfs setstripe -c 2 -S 1048576 /work. Or correct")
 
 
-def test_what_nobody_told_has_not_changed() -> None:
+def test_what_nobody_told_has_not_changed():
     """A client of Lustre whose CPU others had did not answer in time."""
     expect: dict[str, Value] = {"lustre.osts": 4, "tunable.osc.checksums": "1"}
     told: dict[str, Value] = {"unanswered.lustre": True, "kernel": "6.1"}
@@ -75,11 +75,11 @@ def test_what_nobody_told_has_not_changed() -> None:
 
 
 @pytest.mark.parametrize("key", ["tunable.osc.checksums", "lustre.servers", "layout.stripe_bytes"])
-def test_a_fact_can_be_expected(key: str) -> None:
+def test_a_fact_can_be_expected(key):
     assert TypeAdapter(Expected).validate_python(key) == key
 
 
 @pytest.mark.parametrize("key", ["tunable.ost.checksums", "lustre.server", "stripe_count", "nodes"])
-def test_what_is_no_fact_is_a_mistake(key: str) -> None:
+def test_what_is_no_fact_is_a_mistake(key):
     with pytest.raises(ValidationError):
         TypeAdapter(Expected).validate_python(key)

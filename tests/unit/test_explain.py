@@ -29,7 +29,7 @@ def run(*words: str, width: int = 80) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_the_version_and_the_list_of_commands_in_whole_sentences() -> None:
+def test_the_version_and_the_list_of_commands_in_whole_sentences():
     status, text = run("--version")
     assert status == 0 and re.match(r"iogauge \d\S* (commit \S+ )?\(ReFrame-HPC 4\.", text)
     status, text = run("--help")
@@ -40,7 +40,7 @@ def test_the_version_and_the_list_of_commands_in_whole_sentences() -> None:
 
 
 @pytest.mark.parametrize("name", rows())
-def test_a_guard_says_in_sixty_words_what_must_hold_and_what_follows(name: str) -> None:
+def test_a_guard_says_in_sixty_words_what_must_hold_and_what_follows(name):
     text = said(name)
     assert (
         text.startswith(f"{name}\n")
@@ -54,7 +54,7 @@ def test_a_guard_says_in_sixty_words_what_must_hold_and_what_follows(name: str) 
     )
 
 
-def test_a_guard_says_its_formula_its_limit_and_what_to_do() -> None:
+def test_a_guard_says_its_formula_its_limit_and_what_to_do():
     text = said("G17")
     assert "oefficient of variation (n - 1) over the repetitions" in text
     assert "The site sets it by `limits.max_spread` 10 %." in text
@@ -65,13 +65,13 @@ def test_a_guard_says_its_formula_its_limit_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("check", known_checks(project_root() / "checks"))
-def test_every_check_is_explained(check: str) -> None:
+def test_every_check_is_explained(check):
     text = said(f"{check} %with=parameters")
     assert text.startswith(f"{check}\n  ")
     assert "  It measures " in text and "See docs/" in text
 
 
-def test_a_word_of_the_glossary() -> None:
+def test_a_word_of_the_glossary():
     text = (project_root() / "docs" / "keys.md").read_text()
     terms = re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)
     assert len(terms) > 20 and terms == sorted(terms, key=str.casefold)
@@ -81,14 +81,14 @@ def test_a_word_of_the_glossary() -> None:
     assert "A case has a verdict and a record." in said("Case")
 
 
-def test_an_unknown_word_is_answered_with_what_was_meant() -> None:
+def test_an_unknown_word_is_answered_with_what_was_meant():
     with pytest.raises(LookupError, match=r"Did you mean UNSTABLE"):
         explain("unstabel")
     assert run("explain", "FioRandomRed")[0] == 2
     assert "Did you mean FioRandomRead" in run("explain", "FioRandomRed")[1]
 
 
-def test_it_fits_the_screen() -> None:
+def test_it_fits_the_screen():
     code, text = run("explain", "G22")
     assert code == 0 and max(map(len, text.splitlines())) <= 80
 
@@ -117,13 +117,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_cases_that_are_no_longer_measured_are_left_out(home: Path) -> None:
+def test_cases_that_are_no_longer_measured_are_left_out(home):
     history(home, "F")
     assert "no case was measured since 2027-02-01" in run("status", "--since", "2027-02-01")[1]
     assert run("status", "--since", "yesterday")[0] == 2
     assert run("status", "--system", "other")[0] == 2
 
 
-def test_several_subjects_are_all_explained() -> None:
+def test_several_subjects_are_all_explained():
     parts = [said("G12"), said("UNSTABLE"), said("FioRandomRead")]
     assert said("G12 UNSTABLE FioRandomRead 4KiB") == "\n".join(parts)

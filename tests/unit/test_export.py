@@ -32,7 +32,7 @@ def samples(text: str) -> dict[tuple[str, str], float]:
     }
 
 
-def test_a_valid_result_has_its_median_its_reference_and_its_ceiling() -> None:
+def test_a_valid_result_has_its_median_its_reference_and_its_ceiling():
     found = samples(export.openmetrics([records.record()]))
     assert found["iogauge_median", ""] == 540.75
     assert found["iogauge_reference", ""] == 500.0
@@ -44,13 +44,13 @@ def test_a_valid_result_has_its_median_its_reference_and_its_ceiling() -> None:
 
 
 @pytest.mark.parametrize("verdict", [v for v in Verdict if not v.is_valid])
-def test_what_is_not_valid_is_no_measurement(verdict: Verdict) -> None:
+def test_what_is_not_valid_is_no_measurement(verdict):
     found = samples(export.openmetrics([records.record(verdict.value)]))
     assert ("iogauge_median", "") not in found
     assert found["iogauge_verdict", verdict.value] == 1
 
 
-def test_each_metric_has_its_own_verdict() -> None:
+def test_each_metric_has_its_own_verdict():
     both = [metric(), metric("read_bw", "FAIL")]
     text = export.openmetrics([records.record("FAIL", metrics=both)])
     found = {
@@ -62,13 +62,13 @@ def test_each_metric_has_its_own_verdict() -> None:
     assert found == {("write_bw", "PASS"), ("read_bw", "FAIL")}
 
 
-def test_labels_from_outside_are_read_as_they_were() -> None:
+def test_labels_from_outside_are_read_as_they_were():
     text = export.openmetrics([records.record(system=NASTY)])
     found = {s.labels["system"] for f in text_string_to_metric_families(text) for s in f.samples}
     assert found == {NASTY.replace("\n", "\\n")}
 
 
-def test_the_dashboard_asks_only_for_what_is_exported() -> None:
+def test_the_dashboard_asks_only_for_what_is_exported():
     text = DASHBOARD.read_text()
     assert set(re.findall(r"iogauge_\w+", text)) <= set(export.GAUGES)
     labels = set(re.findall(r"(\w+)(?:=~|!=|=)\\\"", text)) | set(re.findall(r"{{(\w+)}}", text))
@@ -95,7 +95,7 @@ def run(*words: str) -> str:
     return done.output
 
 
-def test_parquet_has_the_documented_columns_and_the_site(home: Path) -> None:
+def test_parquet_has_the_documented_columns_and_the_site(home):
     file = home / "h.parquet"
     assert "3 row(s)" in run("history", "--export", str(file), "--site", "here")
     frame = pl.read_parquet(file)
@@ -106,13 +106,13 @@ def test_parquet_has_the_documented_columns_and_the_site(home: Path) -> None:
     assert pl.read_parquet(file)["session"].to_list() == ["20270102T1-n-1"]
 
 
-def test_a_file_that_cannot_be_written_is_named(home: Path) -> None:
+def test_a_file_that_cannot_be_written_is_named(home):
     file = home / "nowhere" / "file"
     done = CliRunner().invoke(app.app, ["report", "--html", str(file)])
     assert done.exit_code == 2 and f"{file} was not written" in done.output.replace("\n", "")
 
 
-def test_what_is_no_file_is_written_and_not_replaced(home: Path) -> None:
+def test_what_is_no_file_is_written_and_not_replaced(home):
     pipe = home / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)

@@ -50,7 +50,7 @@ def given(extra: str, group: registry.ExtraGroup) -> list[str]:
     return [one.name for one in entry_points(group=group) if one.value.startswith(package)]
 
 
-def test_every_name_leads_to_a_function() -> None:
+def test_every_name_leads_to_a_function():
     for group in GROUPS:
         assert registry.names(group)
         for name in registry.names(group):
@@ -58,7 +58,7 @@ def test_every_name_leads_to_a_function() -> None:
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_the_rest_works_and_says_what_is_missing(extra: str) -> None:
+def test_the_rest_works_and_says_what_is_missing(extra):
     commands, package = given(extra, "iogauge_commands"), f"iogauge_extras.{extra}"
     words = [PARTS.get(name, name) for name in commands]
     hiding = [sys.executable, "-c", HIDING, package, *words]
@@ -77,7 +77,7 @@ def test_the_rest_works_and_says_what_is_missing(extra: str) -> None:
         assert f"{named.partition(' ')[0]} needs {package}" in " ".join(text.split())
 
 
-def test_an_extra_that_needs_another_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extra_that_needs_another_says_so(monkeypatch):
     """The page shows trends, and without them there is none."""
     for name in [name for name in sys.modules if name.startswith("iogauge_extras.page.collect")]:
         monkeypatch.delitem(sys.modules, name)
@@ -87,7 +87,7 @@ def test_an_extra_that_needs_another_says_so(monkeypatch: pytest.MonkeyPatch) ->
         registry.load("iogauge_answers", "page")(None, None, None)
 
 
-def test_a_command_starts_without_what_only_some_need() -> None:
+def test_a_command_starts_without_what_only_some_need():
     """Each takes longer to import than all else, and starts threads."""
     code = "import sys, iogauge.cli.app; print({'numpy', 'polars', 'scipy'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ import pytest
 from iogauge.core.paths import replace_file, written_beside
 
 
-def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
     file = tmp_path / "f"
     for data in (b"old", b"new"):
         replace_file(file, data)
@@ -20,9 +20,7 @@ def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["rename", "fsync"])
-def test_what_fails_leaves_the_old_file(
-    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fails_leaves_the_old_file(call, tmp_path, monkeypatch):
     def refuse(*_: object, **__: object) -> None:
         raise OSError("not here")
 
@@ -35,7 +33,7 @@ def test_what_fails_leaves_the_old_file(
     assert os.listdir(tmp_path) == ["f"]
 
 
-def test_in_an_open_directory_and_with_the_mode_that_was_asked_for(tmp_path: Path) -> None:
+def test_in_an_open_directory_and_with_the_mode_that_was_asked_for(tmp_path):
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         replace_file("f", b"x", mode=0o600, dir_fd=fd)
@@ -45,7 +43,7 @@ def test_in_an_open_directory_and_with_the_mode_that_was_asked_for(tmp_path: Pat
     assert stat.S_IMODE((tmp_path / "f").stat().st_mode) == 0o600
 
 
-def test_the_name_of_what_is_written_begins_with_that_of_the_file(tmp_path: Path) -> None:
+def test_the_name_of_what_is_written_begins_with_that_of_the_file(tmp_path):
     with written_beside(tmp_path / "f", b"x") as scratch, written_beside(tmp_path / "f", b"y") as b:
         assert scratch != b and Path(scratch).read_bytes() == b"x"
         assert all(name.startswith("f.") for name in os.listdir(tmp_path))

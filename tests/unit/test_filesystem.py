@@ -42,17 +42,17 @@ MOUNTS = mounts.parse_mountinfo(MOUNTINFO)
         ("/back\\slash", "vol", "fuse.glusterfs"),
     ],
 )
-def test_a_mount_is_read(point: str, source: str, fstype: str) -> None:
+def test_a_mount_is_read(point, source, fstype):
     assert (source, fstype) in [(m.source, m.type) for m in MOUNTS if m.point == point]
 
 
-def test_lines_that_do_not_fit_are_skipped() -> None:
+def test_lines_that_do_not_fit_are_skipped():
     assert len(MOUNTS) == 10
 
 
 @pytest.mark.skipif(shutil.which("findmnt") is None, reason="needs findmnt")
 @pytest.mark.parametrize("path", ["/", "/proc", "/dev/null", "/sys/kernel", "/tmp"])
-def test_this_machine_agrees_with_findmnt(path: str) -> None:
+def test_this_machine_agrees_with_findmnt(path):
     words = ["findmnt", "-T", os.path.realpath(path), "-no", "TARGET,FSTYPE", "--raw"]
     seen = subprocess.run(words, capture_output=True, text=True, check=True)
     mount = mounts.find_mount(path)
@@ -70,12 +70,12 @@ def block(file: str, command: str) -> str:
 @pytest.mark.parametrize(
     "command", ["lfs quota -q -u bench /mnt/lustre", "lfs quota -u bench /mnt/lustre"]
 )
-def test_recorded_quota_without_limits(command: str) -> None:
+def test_recorded_quota_without_limits(command):
     quota = quotas.parse_lfs_quota(block("quota.txt", f"(bench) {command}"), "user 1000")
     assert quota == Quota("user 1000", None, None)
 
 
-def test_one_question_gives_the_quotas_of_user_and_group() -> None:
+def test_one_question_gives_the_quotas_of_user_and_group():
     text = block("quota.txt", "(bench) lfs quota /mnt/lustre")
     owners = ["user 1000", "group 1000"]
     assert quotas.parse_lfs_quotas(text) == tuple(Quota(owner, None, None) for owner in owners)
@@ -101,15 +101,13 @@ SOFT = "lfs quota -q -u 2000 /mnt/lustre/bench # soft limit 10 MiB"
         (SOFT, None, None, "174032 KiB of 10240, grace 1w"),
     ],
 )
-def test_recorded_limits(
-    command: str, bytes_left: int | None, files_left: int | None, over: str
-) -> None:
+def test_recorded_limits(command, bytes_left, files_left, over):
     quota = quotas.parse_lfs_quota(block("quota-limits.txt", command), "x")
     assert quota == Quota("x", bytes_left, files_left, over)
 
 
 @pytest.mark.parametrize("word", ["expired", "none"])
-def test_after_its_grace_a_soft_limit_is_a_hard_one(word: str) -> None:
+def test_after_its_grace_a_soft_limit_is_a_hard_one(word):
     """The words of Lustre 2.17 and 2.12 (diff2str of utils/lfs.c); the grace was not waited for."""
     text = block("quota-limits.txt", SOFT).replace("      1w", f"{word:>8}")
     assert quotas.parse_lfs_quota(text, "x") == Quota("x", 0, None)
@@ -129,17 +127,17 @@ def test_after_its_grace_a_soft_limit_is_a_hard_one(word: str) -> None:
         ("/1 100 0 300 - 5 0 0 -", 200 << 10, None, ""),
     ],
 )
-def test_quota(text: str, bytes_left: int | None, files_left: int | None, over: str) -> None:
+def test_quota(text, bytes_left, files_left, over):
     assert quotas.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left, over)
 
 
 @pytest.mark.parametrize("text", ["", "lfs: not found", "/m 1 2 3", "/m a b c d e f g h"])
-def test_text_without_a_quota(text: str) -> None:
+def test_text_without_a_quota(text):
     assert quotas.parse_lfs_quota(text, "u") is None
 
 
 @pytest.mark.parametrize("inodes", [-1, 2**64 - 1, 2**63, 0])
-def test_where_no_limit_is_known_none_is_met(monkeypatch: pytest.MonkeyPatch, inodes: int) -> None:
+def test_where_no_limit_is_known_none_is_met(monkeypatch, inodes):
     """A file system without a limit says 0, or the largest number there is."""
     real = os.statvfs("/")
     said = os.statvfs_result([*real[:5], inodes, inodes, inodes, *real[8:]])

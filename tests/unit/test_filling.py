@@ -26,7 +26,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_files_are_made_until_the_level_is_reached(target: Path) -> None:
+def test_files_are_made_until_the_level_is_reached(target):
     done, objection = filling.fill(50, 60 * MIB, 8 * MIB, str(target / "fill"))
     assert objection == ""
     assert done["bytes"] == pytest.approx(40 * MIB, rel=0.01)
@@ -43,18 +43,14 @@ def test_files_are_made_until_the_level_is_reached(target: Path) -> None:
         (95, 90 * MIB, 5 * MIB, "5 MiB would be left, and the case needs 1.2 x 5 MiB"),
     ],
 )
-def test_nothing_is_made_if_the_level_cannot_be(
-    target: Path, level: int, most: int, need: int, words: str
-) -> None:
+def test_nothing_is_made_if_the_level_cannot_be(target, level, most, need, words):
     done, objection = filling.fill(level, most, need, str(target / "fill"))
     assert words in objection and f"fill level {level} %" in objection
     assert done["bytes"] == 0
     assert not (target / "fill").exists()
 
 
-def test_what_others_write_meanwhile_is_not_filled_again(
-    target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_others_write_meanwhile_is_not_filled_again(target, monkeypatch):
     whole = filling.space_of
 
     def busy(path: str) -> Space:
@@ -69,7 +65,7 @@ def test_what_others_write_meanwhile_is_not_filled_again(
     assert done["bytes"] == pytest.approx(20 * MIB, rel=0.01)
 
 
-def test_a_file_without_blocks_fills_nothing(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_blocks_fills_nothing(target, monkeypatch):
     def sparse(fd: int, offset: int, size: int) -> None:
         """As a target that compresses zeros."""
         os.ftruncate(fd, offset + size)

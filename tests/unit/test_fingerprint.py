@@ -7,7 +7,6 @@ import os
 import re
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -50,11 +49,11 @@ PARAMETERS = parse_parameters(ALL)
 
 
 @pytest.mark.parametrize("fsname", ["lustre", "*"])
-def test_the_parameters_of_a_client(tmp_path: Path, fsname: str) -> None:
+def test_the_parameters_of_a_client(tmp_path, fsname):
     assert client.facts(fsname, kernel(tmp_path, PARAMETERS)) == EXPECTED
 
 
-def test_what_a_user_may_not_see_gives_no_key(tmp_path: Path) -> None:
+def test_what_a_user_may_not_see_gives_no_key(tmp_path):
     answer = LUSTRE["(user bench) lctl get_param llite.*.max_cached_mb"]
     assert (answer.stdout, answer.status) == ("", 2)
     root_alone = {"lustre.server", "tunable.llite.max_cached_mb"}
@@ -63,7 +62,7 @@ def test_what_a_user_may_not_see_gives_no_key(tmp_path: Path) -> None:
     }
 
 
-def test_another_file_system_is_not_asked(tmp_path: Path) -> None:
+def test_another_file_system_is_not_asked(tmp_path):
     others = {
         name.replace("lustre-", "other-"): value.replace("743", "1")
         for name, value in PARAMETERS.items()
@@ -73,7 +72,7 @@ def test_another_file_system_is_not_asked(tmp_path: Path) -> None:
     assert client.facts("*", tmp_path)["tunable.osc.max_dirty_mb"] == "1,743"
 
 
-def test_servers_are_counted_by_their_addresses(tmp_path: Path) -> None:
+def test_servers_are_counted_by_their_addresses(tmp_path):
     addresses = {
         f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid": f"10.0.0.{1 + i % 2}@tcp"
         for i in range(4)
@@ -94,7 +93,7 @@ UNKNOWN = {"kernel": "6.1", "unanswered.lustre": True}
 KNOWN = {"kernel": "6.1", "lustre.client": "2.17.0", "tunable.llite.hybrid_io": "1"}
 
 
-def test_what_was_not_answered_is_no_change() -> None:
+def test_what_was_not_answered_is_no_change():
     changed = evidence_fingerprint.changed
     assert changed(KNOWN, UNKNOWN) == changed(UNKNOWN, KNOWN) == []
     other = {**UNKNOWN, "kernel": "6.2"}
@@ -120,9 +119,7 @@ def test_what_was_not_answered_is_no_change() -> None:
         ({**KNOWN, "mpi": "x"}, {**UNKNOWN, "unanswered.mpi": True}, True),
     ],
 )
-def test_fingerprints_that_may_be_of_one_series(
-    one: dict[str, Any], other: dict[str, Any], same: bool
-) -> None:
+def test_fingerprints_that_may_be_of_one_series(one, other, same):
     assert evidence_fingerprint.agree(one, other) is same
 
 
@@ -138,7 +135,7 @@ def test_fingerprints_that_may_be_of_one_series(
         ("rw,clientaddr=10.1.1.7,addr=10.1.1.1,vers=4.2", "rw,vers=4.2"),
     ],
 )
-def test_mount_options_hold_no_secrets(options: str, kept: str) -> None:
+def test_mount_options_hold_no_secrets(options, kept):
     assert probes.safe_options(options) == kept
 
 
@@ -151,13 +148,11 @@ def test_mount_options_hold_no_secrets(options: str, kept: str) -> None:
         ("/dev/sdb1", "/dev/sdb1"),
     ],
 )
-def test_a_source_holds_no_password(source: str, kept: str) -> None:
+def test_a_source_holds_no_password(source, kept):
     assert probes.safe_source(source) == kept
 
 
-def test_variables_that_are_no_hints_are_not_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_variables_that_are_no_hints_are_not_looked_at(tmp_path, monkeypatch):
     for name in ("AWS_SECRET_ACCESS_KEY", "MPICH_TOKEN", "OMPI_MCA_ess_base_jobid", "HOME"):
         monkeypatch.setenv(name, "tiger")
     monkeypatch.setenv("OMPI_MCA_io", "ompio")
@@ -170,7 +165,7 @@ def test_variables_that_are_no_hints_are_not_looked_at(
 # --- command lines and names ----------------------------------------------------------------------
 
 
-def test_a_command_line_is_without_session_repetition_and_secrets() -> None:
+def test_a_command_line_is_without_session_repetition_and_secrets():
     text = "fio --output=a-20260101-ab.$IOG_REP.json --password=tiger --size=1m"
     seen = evidence_fingerprint.normalise(text, session="20260101-ab")
     assert seen == "fio --output=a-SESSION.REP.json '--password=***' --size=1m"
@@ -193,7 +188,7 @@ def unfold(text: str) -> set[str]:
 
 
 @given(st.sets(st.from_regex(r"[a-c]{1,2}[0-9]{0,3}(-ib)?", fullmatch=True), min_size=1))
-def test_folded_names_say_all_and_nothing_else(hosts: set[str]) -> None:
+def test_folded_names_say_all_and_nothing_else(hosts):
     assert unfold(evidence_fingerprint.fold(sorted(hosts))) == hosts
 
 
@@ -208,7 +203,7 @@ ib0	0000000A	00000000	0001	0	0	0	000000FF	0	0	0
 @pytest.mark.parametrize(
     ("address", "interface"), [("192.0.2.9", "eth0"), ("10.1.2.3", "ib0"), ("8.8.8.8", "eth0")]
 )
-def test_the_way_to_a_server(address: str, interface: str) -> None:
+def test_the_way_to_a_server(address, interface):
     assert probes.route_interface(ROUTES, address) == interface
 
 
@@ -226,7 +221,7 @@ def test_the_way_to_a_server(address: str, interface: str) -> None:
         ),
     ],
 )
-def test_the_version_of_mpi(text: str, version: str) -> None:
+def test_the_version_of_mpi(text, version):
     assert probes.mpi_version(text) == version
 
 
@@ -237,7 +232,7 @@ prints = st.dictionaries(st.from_regex(r"[a-z]{1,4}(\.[a-z]{1,4})?", fullmatch=T
 
 
 @given(prints)
-def test_the_identity_is_that_of_the_content(content: dict[str, Any]) -> None:
+def test_the_identity_is_that_of_the_content(content):
     name = evidence_fingerprint.identity(content)
     assert re.fullmatch(r"[0-9a-f]{12}", name)
     assert evidence_fingerprint.identity(dict(reversed(content.items()))) == name
@@ -246,7 +241,7 @@ def test_the_identity_is_that_of_the_content(content: dict[str, Any]) -> None:
 
 
 @given(prints, prints)
-def test_changes_lead_from_one_to_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_changes_lead_from_one_to_the_other(old, new):
     old, new = ({"kernel": "6.1", **one} for one in (old, new))
     rebuilt = dict(old)
     for key, was, is_now in evidence_fingerprint.changed(old, new):
@@ -271,19 +266,19 @@ def test_changes_lead_from_one_to_the_other(old: dict[str, Any], new: dict[str, 
         ("command", False),
     ],
 )
-def test_what_starts_a_new_series(key: str, starred: bool) -> None:
+def test_what_starts_a_new_series(key, starred):
     assert evidence_fingerprint.series_subset({key: "x"}) == ({key: "x"} if starred else {})
 
 
 @given(st.lists(prints, max_size=4))
-def test_looks_may_come_in_any_order(looks: list[dict[str, Any]]) -> None:
+def test_looks_may_come_in_any_order(looks):
     one = evidence_fingerprint.merge(looks)
     assert json.loads(json.dumps(one)) == one
     texts = {key: str(value) for key, value in one.items()}
     assert {k: str(v) for k, v in evidence_fingerprint.merge(looks[::-1]).items()} == texts
 
 
-def test_what_the_case_knows_of_itself() -> None:
+def test_what_the_case_knows_of_itself():
     found = evidence_fingerprint.of_case(
         hosts=["n2", "n1"],
         tools=["fio 3.33", "ior 4.0.0"],
@@ -350,7 +345,7 @@ NODE = {
 }
 
 
-def test_a_node(tmp_path: Path) -> None:
+def test_a_node(tmp_path):
     found = probes.collect(str(tmp_path), root=machine(tmp_path, NODE), deadline=60)
     expected = {
         "os": "Rocky Linux 9.4",
@@ -374,9 +369,7 @@ def test_a_node(tmp_path: Path) -> None:
     assert not [key for key in found if "eth1" in key or "nic.lo" in key]
 
 
-def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(tmp_path, monkeypatch):
     hung = threading.Event()
 
     def breaks(_: object) -> words.Fingerprint:
@@ -395,7 +388,7 @@ def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(
     assert [key for key in found if key.startswith("unanswered.")] == ["unanswered.network"]
 
 
-def test_hints_in_files_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hints_in_files_are_looked_at(tmp_path, monkeypatch):
     for name in [*os.environ]:
         if probes._HINTS.fullmatch(name):
             monkeypatch.delenv(name)

@@ -50,7 +50,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     return own, project
 
 
-def test_own_sites_come_first_and_local_last(path: tuple[Path, Path]) -> None:
+def test_own_sites_come_first_and_local_last(path):
     own, project = path
     mine, theirs, local = site(own, "mine"), site(project, "a-published"), site(project, "local")
     assert folders.site_dirs() == path
@@ -67,9 +67,7 @@ def test_own_sites_come_first_and_local_last(path: tuple[Path, Path]) -> None:
         ("{own}/mine", "is a site itself; name the folder above it, {own}"),
     ],
 )
-def test_a_folder_that_holds_no_sites_is_named(
-    path: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, value: str, said: str
-) -> None:
+def test_a_folder_that_holds_no_sites_is_named(path, monkeypatch, value, said):
     own, _ = path
     site(own, "mine")
     monkeypatch.setenv("IOGAUGE_SITES", f"{own}:{value.format(own=own)}")
@@ -78,9 +76,7 @@ def test_a_folder_that_holds_no_sites_is_named(
     assert said.format(own=own) in str(error.value)
 
 
-def test_two_sites_of_one_name_are_a_mistake_of_both(
-    path: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_sites_of_one_name_are_a_mistake_of_both(path, capsys):
     own, project = path
     first, second = site(own, "twin"), site(project, "twin")
     site(own, "mine")
@@ -93,9 +89,7 @@ def test_two_sites_of_one_name_are_a_mistake_of_both(
     assert "site twin is disabled" in capsys.readouterr().err
 
 
-def test_two_sites_that_claim_the_host_are_told(
-    path: tuple[Path, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_sites_that_claim_the_host_are_told(path, capsys, monkeypatch):
     own, project = path
     one, two = site(own, "one", ".*"), site(project, "another", ".*")
     site(project, "local", ".*")
@@ -109,9 +103,7 @@ def test_two_sites_that_claim_the_host_are_told(
     assert capsys.readouterr().err == ""
 
 
-def test_a_spack_environment_lies_beside_the_sites_or_in_the_project(
-    path: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_spack_environment_lies_beside_the_sites_or_in_the_project(path, tmp_path):
     own, _ = path
     mine, other = site(own, "mine"), site(own, "other")
     beside = own.parent / "environments" / "mine"

@@ -46,13 +46,13 @@ def profile(name: str, share: float = 1.0) -> settings:
 
 
 @READERS
-def test_recorded_samples_are_read_or_refused(name: str) -> None:
+def test_recorded_samples_are_read_or_refused(name):
     reader = fuzz.BY_NAME[name]
     assert sum(fuzz.check(reader, sample) for sample in reader.samples) >= 1
 
 
 @READERS
-def test_damaged_samples_are_read_or_refused(name: str) -> None:
+def test_damaged_samples_are_read_or_refused(name):
     reader = fuzz.BY_NAME[name]
 
     @profile(name)
@@ -74,7 +74,7 @@ _MARKS = st.lists(st.sampled_from(fuzz.SNIPPETS), max_size=8).map(b"".join)
 
 
 @READERS
-def test_made_up_text_is_read_or_refused(name: str) -> None:
+def test_made_up_text_is_read_or_refused(name):
     reader = fuzz.BY_NAME[name]
 
     @profile(name, 0.5)
@@ -133,10 +133,10 @@ FOUND: dict[str, list[bytes]] = {
 @pytest.mark.parametrize(
     ("name", "data"), [(name, data) for name, found in FOUND.items() for data in found]
 )
-def test_what_was_found_once(name: str, data: bytes) -> None:
+def test_what_was_found_once(name, data):
     fuzz.check(fuzz.BY_NAME[name], data)
 
 
 @pytest.mark.parametrize("data", [b for b in FOUND["yamlfile.load"] if b"&" in b or b"!!" in b])
-def test_yaml_that_grows_or_does_something_is_refused(data: bytes) -> None:
+def test_yaml_that_grows_or_does_something_is_refused(data):
     assert not fuzz.check(fuzz.BY_NAME["yamlfile.load"], data)

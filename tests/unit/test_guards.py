@@ -12,7 +12,6 @@ import pytest
 
 from iogauge.core.measurement import Disturber, Quantity, ToolOutput
 from iogauge.core.units import format_bytes
-from iogauge.core.words import Tier
 from iogauge.evidence.model import DIRECTORIES_FOUND, DIRECTORIES_READ, Striping
 from iogauge.evidence.witness import Moved, NodeActivity, change
 from iogauge.guards import figures, ledger, nodes, origin, others, preflight, striping, witness
@@ -124,7 +123,7 @@ def g1(
         (g1(EMPTY, EMPTY, MORE, MORE, of=4, nodes=2, reads=[100, 101]), "proven empty 4 times"),
     ],
 )
-def test_g1_believes(finding: Finding, saw: str) -> None:
+def test_g1_believes(finding, saw):
     assert finding.outcome is OK, finding
     assert saw in finding.saw
 
@@ -158,13 +157,13 @@ def test_g1_believes(finding: Finding, saw: str) -> None:
         (g1(EMPTY, EMPTY, kind="zfs"), "a cache that cannot be checked", "Use two nodes"),
     ],
 )
-def test_g1_objects(finding: Finding, saw: str, remedy: str) -> None:
+def test_g1_objects(finding, saw, remedy):
     assert finding.outcome is INVALID, finding
     says(finding, "G1", saw, "V >= 2 M", "O_DIRECT", remedy)
     assert "zfs" not in saw or "the O_DIRECT variant" not in finding.remedy
 
 
-def test_g1_names_what_helps_and_nothing_else() -> None:
+def test_g1_names_what_helps_and_nothing_else():
     loop = "loop7, whose file /srv/a image goes through the page cache (losetup --direct-io)"
     on_loop = data(o_direct=False).below(cached=f"vg0, on {loop}").planned("read", evict=False)
     finding = client_cache(on_loop.phase("read"))
@@ -182,9 +181,7 @@ def test_g1_names_what_helps_and_nothing_else() -> None:
         ([None, None], OK),
     ],
 )
-def test_g1_tasks_must_have_fetched_what_they_read(
-    fetched: list[int | None], outcome: Outcome
-) -> None:
+def test_g1_tasks_must_have_fetched_what_they_read(fetched, outcome):
     whole = data(o_direct=False)
     for at, count in enumerate(fetched):
         whole = whole.witness("read", at, moved=Moved((count or 0) // 2, 0))
@@ -216,7 +213,7 @@ def g2(kind: str = "ext4", size: int = GIB, **access: Any) -> Finding:
         ({"size": 64 * GIB, "kind": "tmpfs"}, "the target is memory"),
     ],
 )
-def test_g2_objects(change: dict[str, Any], saw: str) -> None:
+def test_g2_objects(change, saw):
     finding = g2(**change)
     assert finding.outcome is INVALID
     says(finding, "G2", saw, "M = 16 GiB", "fsync")
@@ -237,13 +234,13 @@ def test_g2_objects(change: dict[str, Any], saw: str) -> None:
         ("acceptance", 59.9, INVALID),
     ],
 )
-def test_g4(tier: Tier, seconds: float, outcome: Outcome) -> None:
+def test_g4(tier, seconds, outcome):
     whole = data().output("read", 0, seconds=1000.0).output("read", 1, seconds=seconds)
     assert figures.duration(whole.phase("read", tier)).outcome is outcome
 
 
 @pytest.mark.parametrize(("seconds", "outcome"), [(0.01, WARN), (59.9, WARN), (60, OK)])
-def test_g4_demands_no_time_of_a_phase_that_follows(seconds: float, outcome: Outcome) -> None:
+def test_g4_demands_no_time_of_a_phase_that_follows(seconds, outcome):
     whole = data().output("read", 0, seconds=seconds).planned("read", follows=True)
     assert figures.duration(whole.phase("read", "acceptance")).outcome is WARN
     whole = whole.output("read", 1, seconds=1000.0).output("read", 0, seconds=seconds)
@@ -260,9 +257,7 @@ def test_g4_demands_no_time_of_a_phase_that_follows(seconds: float, outcome: Out
         (9_999, "latency_p999", "quick", WARN),
     ],
 )
-def test_g4_wants_operations_beyond_a_percentile(
-    operations: int, quantity: str, tier: Tier, outcome: Outcome
-) -> None:
+def test_g4_wants_operations_beyond_a_percentile(operations, quantity, tier, outcome):
     whole = data().output("read", 0, operations=10**6).output("read", 1, operations=operations)
     whole = whole.planned("read", rates={"bw": ("read", "bw"), "slow": ("read", quantity)})
     (found,) = figures.beyond(whole.phase("read", tier))
@@ -282,7 +277,7 @@ def test_g4_wants_operations_beyond_a_percentile(
         ([()], None),
     ],
 )
-def test_g5(ranks: Sequence[Sequence[float]], outcome: Outcome | None) -> None:
+def test_g5(ranks, outcome):
     whole = data().output("read", 0, rank_seconds=()).output("read", 1, rank_seconds=())
     for at, times in enumerate(ranks):
         whole = whole.output("read", at, rank_seconds=times)
@@ -297,7 +292,7 @@ def test_g5(ranks: Sequence[Sequence[float]], outcome: Outcome | None) -> None:
     ("value", "outcome"),
     [(102.0, OK), (102.01, INVALID), (100, OK), (50, OK), (49.9, WARN), (1000, INVALID)],
 )
-def test_g6(value: float, outcome: Outcome) -> None:
+def test_g6(value, outcome):
     assert ceiling(value).outcome is outcome
 
 
@@ -310,7 +305,7 @@ def ceiling(value: float, **access: Any) -> Finding:
     return found
 
 
-def test_g6_does_not_remark_on_a_scenario_that_drives_no_limit() -> None:
+def test_g6_does_not_remark_on_a_scenario_that_drives_no_limit():
     for value, outcome in ((1.0, OK), (103.0, INVALID)):
         assert ceiling(value, saturates=None).outcome is outcome
     (found,) = figures.ceiling(data().phase("read"))
@@ -324,7 +319,7 @@ def test_g6_does_not_remark_on_a_scenario_that_drives_no_limit() -> None:
     ("bytes_s", "outcome"),
     [(1000, OK), (1010, OK), (990.2, OK), (1010.2, INVALID), (989.9, INVALID), (1024**2, INVALID)],
 )
-def test_g7(bytes_s: float, outcome: Outcome) -> None:
+def test_g7(bytes_s, outcome):
     rates = {"bw": Quantity(bytes_s, "B/s")}
     one = {"operations": 10, "transfer_bytes": 100, "seconds": 1.0, "rates": rates}
     _, found = figures.unit_sanity(data().output("read", 1, **one).phase("read"))
@@ -345,9 +340,7 @@ def test_g7(bytes_s: float, outcome: Outcome) -> None:
     ],
 )
 @pytest.mark.parametrize("busy", [False, True])
-def test_g7_wants_rate_and_latency_to_agree(
-    requests: float, latency: bool, outcome: Outcome, busy: bool
-) -> None:
+def test_g7_wants_rate_and_latency_to_agree(requests, latency, outcome, busy):
     """A thousand operations a second, of which fio keeps four in flight."""
     words = {"runtime": "10s", "time_based": "1", "direct": "1", "iodepth": "4", "numjobs": "1"}
     rates = {
@@ -377,9 +370,7 @@ def test_g7_wants_rate_and_latency_to_agree(
         (8000, 10**9, 99, INVALID),
     ],
 )
-def test_g9_wants_new_files_on_the_target(
-    files: int, written: int, found: int | None, outcome: Outcome
-) -> None:
+def test_g9_wants_new_files_on_the_target(files, written, found, outcome):
     whole = metadata().output("create", 0, operations=files).output("create", 1, operations=files)
     for at in (0, 1):
         whole = whole.witness("create", at, counters={"8:16": Moved(0, written)})
@@ -419,7 +410,7 @@ def identity(
         ([View("n3", "/s/x", None, ROOM)], ["on n3 the target /s/x is not mounted"]),
     ],
 )
-def test_g9_objects(views: list[View], words: list[str]) -> None:
+def test_g9_objects(views, words):
     finding = identity(*views, source="mgs:/scratch")
     assert finding.outcome is INVALID
     says(finding, "type lustre from mgs:/scratch", *words)
@@ -448,7 +439,7 @@ def test_g9_objects(views: list[View], words: list[str]) -> None:
         ),
     ],
 )
-def test_g9_tells_file_systems_of_one_type_apart(finding: Finding, words: list[str]) -> None:
+def test_g9_tells_file_systems_of_one_type_apart(finding, words):
     assert finding.outcome is INVALID
     says(finding, *words)
 
@@ -464,7 +455,7 @@ def test_g9_tells_file_systems_of_one_type_apart(finding: Finding, words: list[s
         ),
     ],
 )
-def test_g9_takes_an_unknown_uuid_for_no_other_one(finding: Finding) -> None:
+def test_g9_takes_an_unknown_uuid_for_no_other_one(finding):
     assert finding.outcome is OK
 
 
@@ -480,13 +471,13 @@ def test_g9_takes_an_unknown_uuid_for_no_other_one(finding: Finding) -> None:
         (249, 100, 0.85, INVALID),
     ],
 )
-def test_g13(free: int, need: int, max_fill: float, outcome: Outcome) -> None:
+def test_g13(free, need, max_fill, outcome):
     order = job_order("/s", held_bytes=need, max_fill=max_fill)
     found = preflight.room(Space(1000, free, 0, 0), order)
     assert found.outcome is outcome, found
 
 
-def test_g13_refuses_a_file_system_without_room() -> None:
+def test_g13_refuses_a_file_system_without_room():
     found = preflight.room(Space(0, 0, 0, 0), job_order("/s", held_bytes=1))
     assert found.outcome is INVALID
 
@@ -501,7 +492,7 @@ def test_g13_refuses_a_file_system_without_room() -> None:
         (0, 0, 500, OK),
     ],
 )
-def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None:
+def test_g14_inodes(total, free, files, outcome):
     found = preflight.inodes(Space(1, 1, total, free), files)
     assert found.outcome is outcome
     if outcome is INVALID:
@@ -523,7 +514,7 @@ def test_g14_inodes(total: int, free: int, files: int, outcome: Outcome) -> None
         (Quota("u", None, 119), ["quota of u leaves 119 files, 100 needed"]),
     ],
 )
-def test_g14_quota(quota: Quota, words: list[str]) -> None:
+def test_g14_quota(quota, words):
     open_quota = Quota("g", None, None)
     found = preflight.quota(replace(view(), quotas=(open_quota, quota)), 1000, 100)
     assert found
@@ -541,9 +532,7 @@ def test_g14_quota(quota: Quota, words: list[str]) -> None:
         ("", ("project 9",), WARN, "the quota of project 9 was not answered"),
     ],
 )
-def test_g14_a_quota_that_may_bind_later_is_a_remark(
-    over: str, unanswered: tuple[str, ...], outcome: Outcome, word: str
-) -> None:
+def test_g14_a_quota_that_may_bind_later_is_a_remark(over, unanswered, outcome, word):
     quotas = (Quota("user 7", None, None, over),)
     seen = replace(view(), quotas=quotas, unanswered=unanswered)
     found = preflight.quota(seen, 1, 1)
@@ -571,7 +560,7 @@ def test_g14_a_quota_that_may_bind_later_is_a_remark(
         ([], 0.10, WARN),
     ],
 )
-def test_g17(samples: list[float], limit: float, outcome: Outcome) -> None:
+def test_g17(samples, limit, outcome):
     assert spread(samples, limit).outcome is outcome
 
 
@@ -582,14 +571,14 @@ def spread(samples: list[float], limit: float, tail: bool = False) -> Finding:
     return figures.spread((seen, "read_bw"))
 
 
-def test_g17_only_remarks_on_the_slowest_requests() -> None:
+def test_g17_only_remarks_on_the_slowest_requests():
     assert spread([80, 100, 120], 0.05, tail=True).outcome is WARN
 
 
 # --- G22: the tool --------------------------------------------------------------------------------
 
 
-def test_g22_names_each_version_with_its_phases() -> None:
+def test_g22_names_each_version_with_its_phases():
     whole = data().output("write", 1, version="3.3.0")
     finding = origin.tool_integrity(whole.phase("read"))
     assert finding.outcome is INVALID
@@ -670,9 +659,7 @@ def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) ->
         (PROGRESSIVE, {}, [grown(1, 2, -1)]),
     ],
 )
-def test_g10_believes(
-    request_: Layout | None, placed: dict[str, int], files: list[FileLayout]
-) -> None:
+def test_g10_believes(request_, placed, files):
     usable = (0, 1) if request_ and request_.pool else range(4)
     finding = striping.layout(laid_out(noted(files), request_, placed, usable))
     assert finding.outcome is OK, finding
@@ -704,9 +691,7 @@ def test_g10_believes(
         (None, {"d": 2}, [laid("dd/a", 2)], "dd/a was not pinned to a target"),
     ],
 )
-def test_g10_objects(
-    request_: Layout | None, placed: dict[str, int], files: list[FileLayout], saw: str
-) -> None:
+def test_g10_objects(request_, placed, files, saw):
     finding = striping.layout(laid_out(noted(files), request_, placed))
     assert finding.outcome is INVALID, finding
     says(finding, "G10", saw, "lfs getstripe")
@@ -717,7 +702,7 @@ def told(*files: FileLayout, **more: Any) -> Finding:
     return striping.layout(laid_out(noted(files, **more)))
 
 
-def test_g10_tells_the_layouts_of_a_case_that_asks_for_none() -> None:
+def test_g10_tells_the_layouts_of_a_case_that_asks_for_none():
     finding = told(laid("a", 0), laid("b", 3))
     assert (finding.outcome, finding.saw) == (OK, "2 file(s): 2 with 1 x 1 MiB")
     finding = told(laid("a", 0), laid("b", 3, 1), laid("c", 2))
@@ -726,7 +711,7 @@ def test_g10_tells_the_layouts_of_a_case_that_asks_for_none() -> None:
     assert told().outcome is WARN
 
 
-def test_g10_of_layouts_that_were_not_answered() -> None:
+def test_g10_of_layouts_that_were_not_answered():
     silent = noted([], problem="no Lustre")
     for request_, outcome in ((None, WARN), (Layout(stripe_count=1), INVALID)):
         finding = striping.layout(laid_out(silent, request_))
@@ -734,7 +719,7 @@ def test_g10_of_layouts_that_were_not_answered() -> None:
         assert finding.saw == "not answered: no Lustre"
 
 
-def test_g10_a_pinned_file_that_is_not_in_the_sample_is_not_missed() -> None:
+def test_g10_a_pinned_file_that_is_not_in_the_sample_is_not_missed():
     seen = noted([laid("a", 0)], total=2)
     finding = striping.layout(laid_out(seen, placed={"a": 0, "b": 1}))
     assert finding.outcome is OK
@@ -766,9 +751,7 @@ REST = Part(stripe_count=2, stripe_bytes=MIB, objects=(2, 3), instantiated=True)
         ),
     ],
 )
-def test_g10_tells_the_component_that_was_measured(
-    files: list[FileLayout], outcome: Outcome, saw: str
-) -> None:
+def test_g10_tells_the_component_that_was_measured(files, outcome, saw):
     finding = striping.components(laid_out(noted(files)))
     assert finding is not None
     assert (finding.outcome, finding.saw) == (outcome, saw)
@@ -787,9 +770,7 @@ DOM = Layout(
     ("parts", "outcome"),
     [((ON_MDT,), OK), ((ON_MDT, FIRST.within(MIB, 16 * MIB)), INVALID), ((FIRST,), INVALID)],
 )
-def test_g10_of_data_that_shall_lie_with_the_metadata(
-    parts: tuple[Part, ...], outcome: Outcome
-) -> None:
+def test_g10_of_data_that_shall_lie_with_the_metadata(parts, outcome):
     file = grown_to(2 * MIB if len(parts) > 1 else MIB, *parts)
     finding = striping.components(laid_out(noted([file]), DOM))
     assert finding is not None
@@ -809,9 +790,7 @@ def test_g10_of_data_that_shall_lie_with_the_metadata(
         ({"stripe_count": 1, "objects": (2,)}, DOM, "f has its first bytes in 1 x 1 MiB; 1 of 1"),
     ],
 )
-def test_g10_of_files_whose_data_lie_with_the_metadata(
-    first: dict[str, Any], request_: Layout, saw: str
-) -> None:
+def test_g10_of_files_whose_data_lie_with_the_metadata(first, request_, saw):
     begins = Part(stripe_bytes=MIB, instantiated=True, **first).within(0, 1 << 16)
     rest = Part(stripe_count=1, stripe_bytes=4 * MIB).within(1 << 16, None)
     file = FileLayout(path="f", parts=(begins, rest), composite=True, size=3901)
@@ -841,9 +820,7 @@ def test_g10_of_files_whose_data_lie_with_the_metadata(
         ({"target": 2}, [{"a": (2,)}, {}], INVALID, "no directory with files was found"),
     ],
 )
-def test_g10_of_directories_with_the_tool_s_files(
-    asked: dict[str, int], found: list[dict[str, tuple[int, ...]]], outcome: Outcome, saw: str
-) -> None:
+def test_g10_of_directories_with_the_tool_s_files(asked, found, outcome, saw):
     whole = metadata().declared(
         topology={"source": "x", "servers": {"count": 2, "nic": "1 GB/s"}, "metadata_targets": 3}
     )
@@ -855,7 +832,7 @@ def test_g10_of_directories_with_the_tool_s_files(
 
 
 @pytest.mark.parametrize(("problem", "outcome"), [("", OK), ("not permitted", INVALID)])
-def test_g10_of_the_default_of_directories(problem: str, outcome: Outcome) -> None:
+def test_g10_of_the_default_of_directories(problem, outcome):
     finding = preflight.metadata_default(["-D", "-c", "-1"], problem)
     assert finding.outcome is outcome
     assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
@@ -893,7 +870,7 @@ def spread_over(*osts: int) -> list[FileLayout]:
         ([laid("a", 0)], 1, False),
     ],
 )
-def test_g11_believes(files: list[FileLayout], targets: int, shared: bool) -> None:
+def test_g11_believes(files, targets, shared):
     finding = covered(files, range(targets), shared=shared)
     assert finding.outcome is OK, finding
 
@@ -909,7 +886,7 @@ def test_g11_believes(files: list[FileLayout], targets: int, shared: bool) -> No
         (spread_over(0, 0, 0, 0, 1, 2, 3, 3), 4, "at most 4 on one (target 0), mean 2"),
     ],
 )
-def test_g11_objects(files: list[FileLayout], targets: int, saw: str) -> None:
+def test_g11_objects(files, targets, saw):
     finding = covered(files, range(targets))
     assert finding.outcome is INVALID, finding
     says(finding, "G11", saw, "k >= 0.9", "1.5 x mean")
@@ -919,9 +896,7 @@ def test_g11_objects(files: list[FileLayout], targets: int, saw: str) -> None:
 
 
 @pytest.mark.parametrize(("saturates", "claim"), [(False, ""), (True, "; the case claims what")])
-def test_g11_a_shared_file_that_asks_for_no_layout_says_how_many_targets_it_hit(
-    saturates: bool, claim: str
-) -> None:
+def test_g11_a_shared_file_that_asks_for_no_layout_says_how_many_targets_it_hit(saturates, claim):
     one = covered([laid("a", 2)], range(4), shared=True, asked=False, saturates=saturates)
     assert one.outcome is WARN
     says(one, "G11", f"1 file(s) on 1 of 4 storage targets{claim}", "lfs setstripe -c -1 DIR")
@@ -958,16 +933,14 @@ def ost(index: int, flags: str = "", active: bool = True, free: int = 90) -> Sto
         ([ost(0, "x"), ost(1, "fD")], None, WARN, "OST0 (flag x), OST1 (degraded)"),
     ],
 )
-def test_g12_objects(
-    targets: list[StorageTarget], declared: int | None, outcome: Outcome, saw: str
-) -> None:
+def test_g12_objects(targets, declared, outcome, saw):
     finding = preflight.health(targets=targets, declared=declared)
     assert finding.outcome is outcome, finding
     says(finding, "G12", saw, "lfs df")
 
 
 @pytest.mark.parametrize("lost", [ost(1, active=False), ost(1, "N"), ost(1, "R")])
-def test_g12_believes_a_target_that_is_out_as_declared(lost: StorageTarget) -> None:
+def test_g12_believes_a_target_that_is_out_as_declared(lost):
     finding = preflight.health(targets=[ost(0), lost, ost(2)], declared=3, out=[1])
     assert (finding.outcome, finding.saw) == (OK, "2 storage targets, all active; out: OST0001")
 
@@ -982,9 +955,7 @@ def test_g12_believes_a_target_that_is_out_as_declared(lost: StorageTarget) -> N
         ([ost(0), ost(1, active=False)], "2 storage targets"),
     ],
 )
-def test_g12_refuses_another_state_than_the_declared_one(
-    targets: list[StorageTarget], saw: str
-) -> None:
+def test_g12_refuses_another_state_than_the_declared_one(targets, saw):
     finding = preflight.health(targets=targets, declared=3, out=[1])
     says(finding, "G12", saw, "but for OST0001, which must be out")
     assert finding.outcome is INVALID
@@ -1002,9 +973,7 @@ def test_g12_refuses_another_state_than_the_declared_one(
         ([ost(0, active=False)], 1, 1.0, "no storage target is active"),
     ],
 )
-def test_g13_objects_to_a_full_storage_target(
-    targets: list[StorageTarget], need: int, max_fill: float, saw: str
-) -> None:
+def test_g13_objects_to_a_full_storage_target(targets, need, max_fill, saw):
     order = job_order("/s", held_bytes=need, max_fill=max_fill)
     finding = preflight.target_room(targets, order)
     assert finding.outcome is INVALID
@@ -1024,9 +993,7 @@ def test_g13_objects_to_a_full_storage_target(
         ((), "lfs pool_list: no", INVALID, "lfs pool_list: no"),
     ],
 )
-def test_g12_of_the_declared_pool(
-    members: tuple[int, ...], problem: str, outcome: Outcome, saw: str
-) -> None:
+def test_g12_of_the_declared_pool(members, problem, outcome, saw):
     targets = [ost(0), ost(1), ost(2, active=False)]
     seen = Directory(pool=members, pool_problem=problem)
     finding = preflight.pool("flash", targets, seen)
@@ -1045,9 +1012,7 @@ def test_g12_of_the_declared_pool(
         ((0,), 800, INVALID),
     ],
 )
-def test_g14_of_the_metadata_targets_of_the_directory(
-    mdts: tuple[int, ...], files: int, outcome: Outcome
-) -> None:
+def test_g14_of_the_metadata_targets_of_the_directory(mdts, files, outcome):
     targets = [
         MetadataTarget(index=0, inodes_total=1000, inodes_free=900),
         MetadataTarget(index=1, inodes_total=100, inodes_free=15),
@@ -1067,7 +1032,7 @@ def test_g14_of_the_metadata_targets_of_the_directory(
         ((), INVALID, "no metadata target is known"),
     ],
 )
-def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome, saw: str) -> None:
+def test_g12_of_the_metadata_targets(indices, outcome, saw):
     targets = [MetadataTarget(index=i, inodes_total=9, inodes_free=9) for i in indices]
     finding = preflight.metadata_health(targets, 2)
     assert (finding.outcome, finding.saw) == (outcome, saw)
@@ -1082,9 +1047,7 @@ def test_g12_of_the_metadata_targets(indices: tuple[int, ...], outcome: Outcome,
         ({"a": (0,)}, "not permitted", INVALID, "metadata target 1: not permitted"),
     ],
 )
-def test_g10_of_directories_on_metadata_targets(
-    placed: dict[str, tuple[int, ...]], problem: str, outcome: Outcome, saw: str
-) -> None:
+def test_g10_of_directories_on_metadata_targets(placed, problem, outcome, saw):
     finding = preflight.metadata_placement(2, placed, problem)
     assert (finding.outcome, finding.saw) == (outcome, saw)
     assert outcome is OK or "lctl set_param mdt.*.enable_remote_dir_gid=-1" in str(finding)
@@ -1099,9 +1062,7 @@ def stripes_of(size: int, stripe: int, count: int) -> Finding:
 
 
 @pytest.mark.parametrize(("whole", "outcome"), [(400, OK), (351, OK), (349, WARN), (None, OK)])
-def test_g12_sees_targets_that_the_metadata_servers_leave_out(
-    whole: int | None, outcome: Outcome
-) -> None:
+def test_g12_sees_targets_that_the_metadata_servers_leave_out(whole, outcome):
     """The file system is smaller than its targets together; a project's quota says nothing of it."""
     targets = [
         StorageTarget(index=i, uuid=f"fs-OST000{i}", active=True, bytes_total=100 * GIB)
@@ -1112,7 +1073,7 @@ def test_g12_sees_targets_that_the_metadata_servers_leave_out(
     assert finding.outcome is outcome, finding
 
 
-def test_g23_holds_for_the_last_component_with_data() -> None:
+def test_g23_holds_for_the_last_component_with_data():
     parts = (ON_MDT, FIRST.within(MIB, 16 * MIB), REST.within(16 * MIB, None))
     assert last_with_data(parts, 8 * MIB) == parts[1]
     assert last_with_data(parts, 17 * MIB) == parts[2]
@@ -1121,14 +1082,14 @@ def test_g23_holds_for_the_last_component_with_data() -> None:
 
 
 @pytest.mark.parametrize(("size", "stripe", "count"), [(32, 1, 4), (64 * MIB, MIB, 4), (1, 8, 1)])
-def test_g23_believes(size: int, stripe: int, count: int) -> None:
+def test_g23_believes(size, stripe, count):
     assert stripes_of(size, stripe, count).outcome is OK
 
 
 @pytest.mark.parametrize(
     ("size", "stripe", "count"), [(32 * MIB - 1, MIB, 4), (0, MIB, 4), (MIB, MIB, 4)]
 )
-def test_g23_objects(size: int, stripe: int, count: int) -> None:
+def test_g23_objects(size, stripe, count):
     finding = stripes_of(size, stripe, count)
     assert finding.outcome is INVALID
     says(finding, "G23", f"over {count} storage target(s)", "8 x stripe count", "Raise")
@@ -1141,7 +1102,7 @@ def test_g23_objects(size: int, stripe: int, count: int) -> None:
     ("total", "memory", "outcome"),
     [(32 * GIB, 16 * GIB, OK), (32 * GIB - 1, 16 * GIB, WARN), (1, None, OK)],
 )
-def test_g3(total: int, memory: int | None, outcome: Outcome) -> None:
+def test_g3(total, memory, outcome):
     servers = {"count": 2, "nic": "1 GB/s", "memory": f"{(memory or 0) >> 31} GiB"}
     whole = data()
     if memory:
@@ -1173,7 +1134,7 @@ TOGETHER = """\
 """
 
 
-def test_bindings_are_read() -> None:
+def test_bindings_are_read():
     first, second = mpi.parse_bindings("warning: x\n" + APART)
     assert (first.host, first.rank, first.cores) == ("vm", 0, {"socket 0[core 0"})
     assert (second.rank, second.cores) == (1, {"socket 0[core 1"})
@@ -1200,7 +1161,7 @@ FIVE_UNTOLD = """\
 """
 
 
-def test_bindings_of_open_mpi_5_are_read() -> None:
+def test_bindings_of_open_mpi_5_are_read():
     assert [one.cores for one in mpi.parse_bindings(FIVE_APART)] == [{"core 0"}, {"core 1"}]
     assert [len(one.cores) for one in mpi.parse_bindings(FIVE_ANYWHERE)] == [2, 2]
     assert mpi.parse_bindings(FIVE_UNTOLD) == []
@@ -1210,7 +1171,7 @@ def test_bindings_of_open_mpi_5_are_read() -> None:
     assert wide == mpi.Binding("n1", 7, frozenset(f"core {n}" for n in (0, 1, 3, 8)))
 
 
-def test_a_complaint_is_no_binding() -> None:
+def test_a_complaint_is_no_binding():
     said = APART + TOGETHER + FIVE_APART + FIVE_ANYWHERE + FIVE_UNTOLD
     assert all(mpi.is_binding(line) for line in said.splitlines())
     assert not mpi.is_binding("[vm:1] MCW rank 0 was killed")
@@ -1230,7 +1191,7 @@ def test_a_complaint_is_no_binding() -> None:
         {"bindings": mpi.parse_bindings(FIVE_APART + FIVE_APART.replace("vm", "n2"))},
     ],
 )
-def test_g15_believes(change: dict[str, Any]) -> None:
+def test_g15_believes(change):
     finding = g15(**change)
     assert finding.outcome is OK, finding
     assert "governor performance, powersave" in finding.saw
@@ -1271,7 +1232,7 @@ def g15(
         ),
     ],
 )
-def test_g15_remarks(change: dict[str, Any], words: list[str]) -> None:
+def test_g15_remarks(change, words):
     finding = g15(**change)
     assert finding.outcome is WARN, finding
     says(finding, "G15", *words)
@@ -1292,7 +1253,7 @@ FIO = {"refill_buffers": "1", "bs": "1m"}
         ("zfs", "fio", [{**FIO, "zero_buffers": "0"}]),
     ],
 )
-def test_g18_believes(compressing: str, tool: str, parameters: list[dict[str, object]]) -> None:
+def test_g18_believes(compressing, tool, parameters):
     finding = g18(tool, parameters, compressing)
     assert finding.outcome is OK, finding
 
@@ -1320,7 +1281,7 @@ def g18(tool: str, parameters: Sequence[Mapping[str, object]], compressing: str 
         ("mdtest", [{}], "data of mdtest"),
     ],
 )
-def test_g18_objects(tool: str, parameters: list[dict[str, object]], saw: str) -> None:
+def test_g18_objects(tool, parameters, saw):
     finding = g18(tool, parameters)
     assert finding.outcome is INVALID, finding
     says(finding, "G18", saw, "-l random", "refill_buffers=1")
@@ -1329,7 +1290,7 @@ def test_g18_objects(tool: str, parameters: list[dict[str, object]], saw: str) -
 @pytest.mark.parametrize(
     ("sample", "outcome"), [("ior_random_data.json", OK), ("ior_i1.json", INVALID)]
 )
-def test_g18_knows_the_data_of_recorded_runs(sample: str, outcome: Outcome) -> None:
+def test_g18_knows_the_data_of_recorded_runs(sample, outcome):
     output = parse_json((SAMPLES / sample).read_text(), "")
     finding = g18("ior", [output.parameters])
     assert finding.outcome is outcome
@@ -1338,7 +1299,7 @@ def test_g18_knows_the_data_of_recorded_runs(sample: str, outcome: Outcome) -> N
 @pytest.mark.parametrize(
     ("sample", "outcome"), [("fio_randread.json", OK), ("fio_file.json", INVALID)]
 )
-def test_g18_knows_the_buffers_of_recorded_runs(sample: str, outcome: Outcome) -> None:
+def test_g18_knows_the_buffers_of_recorded_runs(sample, outcome):
     output = tools_output.parse_json((SAMPLES / sample).read_text())
     finding = g18("fio", [output.parameters])
     assert finding.outcome is outcome
@@ -1377,18 +1338,12 @@ EASY = FileLayout(path="ior-easy", parts=(Part(stripe_count=1, stripe_bytes=0),)
         (None, EASY, {"ior-easy": "gone"}, WARN, "ior-easy: gone"),
     ],
 )
-def test_g10_reads_the_layouts_of_directories_back(
-    request_: Layout | None,
-    found: FileLayout | None,
-    unanswered: dict[str, str],
-    outcome: Outcome,
-    words: str,
-) -> None:
+def test_g10_reads_the_layouts_of_directories_back(request_, found, unanswered, outcome, words):
     finding = passed({"ior-easy": request_}, {"ior-easy": found}, unanswered)
     assert (finding.outcome, words in finding.saw) == (outcome, True)
 
 
-def test_g10_a_directory_that_nobody_looked_at_and_all_targets() -> None:
+def test_g10_a_directory_that_nobody_looked_at_and_all_targets():
     asked = {"ior-hard": Layout(stripe_count=-1)}
     finding = passed(asked, {})
     says(finding, "ior-hard: nobody read its layout", "ior-hard: -c -1", "lfs getstripe -d")
@@ -1401,7 +1356,7 @@ def test_g10_a_directory_that_nobody_looked_at_and_all_targets() -> None:
 @pytest.mark.parametrize(
     ("reached", "outcome"), [(0.8, OK), (0.809, OK), (0.811, INVALID), (0.789, INVALID)]
 )
-def test_g13_wants_the_fill_that_was_asked_for(reached: float, outcome: Outcome) -> None:
+def test_g13_wants_the_fill_that_was_asked_for(reached, outcome):
     told = {"filled": {"level": 80, "fill": reached, "bytes": 5 << 30}}
     whole = data()
     filled = ToolOutput("fill", "", (), parameters=told)
@@ -1460,12 +1415,12 @@ def beside(
         ({"late_s": 1.1, "after_s": -0.01}, INVALID),
     ],
 )
-def test_g19_wants_a_disturber_all_the_time(change: dict[str, Any], outcome: Outcome) -> None:
+def test_g19_wants_a_disturber_all_the_time(change, outcome):
     finding = beside(**change)
     assert finding.outcome is outcome, finding
 
 
-def test_g19_wants_a_disturber_in_every_execution() -> None:
+def test_g19_wants_a_disturber_in_every_execution():
     whole = data().planned("read", beside="write")
     (own,) = whole.evidence.outputs["read"][0].phases
     whole = whole.output("read", 0, disturber=Disturber(replace(own, seconds=12.0), 1.0, 1.0))
@@ -1477,9 +1432,7 @@ def test_g19_wants_a_disturber_in_every_execution() -> None:
     ("after", "tail", "outcome"),
     [([104, 104], False, OK), ([120, 120], False, UNSTABLE), ([120, 120], True, WARN)],
 )
-def test_g17_wants_the_same_before_and_after_a_disturbance(
-    after: list[float], tail: bool, outcome: Outcome
-) -> None:
+def test_g17_wants_the_same_before_and_after_a_disturbance(after, tail, outcome):
     whole = data().planned("read", again="write", rates={"read_bw": ("write", "bw")})
     whole = whole.output("read", 0, name="write").output("read", 1, name="write")
     metrics = tuple(replace(metric, tail=tail) for metric in whole.metrics)
@@ -1524,9 +1477,7 @@ def g19(own: Moved | None, counted: Moved, size: int = MIB) -> Finding:
         (None, Moved(), "no counter can be compared"),
     ],
 )
-def test_g19_believes_what_the_counters_explain(
-    own: Moved | None, counted: Moved, saw: str
-) -> None:
+def test_g19_believes_what_the_counters_explain(own, counted, saw):
     finding = g19(own, counted)
     assert finding.outcome is OK, finding
     assert saw in finding.saw
@@ -1542,7 +1493,7 @@ def test_g19_believes_what_the_counters_explain(
         (Moved(), Moved(16 * MIB, 0), "moved 16 MiB of 16 MiB (100%)"),
     ],
 )
-def test_g19_sees_others(own: Moved | None, counted: Moved, saw: str) -> None:
+def test_g19_sees_others(own, counted, saw):
     finding = g19(own, counted)
     assert finding.outcome is Outcome.CONTAMINATED, finding
     says(finding, "G19", saw, "at most 10%", "nobody else uses the target")
@@ -1560,9 +1511,7 @@ def test_g19_sees_others(own: Moved | None, counted: Moved, saw: str) -> None:
         (4 * MIB, None, OK),
     ],
 )
-def test_g19_counts_requests_if_all_are_small(
-    foreign: int, requests: tuple[int, int] | None, outcome: Outcome, monkeypatch: Any
-) -> None:
+def test_g19_counts_requests_if_all_are_small(foreign, requests, outcome, monkeypatch):
     monkeypatch.setattr(others, "_all_requests", lambda seen: requests)
     assert g19(Moved(4 * MIB, 0), Moved(4 * MIB + foreign, 0)).outcome is outcome
 
@@ -1578,9 +1527,7 @@ def test_g19_counts_requests_if_all_are_small(
         ([(1000, 1900), (20_000, 22_000)], OK),
     ],
 )
-def test_g19_holds_files_against_the_inodes_in_use(
-    executions: list[tuple[int, int]], outcome: Outcome
-) -> None:
+def test_g19_holds_files_against_the_inodes_in_use(executions, outcome):
     whole, looks, total = metadata(), list[Instant](), 50
     for at, (own, changed) in enumerate(executions):
         whole = whole.output("create", at, operations=own)
@@ -1632,15 +1579,13 @@ def by_target(
         ({"MDT0000": 8}, (0,), True, INVALID, "0 of 1"),
     ],
 )
-def test_g11_on_what_each_target_moved(
-    counted: dict[str, int], held: tuple[int, ...], whole: bool, outcome: Outcome, saw: str
-) -> None:
+def test_g11_on_what_each_target_moved(counted, held, whole, outcome, saw):
     finding = by_target(counted, held, whole)
     assert finding and finding.outcome is outcome, finding
     assert saw in finding.saw
 
 
-def test_g11_without_counters_says_nothing_of_bytes() -> None:
+def test_g11_without_counters_says_nothing_of_bytes():
     assert by_target({}, (1,)) is None
     assert by_target({"MDT0000": 5}, ()) is None
 
@@ -1688,7 +1633,7 @@ def g8(
 
 @pytest.mark.parametrize("who", ["asked", "own", "counted", "least"])
 @pytest.mark.parametrize("direction", ["read", "write"])
-def test_g8_refuses_bytes_that_one_of_the_kernels_counts_lacks(direction: str, who: str) -> None:
+def test_g8_refuses_bytes_that_one_of_the_kernels_counts_lacks(direction, who):
     for count in (2, GIB // 2, int(0.949 * GIB) // 2 * 2):
         finding = g8({}, {who: count}, direction=direction)
         assert finding.outcome is INVALID, finding
@@ -1704,7 +1649,7 @@ def test_g8_refuses_bytes_that_one_of_the_kernels_counts_lacks(direction: str, w
         (100, ("short read",), "warning of the tool: short read"),
     ],
 )
-def test_g8_bytes(told: int | None, warnings: tuple[str, ...], saw: str) -> None:
+def test_g8_bytes(told, warnings, saw):
     whole = data().planned("read", data_bytes=100)
     for at, moved in enumerate((100, told)):
         whole = whole.output("read", at, bytes_moved=moved, warnings=warnings)
@@ -1712,7 +1657,7 @@ def test_g8_bytes(told: int | None, warnings: tuple[str, ...], saw: str) -> None
     assert finding and (finding.outcome is OK) == (not saw) and saw in str(finding)
 
 
-def test_g15_counts_the_cores_that_a_job_may_use() -> None:
+def test_g15_counts_the_cores_that_a_job_may_use():
     found = [preflight.cores(bound, 12, 24) for bound in (12, 13)]
     assert [one.outcome for one in found] == [OK, INVALID]
     says(found[1], "13 task(s) on 12 physical core(s), node.cores is 24")
@@ -1720,7 +1665,7 @@ def test_g15_counts_the_cores_that_a_job_may_use() -> None:
 
 @pytest.mark.parametrize(("calls", "outcome"), [(95_000, OK), (94_998, INVALID)])
 @pytest.mark.parametrize("direction", ["read", "write"])
-def test_g8_wants_a_call_for_each_operation(direction: str, calls: int, outcome: Outcome) -> None:
+def test_g8_wants_a_call_for_each_operation(direction, calls, outcome):
     """A library that gathers small transfers in large ones (IOBUF) moves all bytes, and does not what was asked for."""
     finding = g8({"operations": 100_000, "calls": calls}, direction=direction)
     assert finding.outcome is outcome, finding
@@ -1728,14 +1673,14 @@ def test_g8_wants_a_call_for_each_operation(direction: str, calls: int, outcome:
         says(finding, "100000 times, as it says", "called the kernel 94998 times")
 
 
-def test_g8_refuses_a_tool_that_says_too_little() -> None:
+def test_g8_refuses_a_tool_that_says_too_little():
     assert "sdb1: " in g8({"own": GIB, "counted": int(0.951 * GIB)}).saw
     too_much = {"own": int(1.1 * GIB)}
     assert g8(too_much).outcome is INVALID
     assert g8(too_much, o_direct=False).outcome is OK
 
 
-def test_g8_refuses_tasks_that_read_their_data_twice() -> None:
+def test_g8_refuses_tasks_that_read_their_data_twice():
     """Then the second time is served by a cache, and the devices moved as much as the tool says."""
     assert g8({"asked": 2 * GIB}).outcome is INVALID
     assert g8({"asked": int(1.07 * GIB)}).outcome is OK
@@ -1743,7 +1688,7 @@ def test_g8_refuses_tasks_that_read_their_data_twice() -> None:
 
 
 @pytest.mark.parametrize(("counted", "outcome"), [(2 * GIB, OK), (GIB, INVALID)])
-def test_g8_knows_the_second_copy_of_a_file_system(counted: int, outcome: Outcome) -> None:
+def test_g8_knows_the_second_copy_of_a_file_system(counted, outcome):
     each = {"counted": counted, "least": counted}
     finding = g8(each, each, direction="write", copies=2.0)
     assert finding.outcome is outcome, finding
@@ -1759,13 +1704,7 @@ def test_g8_knows_the_second_copy_of_a_file_system(counted: int, outcome: Outcom
         ([{}, {}], "fuse.bindfs", "nothing under the mount counts bytes"),
     ],
 )
-def test_g8_says_that_there_is_no_witness(
-    executions: list[dict[str, int] | None],
-    system: str,
-    saw: str,
-    required: bool,
-    outcome: Outcome,
-) -> None:
+def test_g8_says_that_there_is_no_witness(executions, system, saw, required, outcome):
     finding = g8(*executions, system=system, required=required)
     assert finding.outcome is outcome
     says(finding, "G8", "no second witness", saw)
@@ -1782,9 +1721,7 @@ def test_g8_says_that_there_is_no_witness(
         (None, WARN),
     ],
 )
-def test_g8_lets_networks_and_disks_contradict_but_not_confirm(
-    passed: int | None, outcome: Outcome
-) -> None:
+def test_g8_lets_networks_and_disks_contradict_but_not_confirm(passed, outcome):
     for required in (False, True):
         finding = g8({"passed": passed}, system="fuse.bindfs", required=required)
         assert finding.outcome is (INVALID if required and outcome is WARN else outcome)
@@ -1808,9 +1745,7 @@ def g4(*executions: Mapping[str, Any] | None, **more: Any) -> Finding:
         (27.0, 32.0, 29.5, Outcome.INVALID),
     ],
 )
-def test_g4_wants_seconds_that_the_job_confirms(
-    claimed: float, ran: float | None, moving: float | None, outcome: Outcome
-) -> None:
+def test_g4_wants_seconds_that_the_job_confirms(claimed, ran, moving, outcome):
     seen = {"claimed": claimed, "ran": ran, "moving": moving}
     assert g4(seen).outcome is outcome
     # On a busy node a healthy tool waits for a processor; it never reports more than its processes ran.
@@ -1821,7 +1756,7 @@ def test_g4_wants_seconds_that_the_job_confirms(
 
 
 @pytest.mark.parametrize("required", [False, True])
-def test_g4_remarks_an_execution_that_nobody_saw(required: bool) -> None:
+def test_g4_remarks_an_execution_that_nobody_saw(required):
     """Metadata have no other witness that every file system gives."""
     found = g4({"claimed": 3.0, "ran": 4.0}, None, required=required)
     assert found.outcome is (Outcome.INVALID if required else WARN)
@@ -1847,9 +1782,7 @@ def test_g4_remarks_an_execution_that_nobody_saw(required: bool) -> None:
         ({"ran": 90.0}, WARN),  # of which it may not report all
     ],
 )
-def test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work(
-    more: dict[str, Any], outcome: Outcome
-) -> None:
+def test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work(more, outcome):
     assert g4({"claimed": 10.0, "timed": 10.0, "ran": 12.0, **more}).outcome is outcome
 
 
@@ -1863,15 +1796,13 @@ def test_g4_wants_no_fewer_seconds_than_the_tool_was_at_work(
         ((None, 2.3, 2.3), Outcome.INVALID),
     ],
 )
-def test_g4_knows_how_long_a_tool_worked(
-    working: tuple[float | None, ...], outcome: Outcome
-) -> None:
+def test_g4_knows_how_long_a_tool_worked(working, outcome):
     """In half of the executions or more no longer than it reports, a quarter, and a second."""
     seen = [{"claimed": 1.0, "ran": 20.0, "working": seconds} for seconds in working]
     assert g4(*seen).outcome is outcome
 
 
-def test_a_word_that_is_not_exact_contradicts_and_never_confirms() -> None:
+def test_a_word_that_is_not_exact_contradicts_and_never_confirms():
     """Whatever the quantity: the ledger has one rule for all."""
     for count, required, outcome in (
         (100, False, WARN),
@@ -1903,14 +1834,14 @@ def g20(*changes: NodeActivity) -> Finding:
     return nodes.connections(data().alter(changes=changes).seen())
 
 
-def test_g20_believes_connections_that_stayed() -> None:
+def test_g20_believes_connections_that_stayed():
     seen = change(looked(STATES), looked(STATES))
     finding = g20(seen)
     assert finding.outcome is OK
     assert "1 node(s), as the state of the connections say" in finding.saw
 
 
-def test_g20_says_that_nothing_can_be_seen() -> None:
+def test_g20_says_that_nothing_can_be_seen():
     for changes in ([], [change(looked(""), looked(""))]):
         finding = g20(*changes)
         assert finding.outcome is OK
@@ -1920,7 +1851,7 @@ def test_g20_says_that_nothing_can_be_seen() -> None:
         assert "lctl get_param 'osc.*.state'" in finding.saw
 
 
-def test_g20_objects_to_a_client_that_was_evicted() -> None:
+def test_g20_objects_to_a_client_that_was_evicted():
     line = " - [ 1795223141, FULL ]\n"
     device = "osc.lustre-OST0002-osc-ffff888129458800.state="
     head, tail = STATES.split(device)
@@ -1956,15 +1887,13 @@ def g21(
         ([], [(1, 10.0)], "no read"),
     ],
 )
-def test_g21_objects(
-    reads: list[tuple[int, float]], writes: list[tuple[int, float]], saw: str
-) -> None:
+def test_g21_objects(reads, writes, saw):
     finding = g21(reads, writes)
     assert finding.outcome is INVALID
     says(finding, "G21", saw, "phases.tsv")
 
 
-def test_g21_knows_when_all_writes_were_to_come_first() -> None:
+def test_g21_knows_when_all_writes_were_to_come_first():
     late, first = [(1, 10.0), (2, 30.0)], [(1, 10.0), (2, 15.0)]
     reads = [(1, 20.0), (2, 40.0)]
     assert g21(reads, late).outcome is OK
@@ -2011,7 +1940,7 @@ def modes(
         {"transfer_bytes": 64 * MIB, "nodes": [{}, {}]},
     ],
 )
-def test_g24_believes(change: dict[str, Any]) -> None:
+def test_g24_believes(change):
     finding = modes(**change)
     assert finding and finding.outcome is OK
     assert client_modes(metadata().phase("create")) is None
@@ -2031,7 +1960,7 @@ def test_g24_believes(change: dict[str, Any]) -> None:
         ({"nodes": [HYBRID, {"unanswered.lustre": True}]}, "not answered in time on 1 of 2 node"),
     ],
 )
-def test_g24_remarks(change: dict[str, Any], saw: str) -> None:
+def test_g24_remarks(change, saw):
     finding = modes(**change)
     assert finding and finding.outcome is WARN, finding
     says(finding, "G24", saw)
@@ -2043,9 +1972,7 @@ def test_g24_remarks(change: dict[str, Any], saw: str) -> None:
 @pytest.mark.parametrize(
     ("need", "share", "outcome"), [(10, 0.1, OK), (11, 0.1, INVALID), (0, 0.0, OK)]
 )
-def test_g13_a_case_takes_a_share_of_what_is_free(
-    need: int, share: float, outcome: Outcome
-) -> None:
+def test_g13_a_case_takes_a_share_of_what_is_free(need, share, outcome):
     space = Space(1000, 100, 0, 0)
     order = job_order("/s", held_bytes=need, max_of_free=share)
     finding = preflight.share_of_free(space, order)
@@ -2068,9 +1995,7 @@ def test_g13_a_case_takes_a_share_of_what_is_free(
         (3, (0, 1, 1), [90, 16], INVALID),
     ],
 )
-def test_g13_the_share_of_a_storage_target_follows_from_the_layout(
-    pieces: int | None, pinned: tuple[int, ...], free: list[int], outcome: Outcome
-) -> None:
+def test_g13_the_share_of_a_storage_target_follows_from_the_layout(pieces, pinned, free, outcome):
     targets = [ost(n, free=room) for n, room in enumerate(free)]
     order = job_order("/s", held_bytes=20, pieces=pieces)
     finding = preflight.target_room(targets, order, pinned)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from iogauge_extras.ceilings.guilty import find
+from support.depth import FULL
 
 
 def measured(
@@ -44,25 +45,25 @@ def named(rounds: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
 NODE = {("n2", "*"): 0.5, ("*", "n2"): 0.5}
 
 
-@pytest.mark.parametrize("nodes", [3, 4, 8, 40])
+@pytest.mark.parametrize("nodes", [3, 8, 40])
 @pytest.mark.parametrize("rounds", [1, 3])
-def test_a_slow_node_is_named_and_nobody_else(nodes: int, rounds: int) -> None:
-    for seed in range(6):
+def test_a_slow_node_is_named_and_nobody_else(nodes, rounds):
+    for seed in range(6 if FULL else 2):
         found = measured(nodes, rounds, slow=NODE, seed=seed)
         assert named(found) == [("node", "n2")]
 
 
-def test_two_slow_nodes_and_one_end_of_a_third() -> None:
+def test_two_slow_nodes_and_one_end_of_a_third():
     slow = NODE | {("n5", "*"): 0.3, ("*", "n5"): 0.3, ("n7", "*"): 0.6}
     assert named(measured(12, 2, slow=slow)) == [("node", "n5"), ("node", "n2"), ("sender", "n7")]
 
 
-def test_a_link() -> None:
+def test_a_link():
     slow = {("n1", "n2"): 0.4, ("n2", "n1"): 0.4}
     assert named(measured(6, 3, slow=slow)) == [("link", "n1 and n2")]
 
 
-def test_a_node_45_times_slower_among_pairs_that_differ_by_half() -> None:
+def test_a_node_45_times_slower_among_pairs_that_differ_by_half():
     """Four nodes, one execution: six pairs at 168 to 170, the others at 842 to 1608."""
     rates = dict.fromkeys(
         (f"{a} to {b}" for a, b in itertools.permutations(("n1", "n2", "n3", "n4"), 2)), 1190.0
@@ -81,10 +82,9 @@ def test_a_node_45_times_slower_among_pairs_that_differ_by_half() -> None:
 @pytest.mark.parametrize(
     ("noise", "disturbed"), [(0.03, 0.0), (0.15, 0.02), (0.4, 0.0), (0.05, 0.1)]
 )
-def test_nobody_is_accused_of_noise(
-    nodes: int, runs: int, distances: int, noise: float, disturbed: float
-) -> None:
+def test_nobody_is_accused_of_noise(nodes, runs, distances, noise, disturbed):
     """Below 1 % of the runs, whether pairs scatter by 3 or by 40 %, or each tenth turn is disturbed."""
+    runs = runs if FULL else 1 + runs // 4
     accused = sum(
         bool(
             named(

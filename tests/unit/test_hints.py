@@ -58,12 +58,12 @@ ALL = MpiHints(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
         ),
     ],
 )
-def test_a_wish_in_every_dialect(dialect: str, environment: dict[str, str]) -> None:
+def test_a_wish_in_every_dialect(dialect, environment):
     assert mpi.environment(dialect, ALL, nodes=4) == environment
 
 
 @pytest.mark.parametrize("dialect", mpi.DIALECTS)
-def test_what_is_not_wished_is_not_said(dialect: str) -> None:
+def test_what_is_not_wished_is_not_said(dialect):
     said = mpi.environment(dialect, MpiHints(stripe_count=3), nodes=4)
     text = " ".join(f"{name}={value}" for name, value in said.items())
     assert not any(word in text for word in ("aggregators", "cb_", "size", "unit"))
@@ -71,9 +71,7 @@ def test_what_is_not_wished_is_not_said(dialect: str) -> None:
 
 
 @given(aggregators=st.integers(1, 5000), nodes=st.integers(1, 500))
-def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(
-    aggregators: int, nodes: int
-) -> None:
+def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(aggregators, nodes):
     said = mpi.environment("romio", MpiHints(aggregators=aggregators), nodes=nodes)
     cap = int(said["IOR_HINT__MPI__cb_config_list"].removeprefix("*:"))
     assert cap == math.ceil(aggregators / nodes)
@@ -92,5 +90,5 @@ def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(
         ("prterun (PRRTE) 3.0.6", None),
     ],
 )
-def test_the_dialect_of_an_mpi(text: str, dialect: str | None) -> None:
+def test_the_dialect_of_an_mpi(text, dialect):
     assert mpi.dialect_of(text) == dialect

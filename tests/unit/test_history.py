@@ -35,9 +35,7 @@ def records(file: Path) -> list[object]:
 # --- one file --------------------------------------------------------------------------------------
 
 
-def test_a_record_is_on_disk_when_append_returns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_is_on_disk_when_append_returns(tmp_path, monkeypatch):
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
     append(tmp_path / "s", {"n": 1})
@@ -54,7 +52,7 @@ def test_a_record_is_on_disk_when_append_returns(
         ('{"schema": 1, "n": NaN}', "not JSON: NaN is no number"),
     ],
 )
-def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> None:
+def test_a_damaged_line_is_reported(tmp_path, line, problem):
     file = tmp_path / "s"
     append(file, {"n": 1})
     with open(file, "a", errors="surrogateescape", newline="") as lines:
@@ -68,9 +66,7 @@ def test_a_damaged_line_is_reported(tmp_path: Path, line: str, problem: str) -> 
     assert file.read_bytes().startswith(before)
 
 
-def test_a_record_that_does_not_fit_the_disk_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_that_does_not_fit_the_disk_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "write", lambda fd, data: len(data) - 1)
     with pytest.raises(OSError, match="No space left on device"):
         append(tmp_path / "s", {"n": 1})
@@ -92,7 +88,7 @@ def run_at_once(*targets: tuple[Any, tuple[Any, ...]]) -> None:
     assert [worker.exitcode for worker in workers] == [0] * len(workers)
 
 
-def test_processes_that_append_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_processes_that_append_at_once_lose_nothing(tmp_path):
     run_at_once(*((write_many, (tmp_path / "s", who)) for who in range(3)))
     found = records(tmp_path / "s")
     assert sorted(map(json.dumps, found)) == sorted(
@@ -108,7 +104,7 @@ def append_until_killed(file: Path, life: int, done: Connection) -> None:
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path):
     """Twenty writers, one after the other, each killed at a random moment, on one file."""
     file, finished, noise = tmp_path / "s", [], random.Random(1)
     context = multiprocessing.get_context("fork")
@@ -135,7 +131,7 @@ def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path: Path) -> None:
     assert sum(isinstance(r, Damaged) for r in found) <= 20
 
 
-def test_a_write_that_a_kill_cut_short_is_closed_by_the_next(tmp_path: Path) -> None:
+def test_a_write_that_a_kill_cut_short_is_closed_by_the_next(tmp_path):
     """Every possible length of what was written of a record."""
     whole = tmp_path / "whole"
     append(whole, {"n": 1})
@@ -162,7 +158,7 @@ RECORD = st.dictionaries(st.text().filter(lambda key: key != "schema"), JSON, ma
 
 
 @given(record=RECORD)
-def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any]) -> None:
+def test_any_record_comes_back_as_it_was(tmp_path, record):
     file = tmp_path / "s"
     file.unlink(missing_ok=True)
     append(file, record)
@@ -171,9 +167,7 @@ def test_any_record_comes_back_as_it_was(tmp_path: Path, record: dict[str, Any])
 
 
 @given(data=st.data())
-def test_damage_to_any_byte_costs_the_damaged_lines_only(
-    tmp_path: Path, data: st.DataObject
-) -> None:
+def test_damage_to_any_byte_costs_the_damaged_lines_only(tmp_path, data):
     file = tmp_path / "s"
     file.unlink(missing_ok=True)
     count = data.draw(st.integers(1, 6))
@@ -201,7 +195,7 @@ def test_damage_to_any_byte_costs_the_damaged_lines_only(
 
 
 @given(junk=st.binary(max_size=200))
-def test_any_bytes_between_two_records_cost_neither(tmp_path: Path, junk: bytes) -> None:
+def test_any_bytes_between_two_records_cost_neither(tmp_path, junk):
     file = tmp_path / "s"
     file.unlink(missing_ok=True)
     append(file, {"n": "first"})
@@ -285,7 +279,7 @@ def old(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in YOUNGER}
 
 
-def test_a_line_is_what_is_measured_and_not_when_or_how_well() -> None:
+def test_a_line_is_what_is_measured_and_not_when_or_how_well():
     line = line_of(NOW)
     assert len(line) == 12 and int(line, 16) >= 0
     same = {"session": "x", "time": "y", "verdict": "FAIL", "reason": "z", "metrics": [], "hash": 1}
@@ -309,16 +303,16 @@ def test_a_line_is_what_is_measured_and_not_when_or_how_well() -> None:
         {"parameters": {}},
     ],
 )
-def test_what_is_measured_makes_a_line(change: dict[str, Any]) -> None:
+def test_what_is_measured_makes_a_line(change):
     assert line_of(NOW | change) != line_of(NOW)
 
 
-def test_an_old_record_goes_on_the_line_of_the_new() -> None:
+def test_an_old_record_goes_on_the_line_of_the_new():
     assert line_of(old(NOW)) == line_of(NOW)
     assert keys_of(old(NOW)) == keys_of(NOW)
 
 
-def test_without_keys_tools_and_stack_make_the_series() -> None:
+def test_without_keys_tools_and_stack_make_the_series():
     line, series = keys_of(NOW)
     assert line == line_of(NOW)
     for change in ({"tools": ["ior 4.1.0"]}, {"stack": {"fingerprint": "0"}}, {"stack": None}):
@@ -330,7 +324,7 @@ def test_without_keys_tools_and_stack_make_the_series() -> None:
 
 
 @given(record=st.dictionaries(st.sampled_from([*NOW, "line", "series"]), JSON, max_size=6))
-def test_any_record_has_keys_and_the_same_after_it_was_written(record: dict[str, Any]) -> None:
+def test_any_record_has_keys_and_the_same_after_it_was_written(record):
     keys = keys_of(record)
     assert all(isinstance(key, str) and key for key in keys)
     assert keys_of(json.loads(json.dumps(record))) == keys
@@ -358,7 +352,7 @@ def put(folder: Path, name: str, *seconds: int, **change: Any) -> Path:
     return file
 
 
-def test_rows_are_what_the_records_say(folder: Path) -> None:
+def test_rows_are_what_the_records_say(folder):
     kept = {"fingerprint": {"kernel": "6.1"}, "line": "a" * 12, "series": "b" * 12}
     put(folder, "rig/s", 3600, confirms="r", **kept)
     frame = records_query.load(folder)
@@ -410,7 +404,7 @@ def test_rows_are_what_the_records_say(folder: Path) -> None:
     assert frame.to_dicts() == [case | write, case | read]
 
 
-def test_an_old_record_has_rows_too(folder: Path) -> None:
+def test_an_old_record_has_rows_too(folder):
     append(folder / "rig" / "s.jsonl", old(NOW))
     put(folder, "rig/t", 7200)
     frame = records_query.load(folder)
@@ -431,9 +425,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "problem"), BAD)
-def test_a_record_with_values_that_make_no_row_is_reported(
-    folder: Path, change: dict[str, Any], problem: str
-) -> None:
+def test_a_record_with_values_that_make_no_row_is_reported(folder, change, problem):
     file = put(folder, "rig/s", 1)
     append(file, NOW | change)
     put(folder, "rig/s", 2)
@@ -446,7 +438,7 @@ def test_a_record_with_values_that_make_no_row_is_reported(
     assert file.read_bytes() == before
 
 
-def test_damaged_lines_are_listed_and_the_rest_is_there(folder: Path) -> None:
+def test_damaged_lines_are_listed_and_the_rest_is_there(folder):
     a, b = put(folder, "rig/a", 1), put(folder, "rig/b", 2)
     for file, line in ((b, "junk\n"), (a, '{"schema": 2}\n'), (b, '{"schema":1,')):
         with open(file, "a") as lines:
@@ -461,7 +453,7 @@ def test_damaged_lines_are_listed_and_the_rest_is_there(folder: Path) -> None:
         st.sampled_from([*NOW, "line", "series", "fingerprint"]), JSON, max_size=4
     )
 )
-def test_any_record_makes_rows_or_is_reported(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_any_record_makes_rows_or_is_reported(tmp_path, change):
     append(tmp_path / "s.jsonl", NOW | change)
     frames, sources = records_query._parse(tmp_path, ["s.jsonl"])
     (tmp_path / "s.jsonl").unlink()
@@ -490,7 +482,7 @@ def uncached(folder: Path) -> pl.DataFrame:
     return records_query.load(folder, empty)
 
 
-def test_only_what_has_changed_is_read_again(folder: Path, reads: list[str]) -> None:
+def test_only_what_has_changed_is_read_again(folder, reads):
     put(folder, "rig/a", 1)
     put(folder, "rig/b", 2)
     first = records_query.load(folder)
@@ -534,9 +526,7 @@ def forge(file: Path, change: Callable[[str], str], table: bytes | None = None) 
         lambda file: forge(file, lambda head: head, b"no parquet"),
     ],
 )
-def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(
-    folder: Path, reads: list[str], harm: Any
-) -> None:
+def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(folder, reads, harm):
     january, february = "20260105T000000-a", "20260205T000000-b"
     put(folder, f"rig/{january}", 1, fingerprint={"kernel": "6.1"})
     put(folder, f"rig/{february}", 2, fingerprint={"kernel": "6.2"})
@@ -550,9 +540,7 @@ def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(
 
 
 @pytest.mark.parametrize("kind", ["a file", "no right to write"])
-def test_where_no_cache_can_be_kept_all_is_read(
-    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_no_cache_can_be_kept_all_is_read(folder, kind, monkeypatch):
     put(folder, "rig/a", 1)
     cache = folder.parent / "cache"
     if kind == "a file":
@@ -568,9 +556,7 @@ def test_where_no_cache_can_be_kept_all_is_read(
     assert records_query.load(folder).height == records_query.load(folder).height == 2
 
 
-def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(folder, monkeypatch):
     put(folder, "rig/a", 1)
     bad = put(folder, "rig/b", 2)
 
@@ -588,7 +574,7 @@ def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(
     assert records_query.damaged(folder) == []
 
 
-def test_fingerprints_by_id(folder: Path) -> None:
+def test_fingerprints_by_id(folder):
     first, second = {"kernel": "6.1", "mem.bytes": 2**40, "smt": True}, {"kernel": "6.2"}
     put(folder, "rig/a", 1, 2, fingerprint=first)
     put(folder, "rig/a", 3)
@@ -601,9 +587,7 @@ def test_fingerprints_by_id(folder: Path) -> None:
 
 @pytest.mark.slow
 @given(data=st.data())
-def test_whatever_happened_the_cache_says_what_the_files_say(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_whatever_happened_the_cache_says_what_the_files_say(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("h") / "history"
     for _ in range(data.draw(st.integers(1, 6))):
         for _ in range(data.draw(st.integers(0, 4))):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import reframe as rfm
@@ -24,7 +23,7 @@ def and_below(kind: type[JudgedCheck]) -> Iterator[type[JudgedCheck]]:
 @pytest.mark.parametrize(
     "kind", sorted(set(and_below(JudgedCheck)), key=str), ids=lambda kind: kind.__name__
 )
-def test_no_hook_can_be_left_out(kind: type[JudgedCheck], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_hook_can_be_left_out(kind, monkeypatch):
     monkeypatch.setattr(rfm.RegressionTest, "disable_hook", lambda *_: None)
     hooks = [hook.fn.__name__ for hook in kind._rfm_hook_registry]
     assert "_nothing_passes_unproven" in hooks
@@ -43,7 +42,7 @@ def test_no_hook_can_be_left_out(kind: type[JudgedCheck], monkeypatch: pytest.Mo
         ({"variants": ("sound", "published")}, "flaw is empty: expected what is wrong"),
     ],
 )
-def test_a_class_that_cannot_be_meant_stops_reframe(change: dict[str, Any], words: str) -> None:
+def test_a_class_that_cannot_be_meant_stops_reframe(change, words):
     right = {"needs": "ior", "tags": {"daily"}, "variants": ("sound",), "flaw": ""}
     check = vars(JudgedCheck)["_check_definition"]
     check(SimpleNamespace(**right))

@@ -47,7 +47,7 @@ def modules() -> list[tuple[str, ast.Module, str]]:
     ]
 
 
-def test_no_function_has_more_than_60_lines() -> None:
+def test_no_function_has_more_than_60_lines():
     long = {
         f"{path} {node.name}"
         for path, tree, _ in modules()
@@ -57,11 +57,11 @@ def test_no_function_has_more_than_60_lines() -> None:
     assert long == LONG_FUNCTIONS
 
 
-def test_no_module_has_more_than_500_lines() -> None:
+def test_no_module_has_more_than_500_lines():
     assert not [path for path, _, text in modules() if len(text.splitlines()) > 500]
 
 
-def test_no_sentence_of_a_docstring_has_more_than_25_words() -> None:
+def test_no_sentence_of_a_docstring_has_more_than_25_words():
     """A table is no sentence, and what stands in a pair of backticks is one word."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
     long = []
@@ -91,7 +91,7 @@ def types_of(tree: ast.Module) -> Iterator[str]:
             )
 
 
-def test_no_public_type_has_the_name_of_another() -> None:
+def test_no_public_type_has_the_name_of_another():
     names = Counter(name for _, tree, _ in modules() for name in types_of(tree))
     twice = {name for name, count in names.items() if count > 1 and not name.startswith("_")}
     assert not twice
@@ -100,7 +100,7 @@ def test_no_public_type_has_the_name_of_another() -> None:
 @pytest.mark.parametrize(
     "folder", FOLDERS, ids=lambda folder: str(folder.relative_to(LIBRARY.parent))
 )
-def test_a_room_says_in_a_sentence_what_it_is_and_lists_its_modules(folder: Path) -> None:
+def test_a_room_says_in_a_sentence_what_it_is_and_lists_its_modules(folder):
     tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
     sentence, empty, *listed = (ast.get_docstring(tree) or "\n").splitlines()
     assert re.fullmatch(r"\w[^.]+\.", sentence)
@@ -113,12 +113,12 @@ def test_a_room_says_in_a_sentence_what_it_is_and_lists_its_modules(folder: Path
     assert [line[1] for line in said if line] == sorted(held)
 
 
-def test_only_the_room_of_checks_hands_on_names() -> None:
+def test_only_the_room_of_checks_hands_on_names():
     code = {path for path, tree, _ in modules() if path.endswith("__init__.py") and tree.body[1:]}
     assert code == {"cases/__init__.py"}
 
 
-def test_every_room_has_a_floor() -> None:
+def test_every_room_has_a_floor():
     layers = configparser.ConfigParser()
     layers.read(ROOT / "reframe" / ".importlinter", encoding="utf-8")
     floors = layers["importlinter:contract:rooms"]["layers"]
@@ -128,7 +128,7 @@ def test_every_room_has_a_floor() -> None:
 @pytest.mark.parametrize(
     "file", sorted((ROOT / "checks").glob("[!_]*.py")), ids=lambda file: file.name
 )
-def test_a_scenario_imports_only_the_room_of_checks_and_reframe(file: Path) -> None:
+def test_a_scenario_imports_only_the_room_of_checks_and_reframe(file):
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             known = r"iogauge\.cases|reframe\..*|iogauge_extras\.\w+(\.(\w+_)?check)?"
@@ -145,7 +145,7 @@ def files_of_the_stage() -> dict[str, str]:
     }
 
 
-def test_files_of_the_stage_are_named_in_one_module() -> None:
+def test_files_of_the_stage_are_named_in_one_module():
     names = {*files_of_the_stage().values(), *stage.FACTS}
     literal = [
         f"{path}:{node.lineno}: {node.value}"
@@ -157,7 +157,7 @@ def test_files_of_the_stage_are_named_in_one_module() -> None:
     assert not literal
 
 
-def test_scripts_of_the_job_list_the_files_that_they_share_with_the_judge() -> None:
+def test_scripts_of_the_job_list_the_files_that_they_share_with_the_judge():
     written = files_of_the_stage()
     for name in ("ORDER", "FOOTPRINT", "HOSTFILE", "PINS", "ROUNDS"):  # before the job
         del written[name]
@@ -169,7 +169,7 @@ def test_scripts_of_the_job_list_the_files_that_they_share_with_the_judge() -> N
     assert listed == written
 
 
-def test_every_module_that_a_text_names_is_there() -> None:
+def test_every_module_that_a_text_names_is_there():
     texts = [*LIBRARY.parent.rglob("*.py"), *LIBRARY.rglob("*.sh"), *ROOT.glob("*.md")]
     for folder in (
         "benchmarks",

@@ -124,9 +124,7 @@ def left(one: Job) -> list[str]:
 WORK = "iog_phase work sleep 0.5"
 
 
-def test_a_signal_waits_for_no_command_of_the_agent(
-    job: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_waits_for_no_command_of_the_agent(job, tmp_path, monkeypatch):
     """The agent asks a program that does not answer: it is left, and the lock is given up."""
     slow = tmp_path / "bin" / "mpirun"
     slow.parent.mkdir()
@@ -150,9 +148,7 @@ SLOW_REMOVAL = (
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
-def test_a_signal_to_all_gives_the_lock_up_after_the_removal(
-    job: Callable[..., Job], number: signal.Signals
-) -> None:
+def test_a_signal_to_all_gives_the_lock_up_after_the_removal(job, number):
     one = job("one").start(
         f"{SLOW_REMOVAL}; iog_phase work bash -c 'sleep 0.5; touch began; sleep 60'"
     )
@@ -166,7 +162,7 @@ def test_a_signal_to_all_gives_the_lock_up_after_the_removal(
     assert left(one) == []
 
 
-def test_a_job_of_which_nothing_is_left_is_followed_at_once(job: Callable[..., Job]) -> None:
+def test_a_job_of_which_nothing_is_left_is_followed_at_once(job):
     one = job("one", lock_lease_s=3600).start("iog_phase work bash -c 'touch began; sleep 60'")
     one.await_("began")
     for pid in [one.keeper, one.process.pid, *processes(str(one.stage))]:
@@ -184,7 +180,7 @@ def test_a_job_of_which_nothing_is_left_is_followed_at_once(job: Callable[..., J
     assert left(one) == []
 
 
-def test_a_tool_that_outlives_its_script_still_has_the_lock(job: Callable[..., Job]) -> None:
+def test_a_tool_that_outlives_its_script_still_has_the_lock(job):
     one = job("one").start("iog_phase work bash -c 'touch began; sleep 3; touch ended'")
     one.await_("began")
     one.process.kill()
@@ -194,7 +190,7 @@ def test_a_tool_that_outlives_its_script_still_has_the_lock(job: Callable[..., J
     assert one.lost() == ""
 
 
-def test_a_keeper_that_was_stopped_says_that_the_lock_was_lost(job: Callable[..., Job]) -> None:
+def test_a_keeper_that_was_stopped_says_that_the_lock_was_lost(job):
     one = job("one", lock_lease_s=2).start(
         "iog_phase work bash -c 'touch began; until [ -e go ]; do sleep 0.1; done'"
     )
@@ -218,7 +214,7 @@ def test_a_keeper_that_was_stopped_says_that_the_lock_was_lost(job: Callable[...
     assert f"{one.session}/case" in (next_one.stage / "neighbours.txt").read_text()
 
 
-def test_a_keeper_that_was_killed_leaves_no_word(job: Callable[..., Job]) -> None:
+def test_a_keeper_that_was_killed_leaves_no_word(job):
     one = job("one").start(
         "iog_phase work bash -c 'touch began; until [ -e go ]; do sleep 0.1; done'"
     )
@@ -230,7 +226,7 @@ def test_a_keeper_that_was_killed_leaves_no_word(job: Callable[..., Job]) -> Non
     assert one.lost() is None
 
 
-def test_waiting_has_an_end_and_nothing_was_written(job: Callable[..., Job]) -> None:
+def test_waiting_has_an_end_and_nothing_was_written(job):
     one = job("one").start("iog_phase work bash -c 'touch began; sleep 60'")
     one.await_("began")
     second = job("second", lock_wait_s=1).start(WORK)
@@ -246,7 +242,7 @@ def test_waiting_has_an_end_and_nothing_was_written(job: Callable[..., Job]) -> 
     assert "session one" in one.holder()
 
 
-def test_space_that_was_made_for_the_job_alone_needs_no_lock(job: Callable[..., Job]) -> None:
+def test_space_that_was_made_for_the_job_alone_needs_no_lock(job):
     one = job("one", lock=None).start("iog_phase work bash -c 'ls -A ../target/iogauge'")
     status, printed = one.end()
     assert status == 0, printed
@@ -256,16 +252,14 @@ def test_space_that_was_made_for_the_job_alone_needs_no_lock(job: Callable[..., 
 
 
 @pytest.mark.parametrize("held_bytes", [1 << 10, 1 << 60])
-def test_a_refusal_gives_the_lock_up(job: Callable[..., Job], held_bytes: int) -> None:
+def test_a_refusal_gives_the_lock_up(job, held_bytes):
     one = job("one", held_bytes=held_bytes).start(WORK)
     assert one.end()[0] == (0 if held_bytes == 1 << 10 else 3)
     assert not one.held()
 
 
 @pytest.mark.parametrize("before", ["", 'kill -KILL "$IOG_KEEPER_PID"'], ids=["keeper", "none"])
-def test_a_command_of_the_agent_gets_its_words_as_they_are(
-    job: Callable[..., Job], before: str
-) -> None:
+def test_a_command_of_the_agent_gets_its_words_as_they_are(job, before):
     folder = "two  words, ü and \\x"
     body = (
         f'{before or ":"}\nmkdir "$IOG_DIR/{folder}"\necho 1 >"$IOG_DIR/{folder}/a"\n'
@@ -282,7 +276,7 @@ def test_a_command_of_the_agent_gets_its_words_as_they_are(
         assert read(one.stage).by_host(CONTENTS)[os.uname().nodename]["files"]
 
 
-def test_without_the_keeper_an_agent_empties_the_directory(job: Callable[..., Job]) -> None:
+def test_without_the_keeper_an_agent_empties_the_directory(job):
     body = (
         'IOG_EMPTY_SECONDS=1\niog_phase put touch "$IOG_DIR/a"\n'
         'kill -STOP "$IOG_KEEPER_PID"\niog_reset\niog_phase after ls -A "$IOG_DIR"\n'

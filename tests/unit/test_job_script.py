@@ -82,7 +82,7 @@ def uptime() -> float:
     return float(Path("/proc/uptime").read_text().split()[0])
 
 
-def test_each_execution_has_a_word_of_its_own(job: Job) -> None:
+def test_each_execution_has_a_word_of_its_own(job):
     status, printed = job.run("iog_phase one sh -c 'echo \"$IOG_TOKEN\"'", repeat="0 2")
     assert status == 0, printed
     tokens = [line[5] for line in job.phases()]
@@ -92,7 +92,7 @@ def test_each_execution_has_a_word_of_its_own(job: Job) -> None:
         assert (job.stage / f"one.{rep}.out").read_text() == f"{token}\n"
 
 
-def test_each_phase_of_each_repetition_leaves_its_fate(job: Job) -> None:
+def test_each_phase_of_each_repetition_leaves_its_fate(job):
     before = uptime()
     status, printed = job.run("iog_phase one true; iog_phase two sleep 0.2", repeat="0 2")
     assert status == 0, printed
@@ -106,7 +106,7 @@ def test_each_phase_of_each_repetition_leaves_its_fate(job: Job) -> None:
 
 
 @pytest.mark.parametrize("code", [2, 255])
-def test_a_phase_that_fails_ends_the_job_with_its_status(job: Job, code: int) -> None:
+def test_a_phase_that_fails_ends_the_job_with_its_status(job, code):
     status, printed = job.run(
         f"iog_phase bad bash -c 'echo no space >&2; exit {code}'; iog_phase next true", repeat="1 3"
     )
@@ -117,13 +117,13 @@ def test_a_phase_that_fails_ends_the_job_with_its_status(job: Job, code: int) ->
     assert not job.directory.exists()
 
 
-def test_a_tool_that_is_killed_ends_the_job_as_killed(job: Job) -> None:
+def test_a_tool_that_is_killed_ends_the_job_as_killed(job):
     status, _ = job.run("iog_phase bad bash -c 'kill -KILL $$'")
     assert (status, job.phases()[0][2]) == (137, "137")
     assert not job.directory.exists()
 
 
-def test_the_directory_is_removed_and_its_neighbours_stay(job: Job) -> None:
+def test_the_directory_is_removed_and_its_neighbours_stay(job):
     agent = AGENT + f" && mkdir '{job.bystander}'"
     status, _ = job.run('iog_phase p touch "$IOG_DIR/a" "$IOG_DIR/.hidden"', agent=agent)
     assert status == 0
@@ -131,7 +131,7 @@ def test_the_directory_is_removed_and_its_neighbours_stay(job: Job) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b", "$HOME", "-rf", "new\nline"])
-def test_a_name_that_the_shell_could_misread(tmp_path: Path, name: str) -> None:
+def test_a_name_that_the_shell_could_misread(tmp_path, name):
     job = Job(tmp_path, name)
     agent = AGENT.replace("mkdir -p", "mkdir -p --") + ' && mkdir "${CASE_DIR%/*}/bystander"'
     status, printed = job.run('iog_reset; iog_phase p touch "$IOG_DIR/x"', agent=agent)
@@ -147,12 +147,12 @@ def test_a_name_that_the_shell_could_misread(tmp_path: Path, name: str) -> None:
         'mkdir -p "$CASE_DIR" && touch "$CASE_DIR/.iogauge-session"',
     ],
 )
-def test_a_directory_without_our_marker_beside_it_stays(job: Job, agent: str) -> None:
+def test_a_directory_without_our_marker_beside_it_stays(job, agent):
     job.run("iog_phase p true", agent=agent)
     assert job.directory.is_dir()
 
 
-def test_a_link_in_place_of_the_directory_is_not_followed(job: Job, tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_directory_is_not_followed(job, tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "data").touch()
@@ -163,14 +163,14 @@ def test_a_link_in_place_of_the_directory_is_not_followed(job: Job, tmp_path: Pa
     assert job.directory.is_symlink()
 
 
-def test_a_directory_outside_iogauge_stays(tmp_path: Path) -> None:
+def test_a_directory_outside_iogauge_stays(tmp_path):
     job = Job(tmp_path)
     job.directory = tmp_path / "target" / "a" / "b" / "c" / "d"
     job.run("iog_phase p true")
     assert job.directory.is_dir()
 
 
-def test_without_python_nothing_is_removed_and_that_is_said(job: Job) -> None:
+def test_without_python_nothing_is_removed_and_that_is_said(job):
     """The marker is there, so that the janitor can."""
     status, printed = job.run("echo 'exit 127' >agent; iog_phase p true")
     assert status == 0
@@ -178,7 +178,7 @@ def test_without_python_nothing_is_removed_and_that_is_said(job: Job) -> None:
     assert sorted(os.listdir(job.directory.parent)) == [".iogauge-session", "case"]
 
 
-def test_reset_empties_the_directory_and_keeps_it(job: Job) -> None:
+def test_reset_empties_the_directory_and_keeps_it(job):
     status, printed = job.run(
         'iog_reset; iog_phase p bash -c \'ls -A "$0" && mkdir "$0/d" && touch "$0/d/x" "$0/.y"\' "$IOG_DIR"',
         repeat="1 2",
@@ -195,9 +195,7 @@ SIGNALS = [
 
 
 @pytest.mark.parametrize(("name", "status"), SIGNALS)
-def test_a_signal_stops_the_tool_and_removes_the_directory(
-    job: Job, name: str, status: int
-) -> None:
+def test_a_signal_stops_the_tool_and_removes_the_directory(job, name, status):
     process = job.start(
         'iog_phase p bash -c \'echo data >"$0/data"; echo $$ >pid; exec sleep 60\' "$IOG_DIR"'
     )
@@ -209,7 +207,7 @@ def test_a_signal_stops_the_tool_and_removes_the_directory(
     assert job.text("told.txt") == f"{name}\n"
 
 
-def test_a_tool_that_ignores_the_signal_is_killed(job: Job) -> None:
+def test_a_tool_that_ignores_the_signal_is_killed(job):
     process = job.start(
         "iog_phase p bash -c 'trap \"\" TERM INT; echo $$ >pid; while :; do sleep 0.05; done'"
     )
@@ -220,7 +218,7 @@ def test_a_tool_that_ignores_the_signal_is_killed(job: Job) -> None:
     assert not job.directory.exists()
 
 
-def test_a_tool_is_told_before_it_is_killed(job: Job) -> None:
+def test_a_tool_is_told_before_it_is_killed(job):
     """srun ends what it has started elsewhere only if it is told."""
     process = job.start(
         "iog_phase p bash -c 'trap \"echo told >heard; exit\" TERM; echo $$ >pid; while :; do sleep 0.05; done'"
@@ -231,7 +229,7 @@ def test_a_tool_is_told_before_it_is_killed(job: Job) -> None:
     assert job.text("heard") == "told\n"
 
 
-def test_a_job_ends_after_the_lock_was_given_up(job: Job) -> None:
+def test_a_job_ends_after_the_lock_was_given_up(job):
     """What the agent writes of it then must be there when the case is judged."""
     keeper = "\necho opened; read -r; sleep 1; touch given-up"
     process = job.start("iog_phase p true", agent=AGENT + keeper)
@@ -239,7 +237,7 @@ def test_a_job_ends_after_the_lock_was_given_up(job: Job) -> None:
     assert (job.stage / "given-up").exists()
 
 
-def test_a_second_signal_does_not_stop_the_removal(job: Job) -> None:
+def test_a_second_signal_does_not_stop_the_removal(job):
     process = job.start(
         "iog_phase p bash -c 'trap \"\" TERM INT; echo $$ >pid; while :; do sleep 0.05; done'"
     )

@@ -61,7 +61,7 @@ def phase_of(output: ToolOutput, **change: Any) -> tuple[Any, ...]:
     return (replace(output.phases[0], **change),)
 
 
-def test_every_guard_that_applies_is_asked(found: Evidence) -> None:
+def test_every_guard_that_applies_is_asked(found):
     asked: dict[str | None, list[str]] = {}
     for finding in decide(found).findings:
         asked.setdefault(finding.metric, []).append(finding.guard)
@@ -85,7 +85,7 @@ _IDLE = Load(host="n1", cache_id="k", time=0.0, load1=0.0)
         (1, True, ""),
     ],
 )
-def test_bindings_reach_the_guard(found: Evidence, cores: int, sweeps: bool, words: str) -> None:
+def test_bindings_reach_the_guard(found, cores, sweeps, words):
     seen = replace(found, bindings=_SHARED, idle=(_IDLE,), nodes=({"cpu.cores": cores},))
     plan = replace(PLAN, sweeps_tasks=sweeps)
     placed, _ = (f for f in decide(seen, plan=plan).findings if f.guard == "G15")
@@ -94,7 +94,7 @@ def test_bindings_reach_the_guard(found: Evidence, cores: int, sweeps: bool, wor
     assert words in placed.remedy
 
 
-def test_without_a_reference_nothing_passes(found: Evidence) -> None:
+def test_without_a_reference_nothing_passes(found):
     decided = decide(found, references={"write_bw": REFERENCES["write_bw"]})
     assert decided.verdict is Verdict.UNREFERENCED
     assert [m.verdict for m in decided.metrics] == [Verdict.PASS, Verdict.UNREFERENCED]
@@ -102,7 +102,7 @@ def test_without_a_reference_nothing_passes(found: Evidence) -> None:
     assert decided.headline.startswith("write_bw 540.8 MiB/s, read_iops 23183 ops/s: read_iops")
 
 
-def test_a_metric_that_is_only_recorded_needs_no_reference(found: Evidence) -> None:
+def test_a_metric_that_is_only_recorded_needs_no_reference(found):
     """Unless no metric has any, or what was measured is not believed."""
 
     def of(
@@ -132,9 +132,7 @@ def test_a_metric_that_is_only_recorded_needs_no_reference(found: Evidence) -> N
         ({"topology": {"source": "x", "devices": {"read_iops": 20000}}}, "G6"),
     ],
 )
-def test_a_site_that_contradicts_the_measurement_makes_it_invalid(
-    found: Evidence, parts: dict[str, Any], guard: str
-) -> None:
+def test_a_site_that_contradicts_the_measurement_makes_it_invalid(found, parts, guard):
     decided = decide(found, extras(**parts))
     assert decided.verdict is Verdict.INVALID
     assert f"{guard} " in decided.reason
@@ -144,15 +142,13 @@ EMPTY = Eviction("n1", 1, healthy.WRITTEN, 8192, 0)
 
 
 @pytest.mark.parametrize("evictions", [(EMPTY,), (EMPTY, replace(EMPTY, resident_after=4096))])
-def test_a_read_from_a_cache_that_may_hold_data_is_invalid(
-    found: Evidence, evictions: tuple[Eviction, ...]
-) -> None:
+def test_a_read_from_a_cache_that_may_hold_data_is_invalid(found, evictions):
     decided = decide(replace(found, evictions={"read": evictions}))
     assert [m.verdict for m in decided.metrics] == [Verdict.PASS, Verdict.INVALID]
     assert "G1 client cache: " in decided.reason
 
 
-def test_one_bad_repetition_is_enough(found: Evidence) -> None:
+def test_one_bad_repetition_is_enough(found):
     last = found.outputs["write"][-1]
     for change, guard in (
         ({"tasks": 1}, "G22"),
@@ -186,7 +182,7 @@ def test_one_bad_repetition_is_enough(found: Evidence) -> None:
         ("[other]\nbs=4k\n", "it says bs=nothing instead of bs=4k"),
     ],
 )
-def test_fio_had_the_options_of_its_job_file(found: Evidence, asked: str, unlike: str) -> None:
+def test_fio_had_the_options_of_its_job_file(found, asked, unlike):
     write, read = PLAN.repeat
     read = replace(read, command=["fio", "r.fio"])
     plan = replace(PLAN, repeat=[write, read], inputs={"r.fio": asked})
@@ -203,9 +199,7 @@ def test_fio_had_the_options_of_its_job_file(found: Evidence, asked: str, unlike
         (" -G=2", "before the repetitions: it says '-G=2' instead of '-G=1'"),
     ],
 )
-def test_the_warm_up_alone_has_the_words_with_which_a_tool_checks(
-    found: Evidence, said: str, unlike: str
-) -> None:
+def test_the_warm_up_alone_has_the_words_with_which_a_tool_checks(found, said, unlike):
     write, read = PLAN.repeat
     checked = replace(write, verifies=Verification(("-G=1",), "wrong"))
     (cold,) = found.cold["write"]
@@ -216,7 +210,7 @@ def test_the_warm_up_alone_has_the_words_with_which_a_tool_checks(
     assert unlike in decided.reason
 
 
-def test_the_words_of_mdtest_are_compared_without_their_quotes(found: Evidence) -> None:
+def test_the_words_of_mdtest_are_compared_without_their_quotes(found):
     write, read = PLAN.repeat
     write = replace(write, command=["env", "A=b", "mdtest", "-n", "5", "-d", f"{DIR}/x"])
     plan = replace(PLAN, repeat=[write, read])
@@ -234,33 +228,33 @@ def rate(output: ToolOutput, factor: float) -> dict[str, Any]:
     return {"phases": phase_of(output, rates=scaled, seconds=seconds)}
 
 
-def test_samples_that_spread_are_unstable(found: Evidence) -> None:
+def test_samples_that_spread_are_unstable(found):
     altered = outputs(found, "write", **rate(found.outputs["write"][-1], 2.0))
     decided = decide(altered)
     assert decided.metrics[0].verdict is Verdict.UNSTABLE
     assert "G17 spread: coefficient of variation 47.1% over 2 repetitions" in decided.reason
 
 
-def test_the_fastest_sample_must_stay_below_the_ceiling(found: Evidence) -> None:
+def test_the_fastest_sample_must_stay_below_the_ceiling(found):
     altered = outputs(found, "write", **rate(found.outputs["write"][-1], 1.1))
     site = extras(topology={"source": "x", "devices": {"write": "570 MB/s"}})
     assert decide(found, site).metrics[0].verdict is Verdict.PASS
     assert decide(altered, site).metrics[0].verdict is Verdict.INVALID
 
 
-def test_a_scenario_without_metrics_is_an_error(found: Evidence) -> None:
+def test_a_scenario_without_metrics_is_an_error(found):
     plan = healthy.plan(repeat=[replace(p, rates={}) for p in PLAN.repeat])
     with pytest.raises(ToolOutputError, match="promises no metric"):
         case.judge(plan, found, (), {}, extras(), "quick")
 
 
-def test_a_refusal_is_invalid(found: Evidence) -> None:
+def test_a_refusal_is_invalid(found):
     decided = decide(replace(found, refused=("G13: full",)))
     assert (decided.verdict, decided.metrics) == (Verdict.INVALID, ())
     assert decided.reason == "refused before a byte was written: G13: full"
 
 
-def test_a_target_that_others_had_all_the_time_is_contaminated(found: Evidence) -> None:
+def test_a_target_that_others_had_all_the_time_is_contaminated(found):
     decided = decide(replace(found, occupied="after 10 min bob has it"))
     assert decided.verdict is Verdict.CONTAMINATED
     assert decided.metrics == ()
@@ -268,7 +262,7 @@ def test_a_target_that_others_had_all_the_time_is_contaminated(found: Evidence) 
     assert [finding.guard for finding in decided.findings] == ["G19"]
 
 
-def test_a_lock_that_was_lost_contaminates_every_metric(found: Evidence) -> None:
+def test_a_lock_that_was_lost_contaminates_every_metric(found):
     decided = decide(replace(found, lost="it was taken for dead"))
     assert [m.verdict for m in decided.metrics] == [Verdict.CONTAMINATED] * 2
     assert "it was taken for dead" in decided.reason
@@ -283,7 +277,7 @@ TOPOLOGY = {
 }
 
 
-def test_a_target_without_history_is_judged_by_its_ceiling(found: Evidence) -> None:
+def test_a_target_without_history_is_judged_by_its_ceiling(found):
     decided = decide(found, extras(topology=TOPOLOGY), references={})
     write, read = decided.metrics
     assert write.reference
@@ -304,7 +298,7 @@ def test_a_target_without_history_is_judged_by_its_ceiling(found: Evidence) -> N
         ("write", "bandwidth", "s", None),
     ],
 )
-def test_ceiling_reference(direction: Any, saturates: Any, unit: str, value: float | None) -> None:
+def test_ceiling_reference(direction, saturates, unit, value):
     access = Access(direction=direction, saturates=saturates)
     reference = bounds.Bounds(Metric("m", unit), access, extras(topology=TOPOLOGY), 1).reference
     assert (reference and reference.value) == (value and pytest.approx(value))
@@ -312,7 +306,7 @@ def test_ceiling_reference(direction: Any, saturates: Any, unit: str, value: flo
         assert (reference.lower, reference.upper, reference.unit) == (0.0, None, unit)
 
 
-def test_expected_failures_of_a_case(found: Evidence) -> None:
+def test_expected_failures_of_a_case(found):
     slow = Reference(1e6, -0.1, None, "MiB/s", "x", "firmware bug")
     decided = decide(found, references={**REFERENCES, "write_bw": slow})
     assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, True)
@@ -350,9 +344,7 @@ SAID = {"clients per node": 1, "taskPerNodeOffset": 1, "reorderTasks": 1}
         (SAID, 1),
     ],
 )
-def test_a_shift_that_did_not_happen_clears_nothing(
-    tmp_path: Path, said: dict[str, Any], caches: int
-) -> None:
+def test_a_shift_that_did_not_happen_clears_nothing(tmp_path, said, caches):
     decided = shifted(tmp_path, said, caches)
     assert decided.metrics[1].verdict is Verdict.INVALID
     assert "G1 client cache: " in decided.reason
@@ -389,7 +381,7 @@ def findings_without_metric(decided: case.Judgement) -> dict[str, str]:
     return {f.guard: f.outcome.value for f in decided.findings if f.metric is None}
 
 
-def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found: Evidence) -> None:
+def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found):
     plan = replace(PLAN, shared_file=True)
     decided = decide(laid_out(found, ("data", (2,))), plan=plan)
     assert decided.verdict is Verdict.PASS, decided.reason
@@ -416,9 +408,7 @@ def test_a_shared_file_on_one_target_does_not_pass_without_a_word(found: Evidenc
         ([2], 3, "invalid"),
     ],
 )
-def test_storage_targets_are_out_as_declared_when_the_case_is_judged(
-    found: Evidence, out: list[int], inactive: int | None, said: str
-) -> None:
+def test_storage_targets_are_out_as_declared_when_the_case_is_judged(found, out, inactive, said):
     seen = laid_out(found, ("data", (0,)))
     assert seen.opened
     targets = tuple(replace(t, active=t.index != inactive) for t in TARGETS)
@@ -432,7 +422,7 @@ def test_storage_targets_are_out_as_declared_when_the_case_is_judged(
     assert findings_without_metric(decide(seen, site, plan=plan))["G12"] == said
 
 
-def test_a_warning_that_was_expected_is_none(found: Evidence) -> None:
+def test_a_warning_that_was_expected_is_none(found):
     warned = outputs(found, "write", warnings=("the file exists already",))
     assert decide(warned).verdict is Verdict.INVALID
     write, read = PLAN.repeat
@@ -442,7 +432,7 @@ def test_a_warning_that_was_expected_is_none(found: Evidence) -> None:
     assert "out of luck" in decide(other, plan=plan).reason
 
 
-def test_what_is_computed_of_two_metrics_is_judged_like_them(found: Evidence) -> None:
+def test_what_is_computed_of_two_metrics_is_judged_like_them(found):
     metrics = (*healthy.METRICS, Metric("share", "1"))
     computed = Computed(
         sources=("write_bw", "read_iops"), compute=lambda a, b: Quantity(b.value / a.value, "1")
@@ -458,7 +448,7 @@ def test_what_is_computed_of_two_metrics_is_judged_like_them(found: Evidence) ->
     assert [m.verdict for m in decided.metrics] == [Verdict.INVALID, Verdict.PASS, Verdict.INVALID]
 
 
-def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found: Evidence) -> None:
+def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found):
     standing = {"read_iops": Reference(1.0, 0.0, 0.0, "ops/s", "nature")}
 
     def verdict(references: dict[str, Reference], unreferenced: str = "") -> Verdict:
@@ -472,7 +462,7 @@ def test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site(found: Evide
     assert verdict({}, "an entry that does not fit") is Verdict.FAIL
 
 
-def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path: Path) -> None:
+def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path):
     """IOR that writes and reads by itself, twice: four samples of each, and the read is suspect."""
     stage = healthy.build(tmp_path / "stage")
     text = (healthy.SAMPLES / "ior_i2.json").read_text()
@@ -513,8 +503,6 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path: Path
         (95.0000001, None, (95.0, None)),
     ],
 )
-def test_reframe_gets_short_figures_that_decide_the_same(
-    median: float | None, value: float | None, handed: tuple[float | None, float | None]
-) -> None:
+def test_reframe_gets_short_figures_that_decide_the_same(median, value, handed):
     reference = Reference(value, -0.1, None, "MiB/s", "a test", None, None) if value else None
     assert judged._rounded(median, reference) == handed

@@ -47,7 +47,7 @@ def running(tmp_path: Path) -> Running:
     return Running(tmp_path)
 
 
-def test_it_waits_for_the_lock(running: Running) -> None:
+def test_it_waits_for_the_lock(running):
     running.write(RUNS)
     assert running.case.look(0) == (False, "looks at the target")
     said = "lock: waiting for user alice, session s, 5 of at most 600 s"
@@ -57,7 +57,7 @@ def test_it_waits_for_the_lock(running: Running) -> None:
     assert running.case.look(0)[0]
 
 
-def test_the_phase_the_repetition_and_the_times(running: Running) -> None:
+def test_the_phase_the_repetition_and_the_times(running):
     running.opened()
     look = running.case.look
     assert look(100) == (True, "before write, warm-up, 0 s gone, about 1 min 00 s left")
@@ -67,7 +67,7 @@ def test_the_phase_the_repetition_and_the_times(running: Running) -> None:
     assert look(111) == (True, "before read, warm-up, 11 s gone, about 49 s left")
 
 
-def test_what_is_left_follows_what_the_phases_took(running: Running) -> None:
+def test_what_is_left_follows_what_the_phases_took(running):
     running.opened()
     running.case.look(0)
     running.ended((0, "write", 10), (0, "read", 15), (1, "write", 25))
@@ -81,7 +81,7 @@ def test_what_is_left_follows_what_the_phases_took(running: Running) -> None:
     assert running.case.look(4000) == (True, "removes its files, 1 h 06 min gone")
 
 
-def test_a_damaged_stage_directory_ends_nothing(running: Running) -> None:
+def test_a_damaged_stage_directory_ends_nothing(running):
     running.opened()
     running.write(RUNS, "no line")
     assert running.case.look(0)[0]
@@ -96,7 +96,7 @@ class Paper:
         self.text += text
 
 
-def test_a_log_gets_a_line_each_30_seconds(running: Running) -> None:
+def test_a_log_gets_a_line_each_30_seconds(running):
     running.opened()
     paper = Paper(terminal=False)
     paper.screen.add(running.case)
@@ -115,7 +115,7 @@ def test_a_log_gets_a_line_each_30_seconds(running: Running) -> None:
     assert len(paper.text.splitlines()) == 3
 
 
-def test_a_terminal_gets_one_line_that_moves_and_goes(running: Running) -> None:
+def test_a_terminal_gets_one_line_that_moves_and_goes(running):
     running.opened()
     paper = Paper(terminal=True)
     paper.screen.add(running.case)
@@ -132,7 +132,7 @@ def test_a_terminal_gets_one_line_that_moves_and_goes(running: Running) -> None:
     assert paper.text.endswith("\r\x1b[K") and "\n" not in paper.text
 
 
-def test_what_reframe_says_of_failures_is_kept_and_all_else_shown(tmp_path: Path) -> None:
+def test_what_reframe_says_of_failures_is_kept_and_all_else_shown(tmp_path):
     file = tmp_path / "details"
     shown = []
     keep = life.Filter(Paper(terminal=True).screen, file)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,7 +42,7 @@ LOG = """\
 """
 
 
-def test_lost_connections_stand_in_the_log() -> None:
+def test_lost_connections_stand_in_the_log():
     end, found = node_counters.parse_log(LOG, "lustre")
     assert end == 105
     assert found == (
@@ -55,7 +54,7 @@ def test_lost_connections_stand_in_the_log() -> None:
     assert node_counters.parse_log("", "lustre") == (None, ())
 
 
-def test_only_the_clients_own_connections_are_looked_at() -> None:
+def test_only_the_clients_own_connections_are_looked_at():
     seen = lustre(STATE, IMPORT)
     assert seen.states == {f"lustre-OST000{i}": "FULL" for i in range(4)}
     assert len(seen.history) == 8
@@ -85,7 +84,7 @@ def later(**change: Any) -> NodeActivity:
     return witness.change(FIRST, replace(FIRST, time=1010.5, **change))
 
 
-def test_what_was_there_before_is_not_held_against_a_run() -> None:
+def test_what_was_there_before_is_not_held_against_a_run():
     assert later() == NodeActivity(
         host="n1",
         cache_id="k:1",
@@ -107,11 +106,11 @@ def test_what_was_there_before_is_not_held_against_a_run() -> None:
         ({"log_end": None, "complaints": ((11, "a lost b"),)}, ()),
     ],
 )
-def test_what_became_of_the_connections(change: dict[str, Any], troubles: tuple[str, ...]) -> None:
+def test_what_became_of_the_connections(change, troubles):
     assert later(**change).troubles == troubles
 
 
-def test_only_nodes_that_were_looked_at_twice_are_compared() -> None:
+def test_only_nodes_that_were_looked_at_twice_are_compared():
     def at(host: str, time: float) -> Load:
         return replace(FIRST, host=host, time=time)
 
@@ -124,7 +123,7 @@ def test_only_nodes_that_were_looked_at_twice_are_compared() -> None:
 # --- the machine ----------------------------------------------------------------------------------
 
 
-def test_this_machine_is_looked_at(tmp_path: Path) -> None:
+def test_this_machine_is_looked_at(tmp_path):
     first = node_counters.look(str(tmp_path))
     assert first.host == os.uname().nodename
     assert first.cache_id
@@ -133,9 +132,7 @@ def test_this_machine_is_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("uid", [0, 1000])
-def test_connections_are_read_from_the_kernels_files_by_root_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uid: int
-) -> None:
+def test_connections_are_read_from_the_kernels_files_by_root_alone(tmp_path, monkeypatch, uid):
     mount = node_counters.find_mount(str(tmp_path))
     assert mount
     source = "10.0.2.15@tcp:/lustre"

@@ -133,9 +133,7 @@ def other(tmp_path: Path) -> Iterator[Callable[..., Other]]:
 # --- taking and giving up -------------------------------------------------------------------------
 
 
-def test_a_lock_says_whose_it_is_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_says_whose_it_is_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     mine = take(tmp_path)
     holder = lock.standing(str(tmp_path))
@@ -152,7 +150,7 @@ def test_a_lock_says_whose_it_is_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o777])
-def test_others_may_read_and_break_it_whatever_the_umask(tmp_path: Path, mask: int) -> None:
+def test_others_may_read_and_break_it_whatever_the_umask(tmp_path, mask):
     before = os.umask(mask)
     try:
         mine = take(tmp_path)
@@ -164,7 +162,7 @@ def test_others_may_read_and_break_it_whatever_the_umask(tmp_path: Path, mask: i
     assert (held(tmp_path) / mine.name).stat().st_mode & 0o7777 == 0o644
 
 
-def test_somebody_elses_work_stays(tmp_path: Path) -> None:
+def test_somebody_elses_work_stays(tmp_path):
     session = tmp_path / "iogauge" / "user" / "session"
     session.mkdir(parents=True)
     assert take(tmp_path).release()
@@ -175,9 +173,7 @@ def test_somebody_elses_work_stays(tmp_path: Path) -> None:
 # --- waiting --------------------------------------------------------------------------------------
 
 
-def test_a_second_one_waits_until_the_first_has_given_up(
-    tmp_path: Path, other: Callable[..., Other]
-) -> None:
+def test_a_second_one_waits_until_the_first_has_given_up(tmp_path, other):
     first = other(60)
     end: list[float] = []
 
@@ -192,7 +188,7 @@ def test_a_second_one_waits_until_the_first_has_given_up(
     assert mine.release()
 
 
-def test_waiting_ends_and_names_the_holder(tmp_path: Path, other: Callable[..., Other]) -> None:
+def test_waiting_ends_and_names_the_holder(tmp_path, other):
     other(3600)
     start = time.monotonic()
     with pytest.raises(Occupied) as caught:
@@ -203,7 +199,7 @@ def test_waiting_ends_and_names_the_holder(tmp_path: Path, other: Callable[..., 
     assert len(list(held(tmp_path).parent.iterdir())) == 1
 
 
-def test_waiting_ends_with_what_waits(tmp_path: Path) -> None:
+def test_waiting_ends_with_what_waits(tmp_path):
     put(tmp_path, describe())
     with pytest.raises(LockError, match="has ended"):
         take(tmp_path, pause=lambda seconds: True)
@@ -212,9 +208,7 @@ def test_waiting_ends_with_what_waits(tmp_path: Path) -> None:
 # --- the dead -------------------------------------------------------------------------------------
 
 
-def test_a_killed_holder_on_this_host_is_followed_at_once(
-    tmp_path: Path, other: Callable[..., Other]
-) -> None:
+def test_a_killed_holder_on_this_host_is_followed_at_once(tmp_path, other):
     first, said = other(3600), []
     first.kill()
     mine = take(tmp_path, wait_s=0, say=said.append)
@@ -224,9 +218,7 @@ def test_a_killed_holder_on_this_host_is_followed_at_once(
 
 
 @pytest.mark.slow
-def test_a_killed_holder_elsewhere_is_followed_after_its_lease(
-    tmp_path: Path, other: Callable[..., Other]
-) -> None:
+def test_a_killed_holder_elsewhere_is_followed_after_its_lease(tmp_path, other):
     first, said = other(2, "elsewhere"), []
     first.kill()
     with pytest.raises(Occupied, match="host elsewhere"):
@@ -240,18 +232,14 @@ def test_a_killed_holder_elsewhere_is_followed_after_its_lease(
 
 
 @pytest.mark.slow
-def test_a_holder_elsewhere_that_beats_is_left_alone(
-    tmp_path: Path, other: Callable[..., Other]
-) -> None:
+def test_a_holder_elsewhere_that_beats_is_left_alone(tmp_path, other):
     first = other(2, "elsewhere")
     with pytest.raises(Occupied):
         take(tmp_path, wait_s=5)
     assert first.end() == "kept"
 
 
-def test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone(
-    tmp_path: Path, other: Callable[..., Other]
-) -> None:
+def test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone(tmp_path, other):
     first = other(1)
     os.kill(first.process.pid, signal.SIGSTOP)
     mine = take(tmp_path)
@@ -264,7 +252,7 @@ def test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone(
     assert mine.release()
 
 
-def test_all_of_its_processes_must_have_ended(tmp_path: Path) -> None:
+def test_all_of_its_processes_must_have_ended(tmp_path):
     gone = subprocess.Popen(["true"])
     content = describe(3600, gone.pid, os.getpid())
     gone.wait()
@@ -275,14 +263,14 @@ def test_all_of_its_processes_must_have_ended(tmp_path: Path) -> None:
     assert Holder(path, "x", json.dumps(alone).encode()).gone
 
 
-def test_a_number_that_another_process_has_now_is_no_sign_of_life() -> None:
+def test_a_number_that_another_process_has_now_is_no_sign_of_life():
     said = json.loads(describe())
     said["processes"][0][1] += 1
     assert Holder("", "x", json.dumps(said).encode()).gone
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
-def test_of_another_host_boot_or_namespace_nothing_is_known(part: int) -> None:
+def test_of_another_host_boot_or_namespace_nothing_is_known(part):
     said = json.loads(describe())
     said["processes"] = [[1 << 30, 1]]
     assert Holder("", "x", json.dumps(said).encode()).gone
@@ -290,9 +278,7 @@ def test_of_another_host_boot_or_namespace_nothing_is_known(part: int) -> None:
     assert not Holder("", "x", json.dumps(said).encode()).gone
 
 
-def test_clocks_that_jump_do_not_make_a_holder_dead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clocks_that_jump_do_not_make_a_holder_dead(tmp_path, monkeypatch):
     """The waiter sleeps for hours between two looks, and has looked for less than a lease."""
     put(tmp_path, describe(100))
     clock = Clock(monkeypatch, rate=3600)
@@ -304,7 +290,7 @@ def test_clocks_that_jump_do_not_make_a_holder_dead(
 # --- races ----------------------------------------------------------------------------------------
 
 
-def test_who_broke_too_late_breaks_nothing(tmp_path: Path) -> None:
+def test_who_broke_too_late_breaks_nothing(tmp_path):
     put(tmp_path, describe())
     old = lock.standing(str(tmp_path))
     assert old is not None
@@ -315,9 +301,7 @@ def test_who_broke_too_late_breaks_nothing(tmp_path: Path) -> None:
     assert mine.release()
 
 
-def test_a_taker_that_was_swept_away_has_nothing_and_begins_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_taker_that_was_swept_away_has_nothing_and_begins_again(tmp_path, monkeypatch):
     rename = os.rename
 
     def swept(source: str, target: str, **fds: int) -> None:
@@ -334,9 +318,7 @@ def test_a_taker_that_was_swept_away_has_nothing_and_begins_again(
 
 
 @pytest.mark.parametrize("number", ["ENOENT", "EEXIST", "ENOTEMPTY"])
-def test_a_rename_that_a_server_was_asked_for_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: str
-) -> None:
+def test_a_rename_that_a_server_was_asked_for_twice(tmp_path, monkeypatch, number):
     import errno
 
     rename = os.rename
@@ -350,9 +332,7 @@ def test_a_rename_that_a_server_was_asked_for_twice(
 
 
 @pytest.mark.parametrize("kind", ["another lock", "an empty one"])
-def test_a_file_system_that_renames_over_nothing_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_file_system_that_renames_over_nothing_only(tmp_path, monkeypatch, kind):
     rename = os.rename
 
     def strict(source: str, target: str, **fds: int) -> None:
@@ -395,7 +375,7 @@ def _contend(place: str, oracle: str, log: str, count: int, seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_many_contenders_and_sudden_deaths(tmp_path: Path) -> None:
+def test_many_contenders_and_sudden_deaths(tmp_path):
     """Twenty processes, twenty times each, while some are killed wherever they are: never two at once, none stuck."""
     times = 50 if FULL else 20
     oracle, log, place = tmp_path / "oracle", tmp_path / "log", tmp_path / "place"
@@ -453,9 +433,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("kind", DAMAGED)
-def test_a_damaged_lock_lasts_for_the_usual_lease(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_damaged_lock_lasts_for_the_usual_lease(tmp_path, monkeypatch, kind):
     put(tmp_path, DAMAGED[kind])
     holder = lock.standing(str(tmp_path))
     assert holder is not None
@@ -489,9 +467,7 @@ IN_THE_WAY: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("kind", IN_THE_WAY)
-def test_what_is_no_lock_is_waited_for_and_never_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_what_is_no_lock_is_waited_for_and_never_removed(tmp_path, monkeypatch, kind):
     held(tmp_path).parent.mkdir(parents=True)
     IN_THE_WAY[kind](held(tmp_path))
     before = sorted(tmp_path.rglob("*"))
@@ -507,7 +483,7 @@ def test_what_is_no_lock_is_waited_for_and_never_removed(
 
 
 @ROOT_ONLY
-def test_a_full_target_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_full_target_is_an_error_and_leaves_nothing(tmp_path):
     words = ["mount", "-t", "tmpfs", "-o", "size=64k", "iogauge-test-lock", str(tmp_path)]
     if subprocess.run(words, capture_output=True, check=False).returncode != 0:
         pytest.skip("no tmpfs can be mounted here")
@@ -562,7 +538,7 @@ def shared() -> Iterator[Path]:
 
 
 @ROOT_ONLY
-def test_another_user_takes_over_from_the_dead_and_from_nobody_else(shared: Path) -> None:
+def test_another_user_takes_over_from_the_dead_and_from_nobody_else(shared):
     def hold_and_die() -> str:
         return take(shared).name
 
@@ -592,7 +568,7 @@ def precious(tmp_path: Path) -> tuple[Path, list[str]]:
 
 
 @pytest.mark.parametrize("link", ["iogauge", "iogauge/.lock", "iogauge/.lock/held"])
-def test_nothing_is_touched_through_a_link(tmp_path: Path, link: str) -> None:
+def test_nothing_is_touched_through_a_link(tmp_path, link):
     place = tmp_path / "place"
     away, before = precious(tmp_path)
     for name in (".lock", "held"):
@@ -609,7 +585,7 @@ def test_nothing_is_touched_through_a_link(tmp_path: Path, link: str) -> None:
     assert (place / link).is_symlink()
 
 
-def test_a_directory_that_is_swapped_all_the_time_leads_nowhere(tmp_path: Path) -> None:
+def test_a_directory_that_is_swapped_all_the_time_leads_nowhere(tmp_path):
     place = tmp_path / "place"
     (place / "iogauge").mkdir(parents=True)
     away, before = precious(tmp_path)
@@ -641,9 +617,7 @@ def test_a_directory_that_is_swapped_all_the_time_leads_nowhere(tmp_path: Path) 
 # --- other users of the lock ----------------------------------------------------------------------------------
 
 
-def test_the_janitor_finds_the_dead_and_leaves_the_living(
-    tmp_path: Path, other: Callable[..., Other]
-) -> None:
+def test_the_janitor_finds_the_dead_and_leaves_the_living(tmp_path, other):
     assert lock.find_dead(str(tmp_path)) is None
     first = other(2, "elsewhere")
     assert lock.find_dead(str(tmp_path)) is None
@@ -655,9 +629,7 @@ def test_the_janitor_finds_the_dead_and_leaves_the_living(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_target_that_is_in_use_is_not_probed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_that_is_in_use_is_not_probed(tmp_path, monkeypatch):
 
     def probe(directory: str) -> float:
         assert lock.standing(str(tmp_path)) is not None
@@ -670,7 +642,7 @@ def test_a_target_that_is_in_use_is_not_probed(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_dead_taker_left_goes_with_the_next(tmp_path: Path) -> None:
+def test_what_a_dead_taker_left_goes_with_the_next(tmp_path):
     left = held(tmp_path).parent / ("a" * 32)
     left.mkdir(parents=True)
     (left / left.name).write_bytes(b"half a")
@@ -679,7 +651,7 @@ def test_what_a_dead_taker_left_goes_with_the_next(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_lock_is_dated_when_it_is_taken_and_one_that_waits_goes_first(tmp_path: Path) -> None:
+def test_a_lock_is_dated_when_it_is_taken_and_one_that_waits_goes_first(tmp_path):
     """Whoever gives the lock up and takes it again at once finds that the other one has had it."""
     mine = take(tmp_path)
     got: list[Lock] = []

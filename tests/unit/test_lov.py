@@ -92,15 +92,7 @@ def same(found: FileLayout, made: dict[str, Any]) -> None:
         ("mir", 1, 4 * MIB, 2, (1, 2), 2, 2),
     ],
 )
-def test_recorded_layouts(
-    name: str,
-    count: int,
-    size: int,
-    start: int | None,
-    osts: tuple[int, ...],
-    parts: int,
-    instantiated: int,
-) -> None:
+def test_recorded_layouts(name, count, size, start, osts, parts, instantiated):
     made = recorded(name)
     found = lov.parse_lov(encoder.encode(made), name)
     same(found, made)
@@ -145,12 +137,12 @@ def layouts(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(layouts())
-def test_every_layout_is_read_as_it_was_written(made: dict[str, Any]) -> None:
+def test_every_layout_is_read_as_it_was_written(made):
     same(lov.parse_lov(encoder.encode(made), "f"), made)
 
 
 @given(layouts(), st.data())
-def test_a_cut_layout_is_refused(made: dict[str, Any], data: st.DataObject) -> None:
+def test_a_cut_layout_is_refused(made, data):
     whole = encoder.encode(made)
     cut = whole[: data.draw(st.integers(0, len(whole) - 1))]
     with pytest.raises(LustreError, match=r"lustre\.lov of f: "):
@@ -185,13 +177,13 @@ ENTRY = 32
         (patched(F40, ENTRY + 24, "<I", 10**6), "no layout begins with nothing"),
     ],
 )
-def test_what_is_damaged_is_refused_with_its_reason(data: bytes, why: str) -> None:
+def test_what_is_damaged_is_refused_with_its_reason(data, why):
     with pytest.raises(LustreError) as error:
         lov.parse_lov(data, "f")
     assert why in str(error.value)
 
 
-def test_a_file_whose_components_have_no_objects_holds_no_data() -> None:
+def test_a_file_whose_components_have_no_objects_holds_no_data():
     made = recorded("f40")
     for part in made["parts"]:
         part |= {"init": False, "objects": []}
@@ -199,7 +191,7 @@ def test_a_file_whose_components_have_no_objects_holds_no_data() -> None:
         lov.parse_lov(encoder.encode(made), "f")
 
 
-def test_an_extension_holds_no_data() -> None:
+def test_an_extension_holds_no_data():
     made = recorded("f40")
     data = patched(encoder.encode(made), ENTRY + 2 * 48 + 4, "<I", 0x40)
     found = lov.parse_lov(data, "f")
@@ -221,11 +213,11 @@ def default(**part: Any) -> dict[str, Any]:
         (default(), "default count x default size"),
     ],
 )
-def test_the_default_of_a_directory(made: dict[str, Any], text: str) -> None:
+def test_the_default_of_a_directory(made, text):
     assert str(lov.parse_default_lov(encoder.encode(made), "d")) == text
 
 
-def test_a_progressive_default_with_data_on_the_metadata_target() -> None:
+def test_a_progressive_default_with_data_on_the_metadata_target():
     on_mdt = {"count": 0, "size": MIB, "pattern": "mdt", "begin": 0, "end": MIB, "init": False}
     rest = {"count": -1, "size": 4 * MIB, "begin": MIB, "end": None, "init": False}
     made = {"composite": True, "parts": [on_mdt, rest]}
@@ -247,7 +239,7 @@ def lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-def test_all_files_below_a_directory_are_read(lustre: Path) -> None:
+def test_all_files_below_a_directory_are_read(lustre):
     for name in ("b", "sub/a", "sub/deep/c"):
         (lustre / name).parent.mkdir(exist_ok=True)
         (lustre / name).write_bytes(b"x")
@@ -259,9 +251,7 @@ def test_all_files_below_a_directory_are_read(lustre: Path) -> None:
     assert Layouts.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
-def test_more_files_are_a_random_sample_with_its_seed(
-    lustre: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_files_are_a_random_sample_with_its_seed(lustre, monkeypatch):
     monkeypatch.setattr(lov, "MOST_FILES", 5)
     for number in range(50):
         (lustre / f"f{number}").touch()
@@ -273,9 +263,7 @@ def test_more_files_are_a_random_sample_with_its_seed(
     assert sorted(again) == [file.path for file in seen[0].files]
 
 
-def test_a_place_that_gives_no_layouts_is_named(
-    lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_gives_no_layouts_is_named(lustre, tmp_path, monkeypatch):
     (tmp_path / "f").touch()
     with pytest.raises(LustreError, match=r"f was not answered .*it is not on Lustre"):
         lov.read_lov(str(tmp_path / "f"), "f")
@@ -292,8 +280,8 @@ def test_a_place_that_gives_no_layouts_is_named(
 
 
 def test_directories_with_layouts_of_their_own_are_read_back_and_judged(
-    lustre: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    lustre, tmp_path, monkeypatch
+):
     """As IO500's job does it: lfs setstripe, then the agent's look, then its reader and its guard."""
     script = Path(encoder.__file__).with_name("lfs")
     for name, words in (("ior-easy", ["-c", "1"]), ("ior-hard", ["-c", "-1", "-S", "16777216"])):
@@ -318,7 +306,7 @@ def test_directories_with_layouts_of_their_own_are_read_back_and_judged(
     assert finding.saw == "ior-easy: 1 x default size; ior-hard: all targets x 16 MiB"
 
 
-def test_a_new_file_asks_for_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_file_asks_for_its_target(tmp_path, monkeypatch):
     asked: list[bytes] = []
     monkeypatch.setattr(os, "setxattr", lambda file, name, value: asked.append(value))
     lov.create(str(tmp_path / "f"), 3, MIB)
@@ -337,7 +325,7 @@ def test_a_new_file_asks_for_its_target(tmp_path: Path, monkeypatch: pytest.Monk
         lov.create(str(tmp_path / "f"), 3, MIB)
 
 
-def test_a_refused_file_is_not_left(tmp_path: Path) -> None:
+def test_a_refused_file_is_not_left(tmp_path):
     """The file system of this test knows no such attribute."""
     with pytest.raises(OSError, match=os.strerror(errno.EOPNOTSUPP)):
         lov.create(str(tmp_path / "f"), 3, None)
@@ -346,9 +334,7 @@ def test_a_refused_file_is_not_left(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("own", [None, b"old"])
 @pytest.mark.parametrize("wanted", [None, b"new", b"old"])
-def test_a_directory_adopts_the_default_of_another(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, own: bytes | None, wanted: bytes | None
-) -> None:
+def test_a_directory_adopts_the_default_of_another(monkeypatch, tmp_path, own, wanted):
     """As Lustre 2.17 does with extended attributes of directories, plain and progressive alike."""
     known = {str(tmp_path / "model"): wanted, str(tmp_path / "case"): own}
     for place in known:

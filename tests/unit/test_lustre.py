@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -54,7 +53,7 @@ PFL = Layout(
         ),
     ],
 )
-def test_words_for_lfs(layout: Layout, words: str) -> None:
+def test_words_for_lfs(layout, words):
     assert layout.arguments() == words.split()
 
 
@@ -66,7 +65,7 @@ def test_words_for_lfs(layout: Layout, words: str) -> None:
         (DirectoryLayout(target=3), "-D -c 1 -i 3"),
     ],
 )
-def test_words_for_the_default_of_directories(layout: DirectoryLayout, words: str) -> None:
+def test_words_for_the_default_of_directories(layout, words):
     assert layout.arguments() == words.split()
 
 
@@ -75,9 +74,7 @@ def test_words_for_the_default_of_directories(layout: DirectoryLayout, words: st
     st.one_of(st.none(), st.integers(1, 1 << 15).map(lambda n: n * 65536)),
     st.one_of(st.none(), st.integers(-1, 9)),
 )
-def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(
-    count: int | None, size: int | None, start: int | None
-) -> None:
+def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(count, size, start):
     words = Layout(stripe_count=count, stripe_bytes=size, start=start).arguments()
     given_by = dict(zip(words[::2], words[1::2], strict=True))
     assert (given_by.get("-c"), given_by.get("-i")) == tuple(
@@ -99,7 +96,7 @@ def said(command: str) -> str:
     ("name", "found"),
     [("dne", ((0, 1), "fnv_1a_64")), ("m1", ((1,), "")), ("plain", ((1,), "")), ("d4", ((0,), ""))],
 )
-def test_the_metadata_targets_of_a_directory(name: str, found: tuple[tuple[int, ...], str]) -> None:
+def test_the_metadata_targets_of_a_directory(name, found):
     assert directory.parse_getdirstripe(said(f"lfs getdirstripe -y {name}")) == found
 
 
@@ -111,12 +108,12 @@ def test_the_metadata_targets_of_a_directory(name: str, found: tuple[tuple[int, 
         said("lfs getdirstripe -y m1") * 2,
     ],
 )
-def test_a_directory_that_is_damaged_is_refused(text: str) -> None:
+def test_a_directory_that_is_damaged_is_refused(text):
     with pytest.raises(LustreError, match="lfs getdirstripe -y: no layout of a directory"):
         directory.parse_getdirstripe(text)
 
 
-def test_the_inodes_of_metadata_targets() -> None:
+def test_the_inodes_of_metadata_targets():
     assert targets.parse_df_inodes(said("lfs df -i")) == (
         MetadataTarget(index=0, inodes_total=838864, inodes_free=838555),
         MetadataTarget(index=1, inodes_total=838864, inodes_free=838584),
@@ -132,7 +129,7 @@ def four(*inactive: int) -> tuple[StorageTarget, ...]:
     )
 
 
-def test_the_storage_targets_of_a_pool() -> None:
+def test_the_storage_targets_of_a_pool():
     assert targets.parse_pool(said("lfs pool_list lustre.flash"), four()) == (0, 1)
     assert targets.parse_pool("Pool: lustre.empty\n", four()) == ()
     for text, why in (
@@ -169,9 +166,7 @@ GROWING = FileLayout(
         (None, PFL, [(1, 4 * MIB), (3, 4 * MIB), (3, 4 * MIB)]),
     ],
 )
-def test_what_a_file_will_have(
-    default: FileLayout | None, request_: Layout | None, known: list[tuple[int, int]]
-) -> None:
+def test_what_a_file_will_have(default, request_, known):
     seen = Directory(default=default, of_root=plain(1, 4 * MIB))
     parts = seen.parts_of(request_, four(2))
     assert [(part.stripe_count, part.stripe_bytes) for part in parts] == known
@@ -186,17 +181,13 @@ def test_what_a_file_will_have(
         (None, None, None),
     ],
 )
-def test_what_a_site_may_expect_of_a_default(
-    default: FileLayout | None, count: object, size: object
-) -> None:
+def test_what_a_site_may_expect_of_a_default(default, count, size):
     told = Directory(default=default, of_root=plain(1, 4 * MIB)).stripes
     assert told.get("layout.stripe_count") == count
     assert told.get("layout.stripe_bytes") == size
 
 
-def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_target_that_lustre_does_not_answer_for_has_no_facts(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     view = look(str(tmp_path))
     found = directory.look_at_directory(view, pool="flash")
@@ -205,9 +196,7 @@ def test_a_target_that_lustre_does_not_answer_for_has_no_facts(
     assert "no file system has the storage targets" in found.pool_problem
 
 
-def test_the_kernel_tells_the_metadata_target_of_an_ordinary_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_kernel_tells_the_metadata_target_of_an_ordinary_directory(tmp_path, monkeypatch):
     """The mount's daemon knows the requests from Lustre's header, and no program is there."""
     try:
         with hanging.mounted(tmp_path, mdt=3) as mount:
@@ -236,7 +225,7 @@ def joined(
     )
 
 
-def test_healthy_targets() -> None:
+def test_healthy_targets():
     targets = joined("lfs df /mnt/lustre")
     assert [target.index for target in targets] == [0, 1, 2, 3]
     assert targets[3] == StorageTarget(
@@ -249,7 +238,7 @@ def test_healthy_targets() -> None:
     assert targets[3].fill == pytest.approx(0.0263, abs=1e-4)
 
 
-def test_a_target_is_inactive_if_the_client_or_its_server_says_so() -> None:
+def test_a_target_is_inactive_if_the_client_or_its_server_says_so():
     for df, osts in (
         ("lfs df /mnt/lustre", "lfs osts # OST 2 inactive"),
         ("lfs df # OST 2 inactive", "lfs osts /mnt/lustre"),
@@ -258,7 +247,7 @@ def test_a_target_is_inactive_if_the_client_or_its_server_says_so() -> None:
         assert [target.index for target in targets if not target.active] == [2]
 
 
-def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path: Path) -> None:
+def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path):
     """Device 31 has another mount's twin, which is switched off; a metadata server's device is none."""
     shown = {f"osc.lustre-OST{i:04x}-osc-ffff8881163c2800.active": "1" for i in (0, 1, 2, 3)}
     shown["osc.lustre-OST0002-osc-ffff8881163c2800.active"] = "0"
@@ -280,11 +269,11 @@ def test_the_kernel_tells_the_targets_as_lfs_osts_does(tmp_path: Path) -> None:
         ("lfs df # OST 3 full", ["", "", "", ""]),
     ],
 )
-def test_flags_at_the_end_of_the_line(df: str, flags: list[str]) -> None:
+def test_flags_at_the_end_of_the_line(df, flags):
     assert [target.flags for target in joined(df)] == flags
 
 
-def test_a_target_that_does_not_answer_is_inactive() -> None:
+def test_a_target_that_does_not_answer_is_inactive():
     text = answer("health.txt", "lfs df /mnt/lustre").stdout
     lines = text.splitlines(keepends=True)
     lines[4] = "lustre-OST0001_UUID : Resource temporarily unavailable\n"
@@ -292,21 +281,21 @@ def test_a_target_that_does_not_answer_is_inactive() -> None:
     assert sorted(target.index for target in found.values()) == [0, 2, 3]
 
 
-def test_a_target_that_stands_twice_is_an_error() -> None:
+def test_a_target_that_stands_twice_is_an_error():
     text = answer("health.txt", "lfs osts /mnt/lustre").stdout
     with pytest.raises(LustreError, match="twice"):
         targets.parse_osts(text + text)
 
 
 @pytest.mark.parametrize("change", [("OST:1", "OST:7"), ("OST0001", "OST0007")])
-def test_targets_that_do_not_agree_are_an_error(change: tuple[str, str]) -> None:
+def test_targets_that_do_not_agree_are_an_error(change):
     df = answer("health.txt", "lfs df /mnt/lustre").stdout.replace(*change)
     osts = targets.parse_osts(answer("health.txt", "lfs osts /mnt/lustre").stdout)
     with pytest.raises(LustreError, match="the client does not have it"):
         targets.join_targets(osts=osts, shown=targets.parse_df(df), servers={})
 
 
-def test_a_target_has_the_address_of_its_server() -> None:
+def test_a_target_has_the_address_of_its_server():
     servers = {"lustre-OST0000_UUID": "10.0.0.11@tcp", "lustre-OST0001_UUID": "10.0.0.12@o2ib1"}
     targets = joined("lfs df /mnt/lustre", servers=servers)
     assert [t.server for t in targets] == ["10.0.0.11@tcp", "10.0.0.12@o2ib1", None, None]
@@ -340,12 +329,7 @@ BLOCKS = ["a", "a", "b", "b", "c", "c"]
         ({"targets": (3, 1)}, ALTERNATING, (0,), [3, 1, 3, 1, 3]),
     ],
 )
-def test_names_go_round_the_targets(
-    change: dict[str, Any],
-    servers: list[str | None],
-    inactive: tuple[int, ...],
-    where: list[int],
-) -> None:
+def test_names_go_round_the_targets(change, servers, inactive, where):
     placed = place(pins(5, **change), storage(servers, inactive))
     assert placed == {f"f.{i}": target for i, target in enumerate(where)}
 
@@ -359,9 +343,7 @@ def test_names_go_round_the_targets(
         ({"servers": 1}, [], (), "1 servers asked for, 0 known"),
     ],
 )
-def test_names_that_cannot_be_placed(
-    change: dict[str, Any], servers: list[str | None], inactive: tuple[int, ...], why: str
-) -> None:
+def test_names_that_cannot_be_placed(change, servers, inactive, why):
     with pytest.raises(ValueError, match=why):
         place(pins(2, **change), storage(servers, inactive))
 
@@ -371,9 +353,7 @@ def test_names_that_cannot_be_placed(
     st.lists(st.sampled_from("abc"), min_size=1, max_size=12),
     st.one_of(st.none(), st.integers(1, 3)),
 )
-def test_names_are_spread_evenly_over_the_servers_asked_for(
-    number: int, servers: list[str | None], wanted: int | None
-) -> None:
+def test_names_are_spread_evenly_over_the_servers_asked_for(number, servers, wanted):
     targets = storage(servers)
     known = list(dict.fromkeys(servers))
     if wanted and wanted > len(known):
@@ -389,6 +369,6 @@ def test_names_are_spread_evenly_over_the_servers_asked_for(
 
 
 @pytest.mark.parametrize("name", ["", "/a", "../a", "a/../b", "a//b", "a/", "./a"])
-def test_pins_do_not_lead_elsewhere(name: str) -> None:
+def test_pins_do_not_lead_elsewhere(name):
     with pytest.raises(ValueError, match="is not a path below"):
         Pins(names=(name,), kind="file")

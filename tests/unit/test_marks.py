@@ -21,7 +21,7 @@ DATA: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("mark", marks.MARKS)
-def test_a_sound_mark_is_no_mistake(mark: str) -> None:
+def test_a_sound_mark_is_no_mistake(mark):
     names = ["here:a"] if mark == marks.PUBLISHED else ["read_bw"]
     assert not list(find_mistakes({**DATA, mark: {"Burst": names}}))
 
@@ -35,7 +35,7 @@ def test_a_sound_mark_is_no_mistake(mark: str) -> None:
         (marks.PUBLISHED, {"Steady": ["here:a"]}, "this check"),
     ],
 )
-def test_a_mistake_in_a_mark(mark: str, value: object, found: str) -> None:
+def test_a_mistake_in_a_mark(mark, value, found):
     (mistake,) = find_mistakes({**DATA, mark: value})
     assert mistake.found == found
 
@@ -50,11 +50,11 @@ def test_a_mistake_in_a_mark(mark: str, value: object, found: str) -> None:
         (("here:b", "sound", 16), False),
     ],
 )
-def test_a_case_with_a_published_figure(values: tuple[object, ...], holds: bool) -> None:
+def test_a_case_with_a_published_figure(values, holds):
     assert marks.has_entry(DATA["Burst"], values) is holds
 
 
-def test_a_box_is_whole() -> None:
+def test_a_box_is_whole():
     assert Servers.model_validate({"count": 8, "nic": "100 Gbit/s", "per_box": 2}).per_box == 2
     with pytest.raises(ValidationError, match="a multiple of per_box"):
         Servers.model_validate({"count": 8, "nic": "100 Gbit/s", "per_box": 3})

@@ -27,9 +27,7 @@ cases = st.lists(
 
 
 @given(cases)
-def test_the_tables_name_selects_the_cases_that_have_it_in_reframe_and_in_the_history(
-    every: list[str],
-) -> None:
+def test_the_tables_name_selects_the_cases_that_have_it_in_reframe_and_in_the_history(every):
     for case in every:
         name = short_name(case)
         same = {other for other in every if short_name(other) == name}
@@ -48,11 +46,11 @@ def test_the_tables_name_selects_the_cases_that_have_it_in_reframe_and_in_the_hi
         ("site new -y", ["new", "-y"]),
     ],
 )
-def test_a_name_needs_no_quotes(typed: str, meant: list[str]) -> None:
+def test_a_name_needs_no_quotes(typed, meant):
     assert names.joined(typed.split())[1:] == meant
 
 
-def test_a_repetition_is_no_case_of_its_own() -> None:
+def test_a_repetition_is_no_case_of_its_own():
     runs = [f"FioRandomRead %block=4KiB %.repeat_no={n}" for n in range(3)]
     assert names.chosen("FioRandomRead 4KiB", runs) == runs
     assert names.chosen("%block=4KiB", runs) == names.chosen("FioRandomRead%block", runs) == runs
@@ -66,6 +64,6 @@ def test_a_repetition_is_no_case_of_its_own() -> None:
         ("(", "no regular expression"),
     ],
 )
-def test_a_slip_is_an_error_that_says_what_was_meant(slip: str, said: str) -> None:
+def test_a_slip_is_an_error_that_says_what_was_meant(slip, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         names.chosen(slip, ["FioRandomRead %block=4KiB"])

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,9 +83,7 @@ def written(given: Answers, known: Found) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("variable", "system"), [("LMOD_CMD", "lmod"), ("MODULES_CMD", "tmod4"), ("ELSE", None)]
 )
-def test_the_modules_of_the_programs_are_those_of_the_site(
-    variable: str, system: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_modules_of_the_programs_are_those_of_the_site(variable, system, monkeypatch):
     """Without them a job loads no MPI, or another one; without their system ReFrame loads none."""
     for name in ("LMOD_CMD", "MODULES_CMD"):
         monkeypatch.delenv(name, raising=False)
@@ -99,7 +96,7 @@ def test_the_modules_of_the_programs_are_those_of_the_site(
 
 
 @pytest.mark.parametrize(("fstype", "ceiling"), [("lustre", ""), ("xfs", ""), ("xfs", "5 GB/s")])
-def test_what_stands_in_comments_is_sound_without_their_mark(fstype: str, ceiling: str) -> None:
+def test_what_stands_in_comments_is_sound_without_their_mark(fstype, ceiling):
     text = writing.settings_text([(answers(ceiling=ceiling), found(seen(fstype)))], "2h0m")
     lines = text.splitlines()
     first = next(i for i, line in enumerate(lines) if "topology:" in line)
@@ -115,7 +112,7 @@ def test_what_stands_in_comments_is_sound_without_their_mark(fstype: str, ceilin
     }
 
 
-def test_queues_that_are_up_the_default_first() -> None:
+def test_queues_that_are_up_the_default_first():
     text = (
         "debug|2|1|2|1024|30:00|up\n"
         "batch*|30|2|32|515072+|1-12:00:00|up\n"
@@ -127,7 +124,7 @@ def test_queues_that_are_up_the_default_first() -> None:
     assert (debug.name, debug.cores, debug.limit_seconds) == ("debug", 2, 1800)
 
 
-def test_lustre_below_slurm() -> None:
+def test_lustre_below_slurm():
     node = seen(**{"lustre.osts": 4, "tunable.osc.checksums": "1", "mount.options": "rw,flock"})
     slurm = Slurm((QUEUE,), accounting=True, starts_mpi=True)
     partition = written(answers(QUEUE, "200 Gbit/s", True), found(node, slurm))
@@ -156,7 +153,7 @@ def test_lustre_below_slurm() -> None:
     assert extras["tiers"]["quick"]["case_bytes"] == "4 GiB"
 
 
-def test_a_disk_without_a_known_ceiling() -> None:
+def test_a_disk_without_a_known_ceiling():
     known = found(seen("xfs", 3 << 30), speed=500e6)
     partition = written(answers(), known)
     extras = partition["extras"]
@@ -171,7 +168,7 @@ def test_a_disk_without_a_known_ceiling() -> None:
     assert "settings to expect" in said
 
 
-def test_a_node_is_asked_through_a_scheduler(tmp_path: Path) -> None:
+def test_a_node_is_asked_through_a_scheduler(tmp_path):
     node = machine.look_through(["env"], str(tmp_path))
     here = machine.look_here(str(tmp_path))
     assert node.view.mount == here.view.mount
@@ -190,13 +187,11 @@ def test_a_node_is_asked_through_a_scheduler(tmp_path: Path) -> None:
         ("", "https://gitlab.example/hpc/iogauge.git", "hpc/iogauge"),
     ],
 )
-def test_a_repository_names_the_project_and_no_password(
-    remote: str, source: str, project: str
-) -> None:
+def test_a_repository_names_the_project_and_no_password(remote, source, project):
     assert writing.origin(remote) == (source, project)
 
 
-def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path: Path) -> None:
+def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path):
     suite = tmp_path / "suite"
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-C", str(suite)]
     suite.mkdir()
@@ -231,13 +226,13 @@ def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path: Pa
     assert (into / "iogauge" / "iogauge-out").resolve() == into / "iogauge-out"
 
 
-def test_a_slurm_without_accounts_that_starts_no_mpi() -> None:
+def test_a_slurm_without_accounts_that_starts_no_mpi():
     slurm = Slurm((QUEUE,), accounting=False, starts_mpi=False)
     partition = written(answers(QUEUE), found(seen(), slurm))
     assert (partition["scheduler"], partition["launcher"]) == ("squeue", "mpirun")
 
 
-def test_every_target_has_a_partition_and_one_more_is_added_where_the_others_are() -> None:
+def test_every_target_has_a_partition_and_one_more_is_added_where_the_others_are():
     scratch = (replace(answers(), partition="scratch"), found(seen("xfs")))
     home = (replace(answers(), target="/home/me", partition="home"), found(seen()))
     text = writing.settings_text([scratch, home], "2h0m")
@@ -251,18 +246,18 @@ def test_every_target_has_a_partition_and_one_more_is_added_where_the_others_are
         assert set(one.splitlines()) <= set(added.splitlines())
 
 
-def test_a_host_that_another_site_has_is_not_claimed_twice() -> None:
+def test_a_host_that_another_site_has_is_not_claimed_twice():
     text = writing.settings_text([(replace(answers(), claimed="old"), found(seen("xfs")))], "1h")
     assert yaml.safe_load(text)["systems"][0]["hostnames"] == ["^$"]
 
 
-def test_the_cure_of_a_slurm_that_loses_starts_is_written_in() -> None:
+def test_the_cure_of_a_slurm_that_loses_starts_is_written_in():
     cured = Slurm((QUEUE,), accounting=True, starts_mpi=True, breaks_mpi=True)
     variables = dict(written(answers(QUEUE), found(seen(), cured)).get("env_vars", []))
     assert variables["SLURM_PMIX_FENCE"] == "ring"
 
 
-def test_a_node_that_does_not_see_the_clone_is_said_to(tmp_path: Path) -> None:
+def test_a_node_that_does_not_see_the_clone_is_said_to(tmp_path):
     apart = ["unshare", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*apart, "true"], check=False).returncode:
         pytest.skip("the clone cannot be hidden from a process here: needs root and unshare")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support import oracle
 
 
-def test_the_judge_and_the_guards_say_of_recorded_evidence_what_they_said() -> None:
+def test_the_judge_and_the_guards_say_of_recorded_evidence_what_they_said():
     recorded = oracle.cases()
     wrong = [one for one in recorded if oracle.said(one["ask"], one["of"]) != one["said"]]
     assert len(recorded) > 200

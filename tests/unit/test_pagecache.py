@@ -32,7 +32,7 @@ def resident(path: Path) -> int:
         return files.resident_bytes(file.fileno(), path.stat().st_size)
 
 
-def test_a_written_file_is_resident_until_it_is_evicted(disk: Path) -> None:
+def test_a_written_file_is_resident_until_it_is_evicted(disk):
     file = disk / "data"
     file.write_bytes(os.urandom(8 * MIB))
     assert resident(file) == 8 * MIB
@@ -43,7 +43,7 @@ def test_a_written_file_is_resident_until_it_is_evicted(disk: Path) -> None:
     assert resident(file) == 0
 
 
-def test_reading_makes_exactly_what_was_read_resident(disk: Path) -> None:
+def test_reading_makes_exactly_what_was_read_resident(disk):
     file = disk / "data"
     file.write_bytes(os.urandom(4 * MIB))
     files.evict([str(file)])
@@ -55,7 +55,7 @@ def test_reading_makes_exactly_what_was_read_resident(disk: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("fincore") is None, reason="needs fincore")
 @pytest.mark.parametrize("size", [1, 4095, 4096, 4097, MIB + 1])
-def test_residency_is_what_fincore_says(disk: Path, size: int) -> None:
+def test_residency_is_what_fincore_says(disk, size):
     file = disk / "data"
     file.write_bytes(b"x" * size)
     words = ["fincore", "--bytes", "--noheadings", "--output", "RES", str(file)]
@@ -63,7 +63,7 @@ def test_residency_is_what_fincore_says(disk: Path, size: int) -> None:
     assert resident(file) == int(seen.stdout) == -(-size // 4096) * 4096
 
 
-def test_a_missing_file_is_a_problem_and_the_rest_is_done(disk: Path) -> None:
+def test_a_missing_file_is_a_problem_and_the_rest_is_done(disk):
     (disk / "b").write_bytes(b"x" * MIB)
     done = files.evict([str(disk / "a"), str(disk / "b")])
     assert done.problem == f"{disk / 'a'}: No such file or directory"
@@ -71,7 +71,7 @@ def test_a_missing_file_is_a_problem_and_the_rest_is_done(disk: Path) -> None:
     assert not done.proven_empty
 
 
-def test_a_symbolic_link_is_not_followed(disk: Path) -> None:
+def test_a_symbolic_link_is_not_followed(disk):
     (disk / "real").write_bytes(b"x" * MIB)
     (disk / "link").symlink_to(disk / "real")
     done = files.evict([str(disk / "link")])
@@ -80,9 +80,7 @@ def test_a_symbolic_link_is_not_followed(disk: Path) -> None:
     assert resident(disk / "real") == MIB
 
 
-def test_what_is_not_yet_on_disk_is_written_before_it_is_dropped(
-    disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_not_yet_on_disk_is_written_before_it_is_dropped(disk, monkeypatch):
     calls: list[str] = []
     fsync, fadvise = os.fsync, os.posix_fadvise
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), fsync(fd)))
@@ -92,7 +90,7 @@ def test_what_is_not_yet_on_disk_is_written_before_it_is_dropped(
     assert calls[:2] == ["fsync", "drop"]
 
 
-def test_pages_that_stay_are_counted(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_stay_are_counted(disk, monkeypatch):
     monkeypatch.setattr(os, "posix_fadvise", lambda *_: None)
     (disk / "data").write_bytes(b"x" * MIB)
     done = files.evict([str(disk / "data")], wait_s=0.05)
@@ -100,7 +98,7 @@ def test_pages_that_stay_are_counted(disk: Path, monkeypatch: pytest.MonkeyPatch
     assert f"{MIB} of {MIB} bytes resident in 1 file(s)" in done.describe()
 
 
-def test_files_below_a_directory(disk: Path) -> None:
+def test_files_below_a_directory(disk):
     (disk / "sub" / "deep").mkdir(parents=True)
     for name in ("b", "a", "sub/deep/c", "sub/skipped"):
         (disk / name).touch()
@@ -115,5 +113,5 @@ def test_files_below_a_directory(disk: Path) -> None:
     ("files", "after", "problem", "proven"),
     [(1, 0, "", True), (0, 0, "", False), (1, 1, "", False), (1, 0, "x: gone", False)],
 )
-def test_what_proves_a_cache_empty(files: int, after: int, problem: str, proven: bool) -> None:
+def test_what_proves_a_cache_empty(files, after, problem, proven):
     assert Eviction("h", files, 10, 10, after, problem).proven_empty is proven

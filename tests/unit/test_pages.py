@@ -33,7 +33,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_leads_somewhere(page):
     for link in LINK.findall(page.read_text(encoding="utf-8")):
         place, _, anchor = link.partition("#")
         if "://" in place:
@@ -43,7 +43,7 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(there), link
 
 
-def test_every_page_that_a_text_names_is_there() -> None:
+def test_every_page_that_a_text_names_is_there():
     words = ["git", "grep", "-hoE", r"\bdocs/[a-z0-9-]+\.(md|json)(#[a-z0-9-]+)?", "--"]
     named = subprocess.check_output(
         [*words, "reframe/src", "ci", "checks", "benchmarks", "site-configs", "environments"],
@@ -56,7 +56,7 @@ def test_every_page_that_a_text_names_is_there() -> None:
         assert not anchor or anchor in anchors(ROOT / page), name
 
 
-def test_every_picture_is_shown() -> None:
+def test_every_picture_is_shown():
     shown = {Path(link).name for page in PAGES for link in LINK.findall(page.read_text("utf-8"))}
     assert {file.name for file in (ROOT / "docs" / "images").iterdir()} <= shown
 
@@ -73,13 +73,13 @@ def keys(model: type[BaseModel]) -> Iterator[str]:
                 yield from keys(kind)
 
 
-def test_the_page_of_keys_has_every_key() -> None:
+def test_the_page_of_keys_has_every_key():
     text = (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
     missing = {key for key in keys(PartitionExtras) if not re.search(rf"\b{key}\b", text)}
     assert not missing
 
 
-def test_the_readme_names_every_command() -> None:
+def test_the_readme_names_every_command():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     commands = typer.main.get_group(app).commands  # type: ignore[attr-defined]
     assert {name for name in commands if f"`iogauge {name}" not in text} == set()

@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,20 +14,20 @@ from iogauge.core import processes
 from iogauge.core.processes import NoAnswer
 
 
-def test_what_is_returned_comes_back() -> None:
+def test_what_is_returned_comes_back():
     assert processes.call_in_time("/t", lambda: {"a": [1, "x" * 200_000]}) == {
         "a": [1, "x" * 200_000]
     }
 
 
-def test_silence_ends_and_names_the_place() -> None:
+def test_silence_ends_and_names_the_place():
     start = time.monotonic()
     with pytest.raises(NoAnswer, match=r"/t has not answered for 1 s: .*iogauge clean --target /t"):
         processes.call_in_time("/t", lambda: time.sleep(60), 1.0)
     assert time.monotonic() - start >= 1
 
 
-def test_a_site_may_say_how_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_may_say_how_long_it_waits(monkeypatch):
     monkeypatch.setenv("IOGAUGE_SILENCE_S", "1")
     with pytest.raises(NoAnswer, match="/t has not answered for 1 s: "):
         processes.call_in_time("/t", lambda: time.sleep(60))
@@ -38,7 +37,7 @@ def test_a_site_may_say_how_long_it_waits(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("text", ["0", "30 s", "1e3", "٣"])
-def test_seconds_that_are_none_are_named(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seconds_that_are_none_are_named(text, monkeypatch):
     monkeypatch.setenv("IOGAUGE_SILENCE_S", text)
     with pytest.raises(
         NoAnswer, match=r"/t was not asked: IOGAUGE_SILENCE_S is .*: expected seconds"
@@ -46,7 +45,7 @@ def test_seconds_that_are_none_are_named(text: str, monkeypatch: pytest.MonkeyPa
         processes.call_in_time("/t", lambda: None)
 
 
-def test_who_is_getting_on_may_take_longer() -> None:
+def test_who_is_getting_on_may_take_longer():
     def work(tell: processes.Report) -> str:
         for count in range(6):
             time.sleep(1)
@@ -58,12 +57,12 @@ def test_who_is_getting_on_may_take_longer() -> None:
     assert heard == list(range(6))
 
 
-def test_a_child_that_is_killed_is_no_answer() -> None:
+def test_a_child_that_is_killed_is_no_answer():
     with pytest.raises(NoAnswer, match="was killed"):
         processes.call_in_time("/t", lambda: os.kill(os.getpid(), signal.SIGKILL))
 
 
-def test_no_child_and_no_descriptor_is_left() -> None:
+def test_no_child_and_no_descriptor_is_left():
     before = os.listdir("/proc/self/fd")
     processes.call_in_time("/t", lambda: None)
     with pytest.raises(NoAnswer):
@@ -76,7 +75,7 @@ def test_no_child_and_no_descriptor_is_left() -> None:
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-def test_a_child_ends_with_the_process_that_asked(tmp_path: Path) -> None:
+def test_a_child_ends_with_the_process_that_asked(tmp_path):
     """Or it would make a directory, once the storage is back, that nobody knows of."""
     file = tmp_path / "pid"
 

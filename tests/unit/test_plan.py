@@ -72,7 +72,7 @@ def bash(script: str) -> bytes:
 
 
 @given(st.lists(WORDS, min_size=1, max_size=20))
-def test_only_our_two_variables_expand_in_a_word(words: list[str]) -> None:
+def test_only_our_two_variables_expand_in_a_word(words):
     script = f"printf '%s\\0' {shell_command(words)}"
     wanted = [expanded(word).encode() for word in words]
     assert bash(script).split(b"\0")[:-1] == wanted
@@ -88,12 +88,12 @@ def test_only_our_two_variables_expand_in_a_word(words: list[str]) -> None:
         ("mpirun-intelmpi", 4, "mpirun -n 4 -ppn 1"),
     ],
 )
-def test_one_process_a_node(launcher: str, nodes: int, words: str) -> None:
+def test_one_process_a_node(launcher, nodes, words):
     assert " ".join(per_node_launcher(launcher, nodes)) == words
 
 
 @pytest.mark.parametrize("launcher", ["local", "ssh", "ibrun", "alps"])
-def test_a_launcher_of_unknown_dialect_is_refused_on_several_nodes(launcher: str) -> None:
+def test_a_launcher_of_unknown_dialect_is_refused_on_several_nodes(launcher):
     with pytest.raises(
         ValueError, match=f"'{launcher}' cannot start one process a node on 2 nodes"
     ):
@@ -141,7 +141,7 @@ def launch(
     return Launch(run_tasks=run_tasks, each_node=each, agent=agent, witness="/witness.sh")
 
 
-def test_a_case_of_one_node() -> None:
+def test_a_case_of_one_node():
     started = launch("mpirun -np 2", "mpirun", agent=("agent", "x y"))
     facts = 'iog_do facts "$IOG_DIR"'
     assert job_functions(case(), started) == [
@@ -166,7 +166,7 @@ def without_facts(lines: list[str]) -> list[str]:
     return [line for line in lines if "iog_phase facts-" not in line]
 
 
-def test_a_tool_checks_its_data_in_the_warm_up_alone() -> None:
+def test_a_tool_checks_its_data_in_the_warm_up_alone():
     checked = phase("read", "read", command=["tool"], verifies=Verification(("-R", "-G=1 2"), "no"))
     lines = job_functions(case(repeat=[WRITE, checked]), launch("run", "local"))
     at = lines.index("    iog_verify -R '-G=1 2'")
@@ -177,7 +177,7 @@ def test_a_tool_checks_its_data_in_the_warm_up_alone() -> None:
     assert sum("IOG_VERIFY" in line or "iog_verify" in line for line in lines) == 2
 
 
-def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
+def test_what_was_prepared_is_not_emptied_between_repetitions():
     plan = case(prepare=[phase("layout", launch="once", rates={})], repeat=[READ])
     assert without_facts(job_functions(plan, launch("run", "local"))) == [
         "iog_prepare() {",
@@ -192,7 +192,7 @@ def test_what_was_prepared_is_not_emptied_between_repetitions() -> None:
     ]
 
 
-def test_all_writes_come_first_and_each_keeps_its_files() -> None:
+def test_all_writes_come_first_and_each_keeps_its_files():
     plan = case(writes_first=True, layout=Layout(stripe_count=4))
     assert (plan.executions, plan.passes) == (4, ([WRITE], [READ]))
     lines = job_functions(plan, launch("run", "local"), notes_layouts=True)
@@ -250,14 +250,14 @@ def test_all_writes_come_first_and_each_keeps_its_files() -> None:
         ),
     ],
 )
-def test_footprint(change: dict[str, Any], written: int, read: int, seconds: float) -> None:
+def test_footprint(change, written, read, seconds):
     cost = case(nodes=2, **change).footprint(lambda phase: 100.0, phase_seconds=10)
     assert (cost.written_bytes, cost.read_bytes, cost.seconds) == (written, read, seconds)
     assert cost.node_minutes == pytest.approx(2 * seconds / 60)
     assert (cost.held_bytes, cost.files) == (100, 2)
 
 
-def test_the_directories_of_repetitions_that_are_kept_count() -> None:
+def test_the_directories_of_repetitions_that_are_kept_count():
     plan = case(writes_first=True, files=6, repetitions=2)
     assert plan.footprint(lambda phase: 100.0, phase_seconds=10).files == plan.most_files == 6 + 3
 
@@ -265,7 +265,7 @@ def test_the_directories_of_repetitions_that_are_kept_count() -> None:
 # --- hosts, servers, layouts ----------------------------------------------------------------------
 
 
-def test_hosts_of_a_site_without_a_scheduler_stand_in_a_file() -> None:
+def test_hosts_of_a_site_without_a_scheduler_stand_in_a_file():
     assert per_node_launcher("mpirun", 2, ["a", "b"]) == [
         *("mpirun", "-np", "2", "--hostfile", "hosts.txt"),
         *("--map-by", "ppr:1:node", "--bind-to", "none"),
@@ -285,9 +285,7 @@ def test_hosts_of_a_site_without_a_scheduler_stand_in_a_file() -> None:
         ("local", True, []),
     ],
 )
-def test_placing_speaks_the_launchers_dialect(
-    launcher: str, cyclic: bool, words: list[str]
-) -> None:
+def test_placing_speaks_the_launchers_dialect(launcher, cyclic, words):
     assert placing_options(launcher, 8, cyclic) == words
 
 
@@ -301,11 +299,11 @@ def test_placing_speaks_the_launchers_dialect(
         (["-p signal", "--comment=--signal"], ["--signal=B:USR1@30", "--no-requeue"]),
     ],
 )
-def test_what_the_site_asks_for_is_left_to_it(given: list[str], left: list[str]) -> None:
+def test_what_the_site_asks_for_is_left_to_it(given, left):
     assert job_options("slurm", 1, 3600, given) == left
 
 
-def test_what_runs_within_another_phase_has_no_line() -> None:
+def test_what_runs_within_another_phase_has_no_line():
     both = case(repeat=[phase("write"), phase("read", within="write", samples=2)], repetitions=3)
     lines = without_facts(job_functions(both, launch("run", "local")))
     assert [line.split()[1] for line in lines if "iog_phase" in line] == ["write"]

@@ -39,14 +39,14 @@ def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         one.wait()
 
 
-def test_a_number_alone_names_nobody(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+def test_a_number_alone_names_nobody(start):
     pid, began = processes.identity(start(None).pid)
     assert processes.runs([pid, began])
     assert not processes.runs([pid, began - 1])
     assert processes.runs("damaged")  # that cannot be told
 
 
-def test_one_that_has_ended_does_not_run(start: Callable[..., subprocess.Popen[bytes]]) -> None:
+def test_one_that_has_ended_does_not_run(start):
     one = start(None)
     name = processes.identity(one.pid)
     one.kill()
@@ -56,9 +56,7 @@ def test_one_that_has_ended_does_not_run(start: Callable[..., subprocess.Popen[b
     assert not processes.runs(name)
 
 
-def test_what_works_in_a_directory_is_ended_and_nothing_else(
-    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
+def test_what_works_in_a_directory_is_ended_and_nothing_else(start, tmp_path):
     session = tmp_path / "session"
     # As fio's: in a session of its own, and stopped.
     case = start(session / "case", "setsid", "sleep", "60")
@@ -76,7 +74,7 @@ def test_what_works_in_a_directory_is_ended_and_nothing_else(
     assert processes.end(str(session)) == []
 
 
-def test_what_tidies_up_spares_those_it_descends_from(tmp_path: Path) -> None:
+def test_what_tidies_up_spares_those_it_descends_from(tmp_path):
     """A shell of the job's, and what may wrap its Python."""
     code = f"from iogauge.core import processes; print(processes.end({str(tmp_path)!r}))"
     words = ["sh", "-c", '"$0" -c "$1"; echo lives', sys.executable, code]
@@ -86,7 +84,7 @@ def test_what_tidies_up_spares_those_it_descends_from(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's process")
-def test_another_users_process_is_left_alone(tmp_path: Path) -> None:
+def test_another_users_process_is_left_alone(tmp_path):
     words = ["setpriv", "--reuid=65534", "--clear-groups", "sleep", "60"]
     other = subprocess.Popen(words, env=os.environ | {"IOG_DIR": str(tmp_path)})
     try:
@@ -100,7 +98,7 @@ def test_another_users_process_is_left_alone(tmp_path: Path) -> None:
         other.wait()
 
 
-def test_what_keeps_the_lock_is_left_alone(tmp_path: Path) -> None:
+def test_what_keeps_the_lock_is_left_alone(tmp_path):
     environment = os.environ | {"IOG_DIR": str(tmp_path), "IOG_KEEPS": "1"}
     keeper = subprocess.Popen(["sleep", "60"], env=environment)
     try:
@@ -118,9 +116,7 @@ def shown() -> str:
     return "a text is status 1"
 
 
-def test_a_fork_has_its_own_arguments_environment_streams_and_end(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_fork_has_its_own_arguments_environment_streams_and_end(capsys):
     before = dict(os.environ), list(sys.argv)
     with capsys.disabled():  # standard streams as a program has them
         done = processes.Fork.printed(shown, ["/x/program", "a", "b"], {"PATH": "/p"})
@@ -137,11 +133,11 @@ def test_a_fork_has_its_own_arguments_environment_streams_and_end(
         (lambda: os.kill(os.getpid(), signal.SIGTERM), -signal.SIGTERM),
     ],
 )
-def test_a_fork_ends_as_a_program_does(main: Callable[[], object], status: int) -> None:
+def test_a_fork_ends_as_a_program_does(main, status):
     assert processes.Fork.printed(main, ["program"], {})[0] == status
 
 
-def test_a_fork_does_nothing_of_what_its_starter_does_at_its_end(tmp_path: Path) -> None:
+def test_a_fork_does_nothing_of_what_its_starter_does_at_its_end(tmp_path):
     kept = tempfile.TemporaryDirectory(dir=tmp_path)
     left = atexit.register(Path(tmp_path, "left").touch)
     fork = processes.Fork(
@@ -171,7 +167,7 @@ def failing() -> bool:
     raise OSError("the target is gone")
 
 
-def test_attended_work_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attended_work_answers(monkeypatch):
     assert attended(lambda: True, monkeypatch)[0]
     assert not attended(lambda: False, monkeypatch)[0]
     assert not attended(failing, monkeypatch)[0]
@@ -180,7 +176,7 @@ def test_attended_work_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done and signs >= 2
 
 
-def test_work_that_nobody_waits_for_is_ended() -> None:
+def test_work_that_nobody_waits_for_is_ended():
     heard, said = os.pipe()
     os.write(said, b"end\n")
     assert not processes.attended(lambda: time.sleep(60) is None, heard, lambda: None)

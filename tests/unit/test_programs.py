@@ -31,14 +31,12 @@ from iogauge.site import programs
         ),
     ],
 )
-def test_libraries_of_the_environment(
-    tmp_path: Path, environ: dict[str, str], facts: dict[str, str]
-) -> None:
+def test_libraries_of_the_environment(tmp_path, environ, facts):
     assert between.preloaded(environ, tmp_path) == facts
     assert series_subset(facts) == facts
 
 
-def test_the_environment_of_a_process_is_read() -> None:
+def test_the_environment_of_a_process_is_read():
     words = [sys.executable, "-c", "print(flush=True); input()"]
     own = os.environ | {"LD_AUDIT": "/no/such.so"}
     pipe = subprocess.PIPE
@@ -66,7 +64,7 @@ def test_the_environment_of_a_process_is_read() -> None:
         ("libnosynchrony.so", False),
     ],
 )
-def test_libraries_that_lie_are_known(library: str, lies: bool) -> None:
+def test_libraries_that_lie_are_known(library, lies):
     assert bool(between.lie_of(library)) is lies
     nodes = [{f"{between.PRELOAD}LD_PRELOAD": library}]
     case = SimpleNamespace(evidence=SimpleNamespace(nodes=nodes, loaded=()))
@@ -76,7 +74,7 @@ def test_libraries_that_lie_are_known(library: str, lies: bool) -> None:
     assert lies is (f"{library} (LD_PRELOAD), which {between.lie_of(library)}" in finding.saw)
 
 
-def test_a_tool_that_is_a_script(tmp_path: Path) -> None:
+def test_a_tool_that_is_a_script(tmp_path):
     tool = tmp_path / "ior"
     environ = {"PATH": str(tmp_path)}
     assert between.script("ior", environ) == {}
@@ -99,9 +97,7 @@ def test_a_tool_that_is_a_script(tmp_path: Path) -> None:
         (b"#!/bin/sh\nexec ior -a MPIIO", {}),
     ],
 )
-def test_an_ior_that_does_not_count_what_mpi_io_moved(
-    tmp_path: Path, content: bytes, found: dict[str, bool]
-) -> None:
+def test_an_ior_that_does_not_count_what_mpi_io_moved(tmp_path, content, found):
     environ = {"PATH": str(tmp_path)}
     assert between.uncounted(environ) == {}
     (tmp_path / "ior").write_bytes(content)
@@ -118,14 +114,14 @@ def test_an_ior_that_does_not_count_what_mpi_io_moved(
         (b"IOR-3.3.0: MPI", ""),
     ],
 )
-def test_the_version_in_a_program(tmp_path: Path, content: bytes, found: str) -> None:
+def test_the_version_in_a_program(tmp_path, content, found):
     (tmp_path / "ior").write_bytes(content)
     assert between.version(str(tmp_path / "ior")) == found
 
 
 @pytest.mark.needs_ior
 @pytest.mark.parametrize("tool", ["ior", "mdtest"])
-def test_the_version_of_the_real_tool(tool: str) -> None:
+def test_the_version_of_the_real_tool(tool):
     path = shutil.which(tool)
     assert path
     if Path(path).read_bytes()[:2] == b"#!":
@@ -153,16 +149,14 @@ def test_the_version_of_the_real_tool(tool: str) -> None:
         ("iperf3", "1.0", False),
     ],
 )
-def test_versions_that_will_not_do(tool: str, version: str, old: bool) -> None:
+def test_versions_that_will_not_do(tool, version, old):
     said = versions.too_old(tool, version)
     assert bool(said) is old
     oldest = versions.OLDEST.get(tool, "")
     assert not old or (version in said and f"{oldest} or newer" in said and "build-stack" in said)
 
 
-def test_a_machine_with_an_old_tool_does_not_offer_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_machine_with_an_old_tool_does_not_offer_it(tmp_path, monkeypatch):
     tool = tmp_path / "ior"
     tool.write_text("#!/bin/sh\nexit 1\n\0" + "3.3.0\0")
     tool.chmod(0o755)
@@ -183,13 +177,8 @@ def test_a_machine_with_an_old_tool_does_not_offer_it(
     ],
 )
 def test_a_machine_offers_what_its_fio_can_do(
-    version: str,
-    engines: str,
-    features: list[str],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    version, engines, features, said, tmp_path, monkeypatch
+):
     """What the versions and their --enghelp print, as seen of those that were built."""
     tool = tmp_path / "fio"
     tool.write_text(

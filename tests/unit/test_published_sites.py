@@ -151,13 +151,13 @@ def all_references() -> Iterator[tuple[str, str, tuple[Any, ...], Metric, Refere
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_published_site_has_no_mistake(name: str) -> None:
+def test_a_published_site_has_no_mistake(name):
     _, mistakes = settings.read_site(SITES / name)
     assert [str(mistake) for mistake in mistakes] == []
 
 
 @pytest.mark.parametrize("folder", folders.site_folders(SITES), ids=lambda folder: str(folder.name))
-def test_a_site_names_the_permission_that_its_targets_need(folder: Path) -> None:
+def test_a_site_names_the_permission_that_its_targets_need(folder):
     """Declared targets are mount points of the site; space that the job is given belongs to its user."""
     (system,) = load(folder / "settings.yaml")["systems"]
     declared = [p["extras"].get("target", {}).get("path", "") for p in system["partitions"]]
@@ -173,14 +173,12 @@ def test_a_site_names_the_permission_that_its_targets_need(folder: Path) -> None
     [figure[1:] for figure in PUBLISHED],
     ids=[f"{f[0]}-{'-'.join(map(str, f[3]))}-{f[4]}" for f in PUBLISHED],
 )
-def test_a_published_figure_is_a_reference(
-    name: str, check: str, keys: tuple[Any, ...], metric: str, value: float, unit: str
-) -> None:
+def test_a_published_figure_is_a_reference(name, check, keys, metric, value, unit):
     reference, _, _, in_unit = leaf(name, check, keys, metric)
     assert reference == pytest.approx(convert(value, unit, in_unit), rel=3e-4)
 
 
-def test_a_fifth_worse_fails_every_reference() -> None:
+def test_a_fifth_worse_fails_every_reference():
     for name, check, keys, metric, reference in all_references():
         where = f"{name} {check} {keys} {metric.name}"
         worse = reference.value * 0.8 if metric.better == "more" else reference.value / 0.8
@@ -188,7 +186,7 @@ def test_a_fifth_worse_fails_every_reference() -> None:
         assert reference.met_by(reference.value), where
 
 
-def test_every_reference_has_a_bound_on_the_side_where_it_fails() -> None:
+def test_every_reference_has_a_bound_on_the_side_where_it_fails():
     for name, check, _, metric, _ in all_references():
         assert References.of_site(name).against(check, metrics_named(name, check)) == []
         assert metric.unit in ("MiB/s", "ops/s", "1")
@@ -199,7 +197,7 @@ def metrics_named(name: str, check: str) -> list[Metric]:
     return list(found.values())
 
 
-def test_no_reference_lies_above_what_the_topology_can_carry() -> None:
+def test_no_reference_lies_above_what_the_topology_can_carry():
     compared = 0
     for name, check, keys, metric, reference in all_references():
         partition = str(keys[0]).removeprefix(f"{name}:")
@@ -216,7 +214,7 @@ def test_no_reference_lies_above_what_the_topology_can_carry() -> None:
     assert compared > 30
 
 
-def test_what_is_made_up_is_never_stricter_than_what_is_printed() -> None:
+def test_what_is_made_up_is_never_stricter_than_what_is_printed():
     """By the share of the ceiling that a PASS needs: of the printed figures the least, of each way."""
     for name in (CYCLE, AMLFS, ORACLE):
         printed: dict[str, list[float]] = {"read": [], "write": []}

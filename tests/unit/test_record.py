@@ -51,7 +51,7 @@ def line(made: object) -> bytes:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_recorded_lines_are_written_back_as_they_were(file: Path) -> None:
+def test_recorded_lines_are_written_back_as_they_were(file):
     lines = gzip.decompress(file.read_bytes()).splitlines()
     assert len(lines) > 50
     for one in lines:
@@ -91,7 +91,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(-1e300, 1e300)
 
 @settings(deadline=None)
 @given(data=st.data())
-def test_any_record_is_written_back_as_it_was(data: st.DataObject) -> None:
+def test_any_record_is_written_back_as_it_was(data):
     made: dict[str, Any] = copy.deepcopy(dict(records.RECORD))
     made["metrics"].append(records.metric("read_bw", median=data.draw(NUMBERS), reference=None))
     made |= data.draw(st.dictionaries(st.sampled_from(UNCHECKED), JSON))
@@ -111,7 +111,7 @@ def test_any_record_is_written_back_as_it_was(data: st.DataObject) -> None:
     assert Record.from_json(record.to_json()) == record
 
 
-def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it() -> None:
+def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it():
     reference = Reference(500.0, -0.1, None, "MiB/s", "acceptance")
     decided = MetricVerdict(
         Metric("write_bw", "MiB/s"), (540, 541.5), Verdict.PASS, "fine", reference
@@ -187,9 +187,7 @@ DAMAGES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("change", "problem"), DAMAGES, ids=[problem for _, problem in DAMAGES])
-def test_a_damaged_record_is_named_with_its_key(
-    tmp_path: Path, change: dict[str, Any], problem: str
-) -> None:
+def test_a_damaged_record_is_named_with_its_key(tmp_path, change, problem):
     file = tmp_path / "s.jsonl"
     records.append(file, records.RECORD)
     records.append(file, {**records.RECORD, **change})
@@ -207,7 +205,7 @@ NEEDED = {
 
 
 @pytest.mark.parametrize("where", NEEDED)
-def test_keys_that_must_be_there(where: str) -> None:
+def test_keys_that_must_be_there(where):
     made: dict[str, Any] = copy.deepcopy(dict(records.RECORD))
     place = made[where][0] if where else made
     for key in list(place):
@@ -223,7 +221,7 @@ def test_keys_that_must_be_there(where: str) -> None:
 # --- what a record says of itself ----------------------------------------------------------------------
 
 
-def test_a_record_without_line_and_series_has_them_all_the_same() -> None:
+def test_a_record_without_line_and_series_has_them_all_the_same():
     made = {key: value for key, value in records.values().items() if key not in ("line", "series")}
     old = Record.from_json(made)
     assert (old.line, old.series) == (records.values()["line"], records.values()["series"])
@@ -231,7 +229,7 @@ def test_a_record_without_line_and_series_has_them_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))
-def test_what_is_trouble(verdict: Verdict) -> None:
+def test_what_is_trouble(verdict):
     record = records.record(verdict.value)
     fails = verdict in (Verdict.FAIL, Verdict.INVALID, Verdict.ERROR)
     assert [record.is_trouble(gate) for gate in (False, True)] == [

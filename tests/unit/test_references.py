@@ -46,7 +46,7 @@ def of_leaf(leaf: Any) -> list[str]:
         ["$xfail", "firmware bug, until 2027-03-31", [100, -0.1, None, "MiB/s"]],
     ],
 )
-def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
+def test_a_sound_reference_has_no_mistake(leaf):
     assert of_leaf(leaf) == []
 
 
@@ -75,7 +75,7 @@ def test_a_sound_reference_has_no_mistake(leaf: Any) -> None:
         ),
     ],
 )
-def test_a_mistake_in_a_reference(leaf: Any, key: str, found: str, allowed: str) -> None:
+def test_a_mistake_in_a_reference(leaf, key, found, allowed):
     (mistake,) = of_leaf(leaf)
     assert mistake.startswith(f"Ior.disk.write_bw{key}: found {found}"), mistake
     assert allowed in mistake.partition("; allowed: ")[2]
@@ -93,12 +93,12 @@ def test_a_mistake_in_a_reference(leaf: Any, key: str, found: str, allowed: str)
         (HEAD, "$sources.Ior: this check has no references here"),
     ],
 )
-def test_a_mistake_in_the_form_of_the_file(data: Any, start: str) -> None:
+def test_a_mistake_in_the_form_of_the_file(data, start):
     (mistake,) = find_mistakes(data)
     assert str(mistake).startswith(start)
 
 
-def test_an_index_sets_how_deep_the_metrics_lie() -> None:
+def test_an_index_sets_how_deep_the_metrics_lie():
     leaf = [1, 0, 0, "s"]
     entry = {"$index": ["partition", "nodes"], "disk": {"1": {"m": leaf}}}
     assert not list(find_mistakes({**HEAD, "Ior": entry}))
@@ -117,17 +117,17 @@ def test_an_index_sets_how_deep_the_metrics_lie() -> None:
         "Until the fix comes: expected until 2027-03-31.",
     ],
 )
-def test_the_last_day_of_an_expected_failure_is_read(reason: str) -> None:
+def test_the_last_day_of_an_expected_failure_is_read(reason):
     assert last_day(reason) == date(2027, 3, 31)
 
 
 @given(st.dates(date(1000, 1, 1)), st.sampled_from(["bug, {}", "bug ({})", "{}; bug"]))
-def test_any_day_can_be_the_last(day: date, text: str) -> None:
+def test_any_day_can_be_the_last(day, text):
     assert last_day(text.format(f"until {day}")) == day
 
 
 @given(st.text() | st.text().map("x until 2027-".__add__))
-def test_no_reason_breaks_the_reader(reason: str) -> None:
+def test_no_reason_breaks_the_reader(reason):
     try:
         assert str(last_day(reason)) in reason
     except ValueError as error:
@@ -156,7 +156,7 @@ def of_accepted(accepted: Any, entry: Any = PLAIN) -> list[str]:
         ),
     ],
 )
-def test_a_mistake_in_what_was_accepted(accepted: Any, start: str) -> None:
+def test_a_mistake_in_what_was_accepted(accepted, start):
     (mistake,) = of_accepted(accepted)
     assert mistake.startswith(start)
 
@@ -169,7 +169,7 @@ def against(sites: Path, body: str) -> list[str]:
     return [str(m) for m in References.of_site("here").against("Ior", METRICS)]
 
 
-def test_a_misspelt_metric_is_named_with_a_suggestion(sites: Path) -> None:
+def test_a_misspelt_metric_is_named_with_a_suggestion(sites):
     (mistake,) = against(sites, "writ_bw: [1, 0, 0, MiB/s]")
     assert mistake == (
         f"{sites}/here/references.yaml:4: Ior.disk.writ_bw: found metric 'writ_bw' "
@@ -185,15 +185,13 @@ def test_a_misspelt_metric_is_named_with_a_suggestion(sites: Path) -> None:
         ("write_bw: [$xfail, 'why, until 2027-01-01', [1, 0, 0, GiB/s]]", "'GiB/s'", "1024 MiB/s"),
     ],
 )
-def test_a_wrong_unit_is_named_with_the_converted_value(
-    sites: Path, body: str, unit: str, better: str
-) -> None:
+def test_a_wrong_unit_is_named_with_the_converted_value(sites, body, unit, better):
     (mistake,) = against(sites, body)
     assert f" (unit): found {unit}; allowed: " in mistake
     assert mistake.endswith(better)
 
 
-def test_a_broken_file_refuses_every_check(sites: Path) -> None:
+def test_a_broken_file_refuses_every_check(sites):
     write(sites, "Other: 5\n")
     with pytest.raises(ReferencesError, match="Other: found 5"):
         References.of_site("here").check("Ior", METRICS)
@@ -202,13 +200,13 @@ def test_a_broken_file_refuses_every_check(sites: Path) -> None:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_what_is_no_yaml_is_a_mistake(sites: Path) -> None:
+def test_what_is_no_yaml_is_a_mistake(sites):
     write(sites, "Ior: {a: 1}\nIor: {b: 2}\n")
     (mistake,) = References.of_site("here").mistakes
     assert "references.yaml:2: key 'Ior' stands here a second time" in str(mistake)
 
 
-def test_a_changed_file_is_read_again(sites: Path) -> None:
+def test_a_changed_file_is_read_again(sites):
     write(sites, "Ior: 5\n")
     assert References.of_site("here").mistakes
     write(sites, "# nothing\n")
@@ -222,7 +220,7 @@ class Ior(SimpleNamespace):
     """A check as far as the look-up sees it."""
 
 
-def test_references_of_a_case(sites: Path) -> None:
+def test_references_of_a_case(sites):
     write(sites, "$sources: {Ior: run 1}\nIor: {disk: {write_bw: [1, 0, 0, MiB/s]}}\n")
     scoped = {
         "here:disk:write_bw": (100, -0.1, None, "MiB/s"),
@@ -241,14 +239,14 @@ def test_references_of_a_case(sites: Path) -> None:
     }
 
 
-def test_what_a_run_sets_otherwise_has_no_reference(sites: Path) -> None:
+def test_what_a_run_sets_otherwise_has_no_reference(sites):
     found, why = References.of_site("here").resolve(Ior(), METRICS, {"tier": "quick"})
     assert found == {}
     assert why == "measured with tier=quick; references hold for what the site declares"
 
 
 @pytest.mark.parametrize("key", ["here:[", "(", "a{99999999999}"])
-def test_a_key_that_is_no_regular_expression_is_a_mistake(key: str) -> None:
+def test_a_key_that_is_no_regular_expression_is_a_mistake(key):
     body = {"$index": ["$partition"], key: {"write_bw": [1, 0, 0, "MiB/s"]}}
     (mistake,) = find_mistakes({**HEAD, "Ior": body})
     assert mistake.key == f"Ior.{key}" and "a regular expression" in mistake.allowed
@@ -264,9 +262,7 @@ def test_a_key_that_is_no_regular_expression_is_a_mistake(key: str) -> None:
         ("here:other", "here:disk", True),
     ],
 )
-def test_a_key_that_fits_a_part_of_a_name_is_no_reference(
-    sites: Path, key: str, partition: str, whole: bool
-) -> None:
+def test_a_key_that_fits_a_part_of_a_name_is_no_reference(sites, key, partition, whole):
     """ReFrame's own look-up finds it: ``^a|b$``."""
     write(
         sites,
@@ -315,9 +311,7 @@ BLOCKS = [
         ("nodes, block", (7, "4KiB"), None),
     ],
 )
-def test_a_point_that_no_case_has_is_a_mistake(
-    sites: Path, index: str, keys: tuple[object, ...], found: str | None
-) -> None:
+def test_a_point_that_no_case_has_is_a_mistake(sites, index, keys, found):
     points = "\n".join(f"{'  ' * (n + 1)}{key}:" for n, key in enumerate(keys))
     text = f"$sources: {{Ior: a}}\nIor:\n  $index: [{index}]\n{points} {{write_bw: [9, -0.1, null, MiB/s]}}\n"
     write(sites, text)

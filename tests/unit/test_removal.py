@@ -41,7 +41,7 @@ def fill(path: Path, files: int, depth: int = 0, width: int = 2) -> int:
     return files + inner
 
 
-def test_a_tree_deeper_than_files_may_be_open(tmp_path: Path) -> None:
+def test_a_tree_deeper_than_files_may_be_open(tmp_path):
     """By default; the limit is raised, or the removal says where it stops."""
     code = (
         "import os, resource, sys; from iogauge.workspace import directory as removal\n"
@@ -65,13 +65,13 @@ def test_a_tree_deeper_than_files_may_be_open(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_tree_is_emptied_and_counted(tmp_path: Path) -> None:
+def test_a_tree_is_emptied_and_counted(tmp_path):
     made = fill(tmp_path, 30, depth=4)
     assert empty(tmp_path) == made
     assert list(tmp_path.iterdir()) == []
 
 
-def test_odd_names_and_kinds(tmp_path: Path) -> None:
+def test_odd_names_and_kinds(tmp_path):
     for name in ("-rf", "a b", "new\nline", "*", ".hidden", os.fsdecode(b"\xff")):
         (tmp_path / name).touch()
     os.mkfifo(tmp_path / "pipe")
@@ -80,7 +80,7 @@ def test_odd_names_and_kinds(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
+def test_links_are_removed_and_not_followed(tmp_path):
     precious, tree = tmp_path / "precious", tmp_path / "tree"
     fill(precious, 5, 1)
     (tree / "sub").mkdir(parents=True)
@@ -91,14 +91,14 @@ def test_links_are_removed_and_not_followed(tmp_path: Path) -> None:
     assert len(list(precious.rglob("f*"))) == 15
 
 
-def test_the_rate_is_kept(tmp_path: Path) -> None:
+def test_the_rate_is_kept(tmp_path):
     fill(tmp_path, 300)
     start = time.monotonic()
     empty(tmp_path, per_second=200)  # a fifth of a second's worth may come at once
     assert time.monotonic() - start >= 300 / 200 - 0.25
 
 
-def test_it_ends_in_time(tmp_path: Path) -> None:
+def test_it_ends_in_time(tmp_path):
     fill(tmp_path, 500)
     with pytest.raises(NotRemoved, match=r"out of time with \d+ names removed"):
         empty(tmp_path, per_second=100, seconds=0.5)
@@ -129,9 +129,7 @@ def mount() -> Iterator[Callable[..., None]]:
 
 
 @pytest.mark.parametrize("kind", ["tmpfs", "bind"])
-def test_what_is_mounted_below_is_not_entered(
-    tmp_path: Path, mount: Callable[..., None], kind: str
-) -> None:
+def test_what_is_mounted_below_is_not_entered(tmp_path, mount, kind):
     precious, tree = tmp_path / "precious", tmp_path / "tree"
     fill(precious, 3)
     point = tree / "sub" / "point"
@@ -185,7 +183,7 @@ def swapping(spot: Path, aside: Path, precious: Path) -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", ["iogauge", "session", "inner"])
-def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path: Path, level: str) -> None:
+def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path, level):
     """10,000 swaps of a directory for a link, at every level, while the removal runs over and over."""
     precious, top = tmp_path / "precious", tmp_path / "target"
     # It looks like ours at every level, so that only the link tells.
@@ -228,7 +226,7 @@ def test_nothing_precious_is_lost_when_directories_are_swapped(tmp_path: Path, l
     assert {p.read_text() for p in precious.rglob("data")} == {"precious"}
 
 
-def test_nothing_is_made_through_a_swapped_directory(tmp_path: Path) -> None:
+def test_nothing_is_made_through_a_swapped_directory(tmp_path):
     """A directory of ours that turns into a link while another case is made in it."""
     elsewhere, top = tmp_path / "elsewhere", tmp_path / "target"
     elsewhere.mkdir()
@@ -248,9 +246,7 @@ def test_nothing_is_made_through_a_swapped_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE])
-def test_a_directory_that_cannot_be_listed_does_not_keep_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_directory_that_cannot_be_listed_does_not_keep_the_others(tmp_path, monkeypatch, number):
     for name in ("bad", "good", "other"):
         (tmp_path / "top" / name / "below").mkdir(parents=True)
     scandir = os.scandir

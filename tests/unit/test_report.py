@@ -62,20 +62,20 @@ def shown(records: list[Record], width: int = 200, wide: bool = False) -> str:
 
 @pytest.mark.parametrize("gate", [False, True])
 @pytest.mark.parametrize("verdict", [v.value for v in Verdict])
-def test_exit_status_of_one_case(verdict: str, gate: bool) -> None:
+def test_exit_status_of_one_case(verdict, gate):
     expected = verdict != "PASS" if gate else verdict in FAILS
     assert exit_status([record(verdict)], gate) == int(expected)
 
 
 @pytest.mark.parametrize("gate", [False, True])
-def test_the_worst_case_decides(gate: bool) -> None:
+def test_the_worst_case_decides(gate):
     for one, other in itertools.product([v.value for v in Verdict], repeat=2):
         both = exit_status([record(one), record(other)], gate)
         assert both == max(exit_status([record(v)], gate) for v in (one, other))
 
 
 @pytest.mark.parametrize("gate", [False, True])
-def test_an_expected_failure_fails_no_run(gate: bool) -> None:
+def test_an_expected_failure_fails_no_run(gate):
     expected = record("FAIL", expected=True)
     assert exit_status([expected, record()], gate) == 0
     assert exit_status([expected, record("FAIL")], gate) == 1
@@ -98,7 +98,7 @@ def test_an_expected_failure_fails_no_run(gate: bool) -> None:
         ("FAIL", [finding("warn")], "its reason; G6, a remark, no fault: saw 5"),
     ],
 )
-def test_the_reason_of_a_row(verdict: str, findings: list[dict[str, Any]], reason: str) -> None:
+def test_the_reason_of_a_row(verdict, findings, reason):
     (row,) = outcome.rows([record(verdict, findings=findings)])
     assert row.reason == reason
 
@@ -170,11 +170,11 @@ IorPosix per-process sequential buffered
 
 
 @pytest.mark.parametrize("width", SCREENS)
-def test_the_screen(width: int) -> None:
+def test_the_screen(width):
     assert shown(of_the_readme(), width) == SCREENS[width]
 
 
-def test_a_bandwidth_fails_with_its_operations_and_not_once_more() -> None:
+def test_a_bandwidth_fails_with_its_operations_and_not_once_more():
     def pair(spread: float) -> list[str]:
         iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
         found = [iops, metric("FAIL", name="read_bw", reason="too slow", spread=spread)]
@@ -184,7 +184,7 @@ def test_a_bandwidth_fails_with_its_operations_and_not_once_more() -> None:
     assert pair(0.2) == ["too few", "too slow"]  # not the same samples
 
 
-def test_json_has_the_figures_and_the_reasons() -> None:
+def test_json_has_the_figures_and_the_reasons():
     found = SessionRecords([*of_the_readme(), record("ERROR", metrics=[], case="Md")])
     told = json.loads(outcome.to_json(found, found.ending(False)))
     assert (told["word"], told["status"]) == ("FAILED", 1)
@@ -217,7 +217,7 @@ def write(folder: Path, *cases: dict[str, Any]) -> Path:
     return file
 
 
-def test_a_case_without_a_record_is_an_error(tmp_path: Path) -> None:
+def test_a_case_without_a_record_is_an_error(tmp_path):
     (found,) = undecided(write(tmp_path, case(), case("Md %x=1")), [record()])
     assert (found.case, found.check, found.verdict) == ("Md %x=1", "Md", Verdict.ERROR)
     assert found.reason == "run_wait: time limit"
@@ -225,7 +225,7 @@ def test_a_case_without_a_record_is_an_error(tmp_path: Path) -> None:
     assert outcome.rows([found])[0].verdict is Verdict.ERROR
 
 
-def test_what_cannot_run_is_said_once_a_reason(tmp_path: Path) -> None:
+def test_what_cannot_run_is_said_once_a_reason(tmp_path):
     too_few = "sanity error: ERROR: this scenario cannot be run at this scale: too few bytes"
     names = ("Burst", "Steady %x=1", "Burst %x=2")
     cases = [case(name, fail_reason=too_few) for name in names]
@@ -249,7 +249,7 @@ def documented() -> set[str]:
     return {key for cell in cells for key in re.findall(r"`(\w+)`", cell)}
 
 
-def test_an_undecided_case_has_the_documented_form(tmp_path: Path) -> None:
+def test_an_undecided_case_has_the_documented_form(tmp_path):
     """As much of it as ReFrame knows: its report has our variables under our names."""
     known = {
         "tier": "quick",
@@ -271,17 +271,17 @@ def test_an_undecided_case_has_the_documented_form(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change", [{"partition": "other"}, {"environ": "other"}, {"display_name": "Ior"}]
 )
-def test_a_record_of_another_case_does_not_count(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_record_of_another_case_does_not_count(tmp_path, change):
     assert len(undecided(write(tmp_path, case(**change)), [record()])) == 1
 
 
-def test_a_record_counts_once(tmp_path: Path) -> None:
+def test_a_record_counts_once(tmp_path):
     file = write(tmp_path, case(), case())
     assert len(undecided(file, [record()])) == 1
     assert undecided(file, [record(), record()]) == []
 
 
-def test_a_case_that_reframe_passes_without_a_verdict_is_an_error(tmp_path: Path) -> None:
+def test_a_case_that_reframe_passes_without_a_verdict_is_an_error(tmp_path):
     file = write(tmp_path, case(result="pass", fail_reason=None, fail_phase=None))
     (found,) = undecided(file, [])
     assert found.reason == "run: ReFrame says pass, nothing was decided"
@@ -289,7 +289,7 @@ def test_a_case_that_reframe_passes_without_a_verdict_is_an_error(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"runs": [{}]}', '{"runs": [{"testcases": [5]}]}'])
-def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_is_no_report_is_refused(tmp_path, text):
     (tmp_path / "r").write_text(text)
     with pytest.raises(ValueError, match=r"."):
         undecided(tmp_path / "r", [])
@@ -298,7 +298,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
 # --- derived cases and cost -----------------------------------------------------------------------
 
 
-def test_a_metric_that_could_not_be_computed_has_a_row() -> None:
+def test_a_metric_that_could_not_be_computed_has_a_row():
     lacking = [
         finding("invalid", "read_hold", guard="points"),
         finding("warn", "read_fit", guard="points"),
@@ -320,7 +320,7 @@ def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> Record:
     return record(verdict, **{"metrics": [measured], "price": PRICE, **change})
 
 
-def test_cost_rests_on_the_newest_valid_value_of_the_best_case() -> None:
+def test_cost_rests_on_the_newest_valid_value_of_the_best_case():
     other = bandwidth(2.0, case="Ior %api=mpiio")
     found = pricing.costs(
         [bandwidth(9.0), bandwidth(2.5, "FAIL"), bandwidth(8.0, "INVALID"), other, record()]
@@ -346,9 +346,7 @@ def one(verdict: str, session: str, **change: Any) -> Record:
         (one("PASS", "b"), 1),
     ],
 )
-def test_a_failure_stands_unless_its_own_case_passed_when_measured_again(
-    second: Record, status: int
-) -> None:
+def test_a_failure_stands_unless_its_own_case_passed_when_measured_again(second, status):
     first = one("FAIL", "a")
     assert exit_status([first, second], gate=False) == status
     session = SessionRecords([first, second])

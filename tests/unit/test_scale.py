@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +33,7 @@ EXTRAS = PartitionExtras.model_validate(
 
 
 @pytest.mark.slow
-def test_the_witness_of_all_tasks_is_heard(tmp_path: Path) -> None:
+def test_the_witness_of_all_tasks_is_heard(tmp_path):
     """Each task counts, and the clients of all nodes, in two files a node. No word of it is kept."""
     scale.witnesses(tmp_path, NODES)
     heard = witness.witnesses(read(tmp_path))["write.1"]
@@ -52,7 +51,7 @@ def test_the_witness_of_all_tasks_is_heard(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["srun", "mpirun"])
-def test_a_job_script_does_not_grow_with_the_nodes(launcher: str) -> None:
+def test_a_job_script_does_not_grow_with_the_nodes(launcher):
     def script(nodes: int) -> str:
         hosts = [f"node{number:04d}" for number in range(nodes)] if launcher == "mpirun" else []
         launch = Launch(
@@ -66,7 +65,7 @@ def test_a_job_script_does_not_grow_with_the_nodes(launcher: str) -> None:
     assert len(script(NODES)) <= len(script(4)) + 200
 
 
-def test_a_record_of_a_thousand_nodes_is_small(tmp_path: Path) -> None:
+def test_a_record_of_a_thousand_nodes_is_small(tmp_path):
     plan = healthy.plan(NODES, tasks=NODES * scale.TASKS)
     found = collect.collect(scale.build(tmp_path, NODES), plan, 0)
     assert (len(found.views), len(found.nodes), len(found.idle)) == (NODES, NODES, NODES)
@@ -82,7 +81,7 @@ def test_a_record_of_a_thousand_nodes_is_small(tmp_path: Path) -> None:
     assert len(json.dumps([prints, told, judged.reason])) < 20_000
 
 
-def test_the_values_of_a_few_nodes_are_all_kept() -> None:
+def test_the_values_of_a_few_nodes_are_all_kept():
     few = [{"x": number} for number in range(8)]
     assert fingerprint.merge(few) == {"x": "0 | 1 | 2 | 3 | 4 | 5 | 6 | 7"}
     # Whatever their order, and another digest where another node differs.

@@ -85,9 +85,7 @@ def output_of(left: Evidence, of: str = "write", /, **change: Any) -> Any:
         ("POSIX", {"ior.uncounted": True}, []),
     ],
 )
-def test_an_ior_that_does_not_count_matters_to_mpi_io(
-    left: Evidence, api: str, facts: dict[str, bool], words: list[str]
-) -> None:
+def test_an_ior_that_does_not_count_matters_to_mpi_io(left, api, facts, words):
     plan = stage.plan()
     repeat = [replace(one, command=["ior", "-a", api]) for one in plan.repeat]
     seen = case(replace(left, nodes=(facts,)), replace(plan, repeat=repeat))
@@ -111,9 +109,7 @@ DATA = TIMED | {"G8", "G18", "G24"}
         ({"direction": "none"}, ALWAYS),
     ],
 )
-def test_which_guards_speak_of_a_phase(
-    left: Evidence, access: dict[str, Any], guards: set[str]
-) -> None:
+def test_which_guards_speak_of_a_phase(left, access, guards):
     seen = phase(left, 0, **access)
     assert {finding.guard for guard in OF_PHASE for finding in guard.asked(seen)} == guards
 
@@ -136,9 +132,7 @@ SIZES = (
         ((*SIZES, "WARNING: odd"), 1, Outcome.INVALID),
     ],
 )
-def test_sizes_that_clients_do_not_see_alike_yet(
-    left: Evidence, warnings: tuple[str, ...], read: int, outcome: Outcome
-) -> None:
+def test_sizes_that_clients_do_not_see_alike_yet(left, warnings, read, outcome):
     *rest, last = left.outputs["write"]
     wrote = stage.plan().repeat[0].data_bytes or 0
     moved = {"bytes_moved": wrote - 1 + read}
@@ -192,9 +186,7 @@ DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offs
         ),
     ],
 )
-def test_a_guard_names_what_lies_below(
-    left: Evidence, reasons: dict[str, str], access: dict[str, Any], rule: Any, saw: str
-) -> None:
+def test_a_guard_names_what_lies_below(left, reasons, access, rule, saw):
     before = rule(phase(left, 0, **access))
     assert before.outcome is Outcome.OK, before
     finding = rule(phase(over(left, **reasons), 0, **access))
@@ -202,7 +194,7 @@ def test_a_guard_names_what_lies_below(
     assert saw in finding.saw
 
 
-def test_fsync_reaches_a_disk_through_the_page_cache_of_a_loop_device(left: Evidence) -> None:
+def test_fsync_reaches_a_disk_through_the_page_cache_of_a_loop_device(left):
     seen = phase(over(left, cached="loop0"), 0, direction="write", fsync=True)
     finding = cache.write_back(seen)
     assert finding and finding.outcome is Outcome.OK
@@ -217,9 +209,7 @@ def test_fsync_reaches_a_disk_through_the_page_cache_of_a_loop_device(left: Evid
         (False, "zfs", "on zfs, though the site declares target.compresses: false"),
     ],
 )
-def test_compression_that_a_node_sees_outweighs_the_site(
-    left: Evidence, declared: bool | None, seen: str, saw: str
-) -> None:
+def test_compression_that_a_node_sees_outweighs_the_site(left, declared, seen, saw):
     site = extras(target={} if declared is None else {"compresses": declared})
     seen_case = case(over(left, compresses=seen), site=site)
     finding = contents.data_entropy(seen_case.phases[0])
@@ -227,9 +217,7 @@ def test_compression_that_a_node_sees_outweighs_the_site(
 
 
 @pytest.mark.parametrize(("servers", "memory"), [(None, "8 GiB"), (2, "4 GiB")])
-def test_memory_of_the_servers_that_hold_the_files(
-    left: Evidence, servers: int | None, memory: str
-) -> None:
+def test_memory_of_the_servers_that_hold_the_files(left, servers, memory):
     declared = {"count": 4, "nic": "10 GB/s", "memory": "2 GiB"}
     site = extras(topology={"source": "x", "servers": declared})
     seen = case(left, stage.plan(servers=servers), site).phases[1]
@@ -246,9 +234,7 @@ NOTED = model.Striping({}, Layouts(repetition=1, files=(FILE,), total=1))
 
 @pytest.mark.parametrize("writes_first", [False, True])
 @pytest.mark.parametrize(("less", "outcome"), [(0, Outcome.OK), (4, Outcome.INVALID)])
-def test_stripes_of_the_file_of_one_execution(
-    left: Evidence, writes_first: bool, less: int, outcome: Outcome
-) -> None:
+def test_stripes_of_the_file_of_one_execution(left, writes_first, less, outcome):
     executions = stage.plan().executions if writes_first else 1
     plan = stage.plan(
         layout=Layout(stripe_count=4),
@@ -261,7 +247,7 @@ def test_stripes_of_the_file_of_one_execution(
     assert finding.outcome is outcome
 
 
-def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
+def test_a_finding_of_one_metric_holds_for_that_alone(left):
     """The ceiling is another one for each metric of a phase."""
     write, read = stage.plan().repeat
     rates = {**write.rates, **read.rates}
@@ -284,9 +270,7 @@ def test_a_finding_of_one_metric_holds_for_that_alone(left: Evidence) -> None:
         (True, 1.10, Outcome.INVALID),
     ],
 )
-def test_g8_lets_a_buffered_read_fetch_a_quarter_again(
-    left: Evidence, o_direct: bool, share: float, outcome: Outcome
-) -> None:
+def test_g8_lets_a_buffered_read_fetch_a_quarter_again(left, o_direct, share, outcome):
     """Memory was short: pages that were read ahead were dropped. A direct read drops none."""
     views = below(left, Below(devices=("8:0",), disks=("8:0",)))
     claimed = 8 << 30
@@ -315,9 +299,7 @@ def writes_heard(left: Evidence, outputs: list[Any], **says: Any) -> Evidence:
 
 
 @pytest.mark.parametrize(("operations", "refused"), [(None, True), (500, True), (5000, False)])
-def test_g8_knows_the_metadata_of_a_disturber(
-    left: Evidence, operations: int | None, refused: bool
-) -> None:
+def test_g8_knows_the_metadata_of_a_disturber(left, operations, refused):
     """btrfs: its files cost 16 KiB each, also beside a stream that is direct."""
     claimed = 376 << 20
     outputs = []
@@ -343,9 +325,7 @@ def test_g8_knows_the_metadata_of_a_disturber(
         ({"api": "MPIIO"}, 1000, False),  # which may gather what the tasks transfer
     ],
 )
-def test_g8_counts_the_calls_of_posix(
-    left: Evidence, parameters: dict[str, str], calls: int, refused: bool
-) -> None:
+def test_g8_counts_the_calls_of_posix(left, parameters, calls, refused):
     """The tool says 4096 writes of 4 KiB. Its tasks wrote all bytes, and called the kernel less often."""
     claimed = 16 << 20
     outputs = []
@@ -392,9 +372,7 @@ GIB = 1 << 30
         ({"8:0": 0.5, "8:16": 0.5}, {"8:0": 0.2, "8:16": 0.2}, Outcome.INVALID),
     ],
 )
-def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
-    left: Evidence, wrote: dict[str, float], read: dict[str, float], outcome: Outcome
-) -> None:
+def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(left, wrote, read, outcome):
     """A client that serves its file system itself (FUSE), whose servers are reached through the network."""
     claimed = 8 << 30
     outputs: dict[str, list[Any]] = {}
@@ -433,9 +411,7 @@ def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(
         ([0, 0], Outcome.WARN),
     ],
 )
-def test_a_device_that_the_kernel_says_it_does_not_count(
-    left: Evidence, moved: list[int], outcome: Outcome
-) -> None:
+def test_a_device_that_the_kernel_says_it_does_not_count(left, moved, outcome):
     views = below(left, Below(devices=("252:0",), unsure=("252:0",)))
     outputs, testimony = {}, {}
     for name in ("write", "read"):
@@ -449,7 +425,7 @@ def test_a_device_that_the_kernel_says_it_does_not_count(
     assert finding.outcome is outcome, finding
 
 
-def test_the_first_node_is_the_node_of_the_job_script(left: Evidence) -> None:
+def test_the_first_node_is_the_node_of_the_job_script(left):
     """Whatever the order of names: seconds since boot are those of one node."""
     (view,) = {one.host: one for one in left.views[:1]}.values()
     views = tuple(replace(view, host=host) for host in ("node10", "node9"))
@@ -472,7 +448,7 @@ def test_the_first_node_is_the_node_of_the_job_script(left: Evidence) -> None:
     assert phase(unknown, 0).case.span(testimony) == (9000.0, 9001.0)
 
 
-def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left: Evidence) -> None:
+def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left):
     seen = case(told(left, 1 << 30, 1 << 30))
     (first, second) = seen.evidence.testimony["write"]
     lost = replace(second, expected=2)
@@ -484,7 +460,7 @@ def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left: Evidenc
     assert [found and found[1].written for found in counted] == [2 << 30, 1 << 30]
 
 
-def test_counters_of_a_node_without_tasks_are_unknown(left: Evidence) -> None:
+def test_counters_of_a_node_without_tasks_are_unknown(left):
     heard = Witness(host="n7", started=1, ended=2, synced=None, asked=Moved(), moved=Moved())
     testimony = alone(heard)
     assert testimony.counted({"n7": ["8:0"]}) == Moved()
@@ -495,7 +471,7 @@ def test_counters_of_a_node_without_tasks_are_unknown(left: Evidence) -> None:
 
 
 @pytest.mark.parametrize("moved", ["252:0", "9:0", ""])
-def test_a_driver_that_counts_one_device_counts_all(left: Evidence, moved: str) -> None:
+def test_a_driver_that_counts_one_device_counts_all(left, moved):
     """A btrfs on two logical volumes may have all data on one of them."""
     names = {"252:0": "dm-0", "252:1": "dm-1", "9:0": "md0"}
     under = Below(devices=("252:0", "252:1"), unsure=("252:0", "252:1", "9:0"), names=names)
@@ -508,7 +484,7 @@ def test_a_driver_that_counts_one_device_counts_all(left: Evidence, moved: str) 
     assert not seen.shared_counters
 
 
-def test_g19_gives_no_credit_for_what_only_reads(left: Evidence) -> None:
+def test_g19_gives_no_credit_for_what_only_reads(left):
     """A journal has bytes of what makes, removes or writes; others wrote what was written beside a read or a stat."""
     for index, name in enumerate(("write", "read")):
         (output, *_) = left.outputs[name]
@@ -539,9 +515,7 @@ def longer(looks: Evidence, **says: Any) -> witness.Testimony:
 
 
 @pytest.mark.parametrize(("task_tells", "outcome"), [(True, Outcome.OK), (False, Outcome.INVALID)])
-def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(
-    left: Evidence, task_tells: bool, outcome: Outcome
-) -> None:
+def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(left, task_tells, outcome):
     """It wrote 512 MiB within 2 s. Then others made the used bytes grow as much, after they had made room for them."""
     size = 512 << 20
     output = output_of(left, seconds=2.0, bytes_moved=size)
@@ -567,9 +541,7 @@ def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(
     ("sharing", "of_tasks", "outcome"),
     [(1, False, Outcome.INVALID), (3, False, Outcome.WARN), (3, True, Outcome.INVALID)],
 )
-def test_servers_of_several_hosts_start_their_clocks_apart(
-    left: Evidence, sharing: int, of_tasks: bool, outcome: Outcome
-) -> None:
+def test_servers_of_several_hosts_start_their_clocks_apart(left, sharing, of_tasks, outcome):
     """The tool reports 2 s. The device that one host or three share moved bytes for 3 s."""
     size = 512 << 20
     output = output_of(left, seconds=2.0, bytes_moved=size)
@@ -596,9 +568,7 @@ def test_servers_of_several_hosts_start_their_clocks_apart(
 
 
 @pytest.mark.parametrize(("processes", "refused"), [(3, False), (4, True), (10, True)])
-def test_g22_counts_the_jobs_of_fio(
-    left: Evidence, processes: int, refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_g22_counts_the_jobs_of_fio(left, processes, refused, monkeypatch):
     """Its options say two jobs: two processes, and fio before them. A script may start other programs."""
     (output, *_) = left.outputs["write"]
     made = replace(output, tool="fio", tasks=2)
@@ -616,7 +586,7 @@ def test_g22_counts_the_jobs_of_fio(
     assert "processes for its" not in finding.saw
 
 
-def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:
+def test_g22_reads_the_versions_of_the_nodes(left):
     versions = {"n1": {"ior": "4.0.0"}, "n2": {"ior": "4.1.0", "mdtest": "4.0.0"}, "n3": {}}
     assert phase(left, 0).tool == "ior"
     finding = origin.tool_integrity(phase(replace(left, versions=versions), 0))
@@ -633,9 +603,7 @@ def test_g22_reads_the_versions_of_the_nodes(left: Evidence) -> None:
         ("fio", {"ramp_time": "5s"}, Outcome.WARN),  # nobody tells
     ],
 )
-def test_how_long_a_tool_worked(
-    left: Evidence, tool: str, told_of: dict[str, Any], outcome: Outcome
-) -> None:
+def test_how_long_a_tool_worked(left, tool, told_of, outcome):
     """It reports 2 s; 6 s lie between its lines, and for 6 s it had four processes."""
     output = output_of(left, name="create", seconds=2.0)
     made = replace(output, tool=tool, parameters=told_of)
@@ -663,8 +631,8 @@ def test_how_long_a_tool_worked(
     ],
 )
 def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
-    left: Evidence, nodes: int, ended: float, outcome: Outcome
-) -> None:
+    left, nodes, ended, outcome
+):
     output = output_of(left, name="create", seconds=2.0)
     made = replace(output, tool="mdtest", parameters={})
     looks = replace(told(left, 0), outputs={**left.outputs, "write": [made]})
@@ -696,8 +664,8 @@ def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
     ],
 )
 def test_files_of_each_execution_are_held_against_its_devices(
-    left: Evidence, written: tuple[int, int], unlink: str, syncs: bool, outcome: Outcome
-) -> None:
+    left, written, unlink, syncs, outcome
+):
     outputs = [
         replace(
             output,
@@ -714,9 +682,7 @@ def test_files_of_each_execution_are_held_against_its_devices(
 
 
 @pytest.mark.parametrize(("required", "outcome"), [(False, Outcome.WARN), (True, Outcome.INVALID)])
-def test_files_that_nothing_counts_have_no_second_witness(
-    left: Evidence, required: bool, outcome: Outcome
-) -> None:
+def test_files_that_nothing_counts_have_no_second_witness(left, required, outcome):
     """A program may keep the files of its file system in memory, whatever passes the networks meanwhile."""
     output = output_of(left, name="create", operations=10_000)
     views = below(left, Below())
@@ -743,8 +709,8 @@ def test_files_that_nothing_counts_have_no_second_witness(
     ],
 )
 def test_how_much_a_file_system_may_write_beside_an_operation(
-    left: Evidence, kind: str, options: str, name: str, size: int | None, credit: int
-) -> None:
+    left, kind, options, name, size, credit
+):
     number = 1000
     output = output_of(
         left, name=name, operations=number, bytes_moved=None if size is None else number * size
@@ -760,9 +726,7 @@ def test_how_much_a_file_system_may_write_beside_an_operation(
 
 
 @pytest.mark.parametrize(("read", "outcome"), [(973, Outcome.OK), (900, Outcome.INVALID)])
-def test_g8_asks_the_disks_below_devices_that_are_read(
-    left: Evidence, read: int, outcome: Outcome
-) -> None:
+def test_g8_asks_the_disks_below_devices_that_are_read(left, read, outcome):
     """A loop device over a file with holes answers, and its file's disk moves nothing."""
     output = output_of(left, name="devices", bytes_moved=1 << 30)
     (one, *_) = told(left, 0).testimony["write"]
@@ -793,9 +757,7 @@ def test_g8_asks_the_disks_below_devices_that_are_read(
         ("mdtest", "stat", 5.0, Outcome.OK),
     ],
 )
-def test_data_of_new_files_time_what_makes_them(
-    left: Evidence, tool: str, name: str, seconds: float, outcome: Outcome
-) -> None:
+def test_data_of_new_files_time_what_makes_them(left, tool, name, seconds, outcome):
     """The first task passed data to the kernel for 6 s while it made files."""
     output = output_of(left, name=name, seconds=seconds, bytes_moved=None)
     made = replace(output, tool=tool, parameters={})
@@ -822,9 +784,7 @@ def test_data_of_new_files_time_what_makes_them(
         (1.2, False, Outcome.INVALID),
     ],
 )
-def test_rate_and_latency_of_each_execution_are_compared(
-    left: Evidence, times: float, judged: bool, outcome: Outcome
-) -> None:
+def test_rate_and_latency_of_each_execution_are_compared(left, times, judged, outcome):
     """The second of two executions says another latency than its requests in flight allow.
 
     On a busy node fio waits for a processor between two requests. So too few in flight count only if a latency is judged.
@@ -849,9 +809,7 @@ def test_rate_and_latency_of_each_execution_are_compared(
 @pytest.mark.parametrize(
     ("after", "outcome"), [((500.0, 510.0), Outcome.OK), ((300.0, 310.0), Outcome.UNSTABLE)]
 )
-def test_a_phase_that_repeats_an_earlier_one_is_compared_with_it(
-    left: Evidence, after: tuple[float, float], outcome: Outcome
-) -> None:
+def test_a_phase_that_repeats_an_earlier_one_is_compared_with_it(left, after, outcome):
     write, read = stage.plan().repeat
     again = replace(
         write, name="again", again="write", rates={"write_bw_again": write.rates["write_bw"]}
@@ -869,9 +827,7 @@ def test_a_phase_that_repeats_an_earlier_one_is_compared_with_it(
 @pytest.mark.parametrize(
     ("seconds", "outcome"), [(31.0, Outcome.OK), (30.9, Outcome.INVALID), (None, Outcome.INVALID)]
 )
-def test_a_disturber_is_followed_from_its_own_begin(
-    left: Evidence, seconds: float | None, outcome: Outcome
-) -> None:
+def test_a_disturber_is_followed_from_its_own_begin(left, seconds, outcome):
     """It begins a second before what it disturbs, which takes 30 s; it must not end before."""
     outputs = []
     for output in left.outputs["write"]:

@@ -144,7 +144,7 @@ def failure(environment: dict[str, str], sent: Message | None = None) -> str:
 # The webhook.
 
 
-def test_a_webhook_gets_text_and_values(serve: Callable[..., Server]) -> None:
+def test_a_webhook_gets_text_and_values(serve):
     server = serve()
     receivers.receivers(to_webhook(server))["webhook"](message())
     ((path, headers, body),) = server.got
@@ -168,9 +168,7 @@ def test_a_webhook_gets_text_and_values(serve: Callable[..., Server]) -> None:
         ({Verdict.UNREFERENCED: 1}, False, "nothing proven", "1 proves nothing"),
     ],
 )
-def test_a_program_is_told_the_word_and_the_sentence_of_the_report(
-    counts: dict[Verdict, int], failed: bool, word: str, summary: str
-) -> None:
+def test_a_program_is_told_the_word_and_the_sentence_of_the_report(counts, failed, word, summary):
     ending = conclude(counts, gate=False)
     told = Message(replace(message().alarm, ending=ending)).to_json()
     assert (told["failed"], told["word"]) == (failed, word)
@@ -179,53 +177,51 @@ def test_a_program_is_told_the_word_and_the_sentence_of_the_report(
     assert "iogauge" not in str(told["summary"])
 
 
-def test_text_from_outside_can_neither_mention_nor_leave_its_block() -> None:
+def test_text_from_outside_can_neither_mention_nor_leave_its_block():
     text = message("IorPosix <!channel> ```\n/close @all").markup
     assert text.count("```") == 2 and "<" not in text
 
 
-def test_a_long_alarm_is_cut_and_keeps_its_link() -> None:
+def test_a_long_alarm_is_cut_and_keeps_its_link():
     text = message("x" * 50_000).text
     assert len(text) < receivers.LONGEST + 200
     assert "cut here" in text and text.endswith("https://ci.invalid/1")
 
 
 @pytest.mark.parametrize("code", [500, 429])
-def test_who_is_broken_is_asked_again(serve: Callable[..., Server], code: int) -> None:
+def test_who_is_broken_is_asked_again(serve, code):
     server = serve((code, {}, ""), (code, {}, ""), (200, {}, ""))
     receivers.receivers(to_webhook(server))["webhook"](message())
     assert len(server.got) == 3
 
 
-def test_but_not_for_ever(serve: Callable[..., Server]) -> None:
+def test_but_not_for_ever(serve):
     server = serve((500, {}, f"{TOKEN} {DOOR}"))
     assert failure(to_webhook(server)) == "127.0.0.1: status 500, 3 attempts"
     assert len(server.got) == 3
 
 
-def test_who_refuses_is_not_asked_again(serve: Callable[..., Server]) -> None:
+def test_who_refuses_is_not_asked_again(serve):
     server = serve((403, {}, "no"))
     assert failure(to_webhook(server)) == "127.0.0.1: status 403"
     assert len(server.got) == 1
 
 
 @pytest.mark.parametrize("code", [302, 307])
-def test_a_redirection_takes_no_token_elsewhere(serve: Callable[..., Server], code: int) -> None:
+def test_a_redirection_takes_no_token_elsewhere(serve, code):
     other = serve()
     server = serve((code, {"Location": f"{other.url}/{DOOR}"}, ""))
     assert "redirected, which is not followed" in failure(to_webhook(server))
     assert other.got == []
 
 
-def test_an_answer_that_does_not_end_is_not_waited_for(serve: Callable[..., Server]) -> None:
+def test_an_answer_that_does_not_end_is_not_waited_for(serve):
     server = serve((200, {}, ENDLESS))
     receivers.receivers(to_webhook(server))["webhook"](message())
     assert len(server.got) == 1
 
 
-def test_no_log_holds_the_address(
-    serve: Callable[..., Server], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_log_holds_the_address(serve, caplog):
     caplog.set_level(logging.DEBUG)
     receivers.receivers(to_webhook(serve((200, {"not a header\r\nX": "y"}, "ok"))))["webhook"](
         message()
@@ -234,9 +230,7 @@ def test_no_log_holds_the_address(
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
-def test_the_certificates_of_the_system_are_trusted_and_no_others(
-    serve: Callable[..., Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_certificates_of_the_system_are_trusted_and_no_others(serve, tmp_path, monkeypatch):
     words = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=x"
     name = "subjectAltName=IP:127.0.0.1"
     subprocess.run([*words.split(), "-addext", name], cwd=tmp_path, check=True, capture_output=True)
@@ -252,14 +246,14 @@ def test_the_certificates_of_the_system_are_trusted_and_no_others(
 
 
 @pytest.mark.parametrize("url", [*(f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}")])
-def test_what_is_no_address(url: str) -> None:
+def test_what_is_no_address(url):
     assert failure({"IOGAUGE_WEBHOOK_URL": url}) == "the address is no http(s)://host/..."
 
 
 # The command.
 
 
-def test_a_command_gets_the_text_without_a_shell_and_without_secrets(tmp_path: Path) -> None:
+def test_a_command_gets_the_text_without_a_shell_and_without_secrets(tmp_path):
     file, program = tmp_path / "got", tmp_path / "mail it"
     program.write_text(f'#!/bin/sh\necho "$@" >"{file}"; cat >>"{file}"; env >>"{file}"\n')
     program.chmod(0o755)
@@ -280,7 +274,7 @@ def test_a_command_gets_the_text_without_a_shell_and_without_secrets(tmp_path: P
         ("sh -c 'echo no relay >&2; exit 3'", "sh: exit status 3: no relay"),
     ],
 )
-def test_a_command_that_fails(command: str, said: str) -> None:
+def test_a_command_that_fails(command, said):
     assert failure({"IOGAUGE_ALARM_COMMAND": command, "PATH": os.environ["PATH"]}) == said
 
 
@@ -296,7 +290,7 @@ def in_gitlab(server: Server, **more: str) -> dict[str, str]:
     } | more
 
 
-def test_a_note_is_a_block_of_code_on_the_merge_request(serve: Callable[..., Server]) -> None:
+def test_a_note_is_a_block_of_code_on_the_merge_request(serve):
     server = serve((201, {}, "{}"))
     receivers.receivers(in_gitlab(server))["note"](message())
     ((path, headers, body),) = server.got
@@ -305,7 +299,7 @@ def test_a_note_is_a_block_of_code_on_the_merge_request(serve: Callable[..., Ser
     assert headers["private-token"] == TOKEN
 
 
-def test_a_merge_request_is_a_number(serve: Callable[..., Server]) -> None:
+def test_a_merge_request_is_a_number(serve):
     server = serve()
     assert "expected its number" in failure(in_gitlab(server, CI_MERGE_REQUEST_IID="1/../2"))
     assert server.got == []
@@ -322,7 +316,7 @@ def run_alarm(home: Path, *words: str, **extra: Any) -> tuple[int, str]:
     return started.wait(), out
 
 
-def test_each_receiver_gets_its_own_token(serve: Callable[..., Server]) -> None:
+def test_each_receiver_gets_its_own_token(serve):
     server = serve((201, {}, '{"markdown": "m"}'))
     both = {**to_webhook(server), **in_gitlab(server), "IOGAUGE_GITLAB_TOKEN": "another"}
     for receiver in receivers.receivers(both).values():
@@ -333,9 +327,7 @@ def test_each_receiver_gets_its_own_token(serve: Callable[..., Server]) -> None:
 
 
 @pytest.mark.slow
-def test_an_alarm_that_reaches_nobody_is_still_an_alarm(
-    tmp_path: Path, serve: Callable[..., Server]
-) -> None:
+def test_an_alarm_that_reaches_nobody_is_still_an_alarm(tmp_path, serve):
     server = serve((403, {}, ""))
     expected = ("--expect", "site:scratch")
     assert run_alarm(tmp_path, *expected)[0] == 1
@@ -358,9 +350,7 @@ def test_an_alarm_that_reaches_nobody_is_still_an_alarm(
 # What a site declares.
 
 
-def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(
-    tmp_path: Path, serve: Callable[..., Server]
-) -> None:
+def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(tmp_path, serve):
     server, got = serve(), tmp_path / "got"
     for name in ("sendmail", "tell"):
         (tmp_path / name).write_text(f'#!/bin/sh\n(echo "$0 $@"; cat) >>"{got}"\n')
@@ -381,6 +371,6 @@ def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(
     assert DOOR not in " ".join(found)
 
 
-def test_a_workflow_of_teams_gets_a_card() -> None:
+def test_a_workflow_of_teams_gets_a_card():
     (attachment,) = message().to_card()["attachments"]  # type: ignore[misc]
     assert attachment["content"]["body"][0]["text"].startswith("iogauge site: FAILED")

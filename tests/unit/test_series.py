@@ -41,7 +41,7 @@ def output(seconds: float, mib_s: float = 100.0) -> ToolOutput:
     return ToolOutput("fio", "3.33", (phase,))
 
 
-def test_a_steady_write_is_as_long_as_the_tool_says() -> None:
+def test_a_steady_write_is_as_long_as_the_tool_says():
     found = series([100.0] * 300)
     assert len(found.rates) == 300
     assert found.mean == pytest.approx(100 * MIB, rel=0.01)
@@ -49,7 +49,7 @@ def test_a_steady_write_is_as_long_as_the_tool_says() -> None:
     assert (found.dips, found.change) == ([], None)
 
 
-def test_a_stall_is_a_dip_of_its_length_and_depth() -> None:
+def test_a_stall_is_a_dip_of_its_length_and_depth():
     """Twelve seconds of a five-minute write at a tenth, and three at a third."""
     rates = [100.0] * 300
     rates[100:112], rates[200:203] = [10.0] * 12, [33.0] * 3
@@ -62,7 +62,7 @@ def test_a_stall_is_a_dip_of_its_length_and_depth() -> None:
     assert longest.lowest == pytest.approx(0.1, abs=0.01)
 
 
-def test_burst_credits_that_are_used_up_are_a_change_of_level() -> None:
+def test_burst_credits_that_are_used_up_are_a_change_of_level():
     found = series([300.0] * 200 + [100.0] * 400).change
     assert found is not None
     assert found.at_s == pytest.approx(200, abs=1)
@@ -70,12 +70,12 @@ def test_burst_credits_that_are_used_up_are_a_change_of_level() -> None:
 
 
 @given(st.lists(st.floats(90.0, 110.0), min_size=20, max_size=200))
-def test_noise_has_no_dip_and_no_level(rates: list[float]) -> None:
+def test_noise_has_no_dip_and_no_level(rates):
     found = Series(1.0, tuple(rates))
     assert (found.dips, found.change) == ([], None)
 
 
-def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share() -> None:
+def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share():
     rates = [100.0] * 240 + [200.0] * 60
     seen = with_series(output(300.0, 60.0), looks(rates), RUN, "write, repetition 1")
     (phase,) = seen.phases
@@ -90,7 +90,7 @@ def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share
     [([], 300.0), (looks([100.0] * 5), 1.0), ([Instant(t, 0, 5) for t in range(90, 400)], 300.0)],
     ids=["nobody counts", "too short", "nothing moved"],
 )
-def test_without_a_count_there_is_no_series(instants: list[Instant], seconds: float) -> None:
+def test_without_a_count_there_is_no_series(instants, seconds):
     with pytest.raises(ToolOutputError, match="write, repetition 2: no counter under the target's"):
         with_series(output(seconds), instants, RUN, "write, repetition 2")
 
@@ -104,7 +104,7 @@ def g17(*series: Series) -> Finding:
     return found
 
 
-def test_g17_names_levels_and_dips() -> None:
+def test_g17_names_levels_and_dips():
     assert figures.steadiness(data().phase("read")) is None
     steady = Series(1.0, (100.0 * MIB,) * 60)
     assert g17(steady, steady).outcome is Outcome.OK

@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +166,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
+def test_a_server_here_serves_the_phases_of_a_job(servers):
     status, printed = servers.run(
         "iog_agents fio 1 lo; iog_client layout layout.fio layout.json",
         "iog_client read read.fio read.$IOG_REP.json; iog_phase sockets cat /proc/net/tcp\n"
@@ -198,7 +198,7 @@ def test_a_server_here_serves_the_phases_of_a_job(servers: Servers) -> None:
 
 
 @pytest.mark.parametrize("damage", ["true", 'truncate -s 0 "$FILE"; truncate -s 256K "$FILE"'])
-def test_servers_check_the_data_in_the_warm_up(servers: Servers, damage: str) -> None:
+def test_servers_check_the_data_in_the_warm_up(servers, damage):
     words = " ".join(options.verification(4096))
     status, printed = servers.run(
         f"iog_agents fio 3 '' {servers.bin / 'launch'}; iog_client layout layout.fio layout.json\n"
@@ -214,7 +214,7 @@ def test_servers_check_the_data_in_the_warm_up(servers: Servers, damage: str) ->
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
-def test_a_server_that_is_lost_spoils_the_result(servers: Servers) -> None:
+def test_a_server_that_is_lost_spoils_the_result(servers):
     servers.program(
         "lose",
         "#!/bin/bash\nread -r host address pid < <(tail -n 1 servers.txt)\nkill -KILL $pid\n"
@@ -232,7 +232,7 @@ def test_a_server_that_is_lost_spoils_the_result(servers: Servers) -> None:
 
 
 @pytest.mark.parametrize("name", ["TERM", "KILL"])
-def test_a_job_that_is_ended_in_the_middle_leaves_nothing(servers: Servers, name: str) -> None:
+def test_a_job_that_is_ended_in_the_middle_leaves_nothing(servers, name):
     servers.environment["IOG_SERVERS_LEASE"] = "2"
     process = servers.job(
         f"iog_agents fio 3 '' {servers.bin / 'launch'}; iog_client layout layout.fio layout.json",
@@ -253,7 +253,7 @@ def test_a_job_that_is_ended_in_the_middle_leaves_nothing(servers: Servers, name
         ("iog_agents fio 2 lo", "1 of 2 nodes answered within 6 s"),
     ],
 )
-def test_servers_that_do_not_come_up(servers: Servers, start: str, message: str) -> None:
+def test_servers_that_do_not_come_up(servers, start, message):
     servers.environment["IOG_SERVERS_SECONDS"] = "6"
     status, printed = servers.run(start, "iog_phase never true")
     assert status != 0
@@ -263,14 +263,14 @@ def test_servers_that_do_not_come_up(servers: Servers, start: str, message: str)
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
-def test_servers_at_one_address_would_share_their_files(servers: Servers) -> None:
+def test_servers_at_one_address_would_share_their_files(servers):
     status, printed = servers.run(f"iog_agents fio 3 lo {servers.bin / 'launch'}")
     assert status == 1
     assert "several nodes serve at 127.0.0.1; name their interface in extras.interface" in printed
     wait_for(servers.all_gone, 10, "the end of all processes")
 
 
-def test_the_agent_of_each_node_looks_before_and_after_its_first_task(servers: Servers) -> None:
+def test_the_agent_of_each_node_looks_before_and_after_its_first_task(servers):
     launch = servers.bin / "launch"
     witness = f'sh {JOB_FILES}/witness.sh "$IOG_STAGE" "work.$IOG_REP"'
     status, printed = servers.run(
@@ -312,9 +312,7 @@ def kill_fio(process: subprocess.Popen[str], server: int) -> None:
         (kill_fio, "fio ended by itself"),
     ],
 )
-def test_what_ends_an_agent_ends_the_jobs_of_its_server(
-    servers: Servers, end: Callable[[subprocess.Popen[str], int], None], message: str
-) -> None:
+def test_what_ends_an_agent_ends_the_jobs_of_its_server(servers, end, message):
     process, address, server = servers.attend()
     client = servers.start(["fio", f"--client={address}", "long.fio"])
     wait_for(servers.busy, 30, "fio's processes")
@@ -326,7 +324,7 @@ def test_what_ends_an_agent_ends_the_jobs_of_its_server(
     wait_for(servers.all_gone, 20, "the end of all processes")
 
 
-def test_a_lease_that_is_not_renewed_ends_the_agent(servers: Servers) -> None:
+def test_a_lease_that_is_not_renewed_ends_the_agent(servers):
     servers.environment["IOG_SERVERS_LEASE"] = "1"
     process, _, _ = servers.attend()
     printed, _ = process.communicate(timeout=60)
@@ -334,7 +332,7 @@ def test_a_lease_that_is_not_renewed_ends_the_agent(servers: Servers) -> None:
     wait_for(servers.all_gone, 20, "the end of all processes")
 
 
-def test_a_node_that_does_not_see_the_stage_is_named(servers: Servers) -> None:
+def test_a_node_that_does_not_see_the_stage_is_named(servers):
     servers.program(
         "blind",
         '#!/bin/sh\nexec unshare --mount sh -euc \'mount -t tmpfs none "$0"; exec "$@"\' "$PWD" "$@"\n',

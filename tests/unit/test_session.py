@@ -26,21 +26,19 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("value", ["state", "~/state"])
-def test_a_relative_place_is_refused(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_relative_place_is_refused(monkeypatch, value):
     monkeypatch.setenv("IOGAUGE_HOME", value)
     with pytest.raises(SystemExit, match=r"IOGAUGE_HOME is .*: expected an absolute path"):
         paths.state_dir()
 
 
 @pytest.mark.parametrize(("value", "gate"), [("1", True), ("YES", True), ("", False), ("0", False)])
-def test_gate(monkeypatch: pytest.MonkeyPatch, value: str, gate: bool) -> None:
+def test_gate(monkeypatch, value, gate):
     monkeypatch.setenv("IOGAUGE_GATE", value)
     assert current.is_gate() is gate
 
 
-def test_a_name_is_a_directory_name_and_ends_in_the_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_name_is_a_directory_name_and_ends_in_the_process(monkeypatch):
     monkeypatch.setattr("socket.gethostname", lambda: "n-1.x/y é")
     name = current.new_session_name()
     assert name.endswith(f"-n-1-x-y-{os.getpid()}")
@@ -48,13 +46,13 @@ def test_a_name_is_a_directory_name_and_ends_in_the_process(
     assert "/" not in name
 
 
-def test_targets_that_are_none_are_left_out(home: Path) -> None:
+def test_targets_that_are_none_are_left_out(home):
     home.mkdir()
     (home / "targets.txt").write_bytes(b"/a\0b\n\n../..\n-x\n/\x1b[2J\n/c\n")
     assert current.known_targets() == ["/c"]
 
 
-def test_a_session_removes_its_own_directories_only(tmp_path: Path) -> None:
+def test_a_session_removes_its_own_directories_only(tmp_path):
     run = current.Session("mine")
     run.track(str(tmp_path))
     mine = Path(directory.create(str(tmp_path), "mine", "case"))
@@ -64,7 +62,7 @@ def test_a_session_removes_its_own_directories_only(tmp_path: Path) -> None:
     assert other.exists()
 
 
-def test_what_nobody_reads_keeps_no_directory_and_no_record(tmp_path: Path) -> None:
+def test_what_nobody_reads_keeps_no_directory_and_no_record(tmp_path):
     """As with a pipeline whose runner has gone, or `iogauge run | head`: the session still removes and decides."""
     case = Path(directory.create(str(tmp_path), "mine", "case"))
     code = (
@@ -81,9 +79,7 @@ def test_what_nobody_reads_keeps_no_directory_and_no_record(tmp_path: Path) -> N
     assert (tmp_path / "decided").exists()
 
 
-def test_what_cannot_be_removed_is_said_with_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_removed_is_said_with_the_command(tmp_path, capsys):
     run = current.Session("mine", {str(tmp_path)})
     case = Path(directory.create(str(tmp_path), "mine", "case"))
     (case.parent / directory.MARKER).unlink()
@@ -106,7 +102,7 @@ def test_what_cannot_be_removed_is_said_with_the_command(
         (["--restore-session"], False),
     ],
 )
-def test_which_command_line_runs_cases(words: list[str], runs: bool) -> None:
+def test_which_command_line_runs_cases(words, runs):
     assert current.runs_cases(words) is runs
 
 
@@ -120,9 +116,7 @@ def test_which_command_line_runs_cases(words: list[str], runs: bool) -> None:
         ("", ["-r"], 0, 0),
     ],
 )
-def test_a_gate_that_decides_nothing_fails(
-    tmp_path: Path, gate: str, words: list[str], decided: int, status: int
-) -> None:
+def test_a_gate_that_decides_nothing_fails(tmp_path, gate, words, decided, status):
     script = (
         "from iogauge.session.current import current\n"
         "from iogauge.session.current import guard_gate\n"
@@ -143,7 +137,7 @@ def test_a_gate_that_decides_nothing_fails(
     assert not (tmp_path / "iogauge").exists()
 
 
-def test_stages_of_old_sessions_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stages_of_old_sessions_are_found(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     for name, days in (("old", 8), ("new", 6)):
         stage = tmp_path / "reframe" / "stage" / name
@@ -154,7 +148,7 @@ def test_stages_of_old_sessions_are_found(tmp_path: Path, monkeypatch: pytest.Mo
     assert [path.name for path in current.old_stages()] == ["old"]
 
 
-def test_old_logs_of_reframe_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_logs_of_reframe_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     (tmp_path / "logs").mkdir()
     for name, days in (("old.log", 8), ("new.log", 6), ("other", 8)):
@@ -171,9 +165,7 @@ def test_old_logs_of_reframe_are_removed(tmp_path: Path, monkeypatch: pytest.Mon
     ]
 
 
-def test_the_stage_of_a_session_that_runs_is_not_old(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_stage_of_a_session_that_runs_is_not_old(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     current.Session("mine").track(str(tmp_path / "target"))
     stage = tmp_path / "reframe" / "stage" / "mine"
@@ -190,7 +182,7 @@ def test_the_stage_of_a_session_that_runs_is_not_old(
     assert old(29)
 
 
-def test_a_caller_may_name_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_caller_may_name_the_session(monkeypatch):
     monkeypatch.setattr(current, "_current", None)
     monkeypatch.setenv("IOGAUGE_SESSION", "given")
     assert current.current().name == "given"

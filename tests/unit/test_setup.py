@@ -117,7 +117,7 @@ def listed(output: str) -> dict[str, str]:
 # ----- ci/stack -------------------------------------------------------------------------------------
 
 
-def test_stack_finds_programs_on_path(project: Project) -> None:
+def test_stack_finds_programs_on_path(project):
     for name in ("ior", "mdtest", "fio"):
         stub(project.bin / name)
     stub(project.bin / "mpirun", OPEN_MPI)
@@ -131,7 +131,7 @@ def test_stack_finds_programs_on_path(project: Project) -> None:
     assert project.decision()["IOGAUGE_STACK_PATH"] == ""
 
 
-def test_stack_prefers_what_the_user_names_then_spack_then_path(project: Project) -> None:
+def test_stack_prefers_what_the_user_names_then_spack_then_path(project):
     prefix = project.root / "my prefix"
     view = project.root / "environments/local/.spack-env/view"
     stub(prefix / "bin/ior")
@@ -163,7 +163,7 @@ def site_settings(project: Project, *stacks: str) -> None:
     stub(project.root / ".venv/bin/python", f"printf '%s\\n' {' '.join(stacks)}")
 
 
-def test_stack_is_that_of_the_site(project: Project) -> None:
+def test_stack_is_that_of_the_site(project):
     """The environment that the site's settings name comes before environments/local, and is asked for."""
     site_settings(project, "mysite", "mysite-gpu")
     for name in ("ior", "mdtest", "fio"):
@@ -186,7 +186,7 @@ def test_stack_is_that_of_the_site(project: Project) -> None:
     assert project.decision()["IOGAUGE_STACK_NAME"] == "Spack environment environments/mysite"
 
 
-def test_environment_by_who_names_it(project: Project) -> None:
+def test_environment_by_who_names_it(project):
     def told(*words: str, **env: str) -> tuple[int, str]:
         done = project.run("bash", "ci/environment", *words, env=env)
         return done.returncode, (done.stdout + done.stderr).strip()
@@ -208,14 +208,14 @@ def test_environment_by_who_names_it(project: Project) -> None:
     assert told()[0] == 2
 
 
-def test_stack_refuses_a_prefix_without_programs_directory(project: Project) -> None:
+def test_stack_refuses_a_prefix_without_programs_directory(project):
     stub(project.bin / "fio")
     done = project.stack(env={"IOGAUGE_STACK": "/nonexistent"})
     assert done.returncode == 1
     assert "IOGAUGE_STACK=/nonexistent has no bin/" in done.stderr
 
 
-def test_stack_fails_only_when_nothing_can_be_measured(project: Project) -> None:
+def test_stack_fails_only_when_nothing_can_be_measured(project):
     done = project.stack()
     assert done.returncode == 1
     assert "nothing can be measured" in done.stderr
@@ -228,7 +228,7 @@ def test_stack_fails_only_when_nothing_can_be_measured(project: Project) -> None
     assert "missing: fio" not in done.stdout
 
 
-def test_stack_installs_nothing_also_as_root(project: Project) -> None:
+def test_stack_installs_nothing_also_as_root(project):
     """What a machine gets is its administrator's to say."""
     called = project.root / "called"
     for program in ("apt-get", "dnf", "zypper", "git"):
@@ -240,7 +240,7 @@ def test_stack_installs_nothing_also_as_root(project: Project) -> None:
     assert not called.exists()
 
 
-def test_stack_takes_the_launcher_beside_the_library(project: Project, tmp_path: Path) -> None:
+def test_stack_takes_the_launcher_beside_the_library(project, tmp_path):
     """Another MPI comes first on PATH; ior's own is in the prefix of its library."""
     right, wrong = tmp_path / "openmpi", tmp_path / "other"
     stub(right / "bin/mpirun", OPEN_MPI)
@@ -259,7 +259,7 @@ def test_stack_takes_the_launcher_beside_the_library(project: Project, tmp_path:
     assert "comes first" not in done.stdout
 
 
-def test_stack_reports_a_launcher_of_another_mpi(project: Project) -> None:
+def test_stack_reports_a_launcher_of_another_mpi(project):
     for name in ("ior", "mdtest", "fio"):
         stub(project.bin / name)
     stub(project.bin / "mpirun", HYDRA)
@@ -270,7 +270,7 @@ def test_stack_reports_a_launcher_of_another_mpi(project: Project) -> None:
     assert "each task would run alone" in done.stdout
 
 
-def test_stack_needs_no_mpirun_where_srun_starts_tasks(project: Project) -> None:
+def test_stack_needs_no_mpirun_where_srun_starts_tasks(project):
     for name in ("ior", "mdtest", "fio", "srun"):
         stub(project.bin / name)
     done = project.stack()
@@ -278,7 +278,7 @@ def test_stack_needs_no_mpirun_where_srun_starts_tasks(project: Project) -> None
     assert "srun starts the tasks" in done.stdout
 
 
-def test_stack_lets_open_mpi_run_as_root_only_where_it_must(project: Project) -> None:
+def test_stack_lets_open_mpi_run_as_root_only_where_it_must(project):
     stub(project.bin / "fio")
     stub(project.bin / "ior")
     stub(project.bin / "mpirun", OPEN_MPI)
@@ -290,7 +290,7 @@ def test_stack_lets_open_mpi_run_as_root_only_where_it_must(project: Project) ->
     assert "OMPI_ALLOW_RUN_AS_ROOT" not in project.decision()
 
 
-def test_setup_refuses_a_path_that_no_job_script_can_hold(project: Project) -> None:
+def test_setup_refuses_a_path_that_no_job_script_can_hold(project):
     """At once, and not at the first run: ReFrame and job scripts would split the path."""
     odd = project.root.with_name("pro ject")
     project.root.rename(odd)
@@ -322,9 +322,7 @@ def activate(project: Project, shell: str, script: str) -> subprocess.CompletedP
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("options", ["", "set -eu"])
-def test_activate_sets_the_variables_and_is_idempotent(
-    project: Project, shell: str, options: str
-) -> None:
+def test_activate_sets_the_variables_and_is_idempotent(project, shell, options):
     project.make_ready()
     stub(project.bin / "fio")
     prefix = project.root / "stack"
@@ -342,7 +340,7 @@ def test_activate_sets_the_variables_and_is_idempotent(
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_activate_follows_a_new_decision(project: Project, shell: str) -> None:
+def test_activate_follows_a_new_decision(project, shell):
     """After ci/stack decided anew, PATH holds the new stack, and nothing of the old one."""
     project.make_ready()
     stub(project.bin / "fio")
@@ -364,9 +362,7 @@ def test_activate_follows_a_new_decision(project: Project, shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("script", ["cd - ; . ./activate", '(. "$A"; env)', 'set -eu; . "$A"'])
-def test_activate_finds_its_own_project(
-    project: Project, shell: str, script: str, tmp_path: Path
-) -> None:
+def test_activate_finds_its_own_project(project, shell, script, tmp_path):
     """Not the directory where the shell stands, nor a project that was activated before."""
     project.make_ready()
     (tmp_path / "before").mkdir()
@@ -378,7 +374,7 @@ def test_activate_finds_its_own_project(
     assert f"IOGAUGE_ROOT={project.root}" in done.stdout.splitlines()
 
 
-def test_the_line_for_cron_works_in_its_shell(project: Project) -> None:
+def test_the_line_for_cron_works_in_its_shell(project):
     """cron runs /bin/sh in the home directory."""
     project.make_ready()
     stub(project.root / ".venv/bin/iogauge", 'echo "iogauge $*"')
@@ -392,7 +388,7 @@ def test_the_line_for_cron_works_in_its_shell(project: Project) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_activate_without_setup_says_what_to_run(project: Project, shell: str) -> None:
+def test_activate_without_setup_says_what_to_run(project, shell):
     done = activate(
         project, shell, 'before=$PATH; . "$A"; echo "$?"; [ "$PATH" = "$before" ] && echo same'
     )
@@ -408,13 +404,13 @@ def setup(project: Project, *arguments: str, **env: str) -> subprocess.Completed
     return project.run("bash", "ci/setup", *arguments, env=env)
 
 
-def test_setup_does_nothing_when_ready(project: Project) -> None:
+def test_setup_does_nothing_when_ready(project):
     project.make_ready()
     done = setup(project, "--dev")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_setup_refuses_an_old_python(project: Project) -> None:
+def test_setup_refuses_an_old_python(project):
     stub(project.bin / "python3", '[ "$1" = --version ] && echo "Python 3.9.2"; exit 1')
     done = setup(project)
     assert done.returncode == 1
@@ -424,7 +420,7 @@ def test_setup_refuses_an_old_python(project: Project) -> None:
     assert "PYTHON=python3 is Python 3.9.2; needed: Python 3.10 or newer" in done.stderr
 
 
-def test_setup_leaves_a_venv_of_somebody_else_alone(project: Project) -> None:
+def test_setup_leaves_a_venv_of_somebody_else_alone(project):
     (project.bin / "python3").symlink_to(sys.executable)
     theirs = project.root / ".venv/theirs"
     theirs.parent.mkdir()
@@ -436,7 +432,7 @@ def test_setup_leaves_a_venv_of_somebody_else_alone(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_setup_without_network_names_the_other_way(project: Project) -> None:
+def test_setup_without_network_names_the_other_way(project):
     stub(project.bin / "python3", f'exec "{sys.executable}" "$@"')
     closed = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
     done = setup(project, **closed)
@@ -450,7 +446,7 @@ def test_setup_without_network_names_the_other_way(project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_lock_files_hold_a_hash_for_everything(name: str) -> None:
+def test_lock_files_hold_a_hash_for_everything(name):
     text = (ROOT / f"requirements/{name}.lock").read_text()
     requirements = re.split(r"^(?=[A-Za-z])", text, flags=re.MULTILINE)[1:]
     assert requirements
@@ -459,7 +455,7 @@ def test_lock_files_hold_a_hash_for_everything(name: str) -> None:
         assert "--hash=sha256:" in requirement, requirement
 
 
-def test_runtime_lock_holds_what_the_library_asks_for() -> None:
+def test_runtime_lock_holds_what_the_library_asks_for():
     wanted = re.search(
         r"^dependencies = \[(.*?)^\]", (ROOT / "reframe/pyproject.toml").read_text(), re.M | re.S
     )
@@ -474,7 +470,7 @@ def test_runtime_lock_holds_what_the_library_asks_for() -> None:
         assert f"{requirement}\n" in asked
 
 
-def test_lint_refuses_the_package_that_would_hide_reframe(project: Project) -> None:
+def test_lint_refuses_the_package_that_would_hide_reframe(project):
     assert project.run("bash", "ci/lint", "layout").returncode == 0
     (project.root / "reframe/__init__.py").touch()
     done = project.run("bash", "ci/lint", "layout")
@@ -483,7 +479,7 @@ def test_lint_refuses_the_package_that_would_hide_reframe(project: Project) -> N
     assert "lint: broken: layout" in done.stderr
 
 
-def test_pre_commit_runs_every_rule() -> None:
+def test_pre_commit_runs_every_rule():
     hooks = (ROOT / ".pre-commit-config.yaml").read_text()
     known = re.search(r"set -- (.*)$", (ROOT / "ci/lint").read_text(), re.MULTILINE)
     assert known is not None

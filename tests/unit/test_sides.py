@@ -50,7 +50,7 @@ def upgraded(tmp_path: Path) -> Path:
 BEFORE, AFTER = "until=2027-01-04", "since=2027-01-05"
 
 
-def test_a_loss_between_two_spans_is_told_with_its_interval(upgraded: Path) -> None:
+def test_a_loss_between_two_spans_is_told_with_its_interval(upgraded):
     found = compared(upgraded, BEFORE, AFTER)
     (ratio,) = found.ratios
     assert (ratio.runs, ratio.over, ratio.mark) == ((4, 4), "runs", "worse")
@@ -60,7 +60,7 @@ def test_a_loss_between_two_spans_is_told_with_its_interval(upgraded: Path) -> N
     assert compared(upgraded, BEFORE, AFTER) == found  # the same records, the same interval
 
 
-def test_the_interval_is_that_of_the_bootstrap() -> None:
+def test_the_interval_is_that_of_the_bootstrap():
     """As scipy draws it: the same seed, the same resamples of the first side, then of the second."""
     a, b = np.random.default_rng(1).lognormal(5, 0.1, (2, 9))
 
@@ -79,18 +79,18 @@ def test_the_interval_is_that_of_the_bootstrap() -> None:
     )
 
 
-def test_without_two_values_there_is_no_interval() -> None:
+def test_without_two_values_there_is_no_interval():
     assert sides.interval([1.0], [1.0, 2.0]) == (None, None)
 
 
-def test_per_server_and_per_tib(tmp_path: Path) -> None:
+def test_per_server_and_per_tib(tmp_path):
     measure(tmp_path, "20270101T1-n-1", 100.0, fingerprint={"lustre.servers": 4})
     measure(tmp_path, "20270102T1-n-1", 180.0, fingerprint={"lustre.servers": 8})
     (ratio,) = compared(tmp_path, "day=2027-01-01", "day=2027-01-02", tib=3.0).ratios
     assert ratio.per_server == pytest.approx(0.9) and ratio.per_tib == pytest.approx(1.8)
 
 
-def test_places_are_not_mixed(tmp_path: Path) -> None:
+def test_places_are_not_mixed(tmp_path):
     for partition in ("home", "scratch"):
         measure(tmp_path, "20270101T1-n-1", 100.0, partition=partition)
     measure(tmp_path, "20270102T1-n-1", 100.0, partition="scratch")
@@ -109,7 +109,7 @@ def test_places_are_not_mixed(tmp_path: Path) -> None:
         ("check=Other", "no record"),
     ],
 )
-def test_what_cannot_be_compared_is_said(upgraded: Path, a: str, said: str) -> None:
+def test_what_cannot_be_compared_is_said(upgraded, a, said):
     with pytest.raises(CompareError, match=said):
         compared(upgraded, a, AFTER)
 
@@ -144,9 +144,7 @@ def sessions(tmp_path: Path) -> Path:
         ("{home}/here/s1.jsonl:aaaa", ["Fio"]),
     ],
 )
-def test_records_are_found_by_session_file_and_case(
-    sessions: Path, text: str, names: list[str]
-) -> None:
+def test_records_are_found_by_session_file_and_case(sessions, text, names):
     side = sides.read(sessions, text.format(home=sessions))
     assert [record.short_name for record in side.records] == names
 
@@ -160,12 +158,12 @@ def test_records_are_found_by_session_file_and_case(
         ("{home}/none.jsonl", "none.jsonl: No such file or directory"),
     ],
 )
-def test_a_record_that_is_not_found_is_named(sessions: Path, text: str, message: str) -> None:
+def test_a_record_that_is_not_found_is_named(sessions, text, message):
     with pytest.raises(CompareError, match=message):
         sides.read(sessions, text.format(home=sessions))
 
 
-def test_values_that_are_not_valid_do_not_count(tmp_path: Path) -> None:
+def test_values_that_are_not_valid_do_not_count(tmp_path):
     measure(tmp_path, "20270101T1-n-1", 100.0)
     measure(tmp_path, "20270102T1-n-1", 500.0, metric={"verdict": "INVALID"})
     with pytest.raises(
@@ -174,9 +172,7 @@ def test_values_that_are_not_valid_do_not_count(tmp_path: Path) -> None:
         compared(tmp_path, "day=2027-01-01", "day=2027-01-02")
 
 
-def test_the_command_prints_and_writes_both(
-    upgraded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_and_writes_both(upgraded, tmp_path, monkeypatch):
     home = tmp_path / "home"
     home.mkdir()
     (home / "history").symlink_to(upgraded)

@@ -78,7 +78,7 @@ def mistakes(data: object) -> list[str]:
     return [str(mistake) for mistake in mistakes_of.find_mistakes("good", data)]
 
 
-def test_a_sound_site_has_no_mistake() -> None:
+def test_a_sound_site_has_no_mistake():
     assert mistakes(GOOD) == []
 
 
@@ -94,7 +94,7 @@ def test_a_sound_site_has_no_mistake() -> None:
         ("cases.FioMetadata.", "nodes, tasks_per_node, case_bytes"),
     ],
 )
-def test_an_unknown_key_is_named_with_the_known_ones(below: str, allowed: str) -> None:
+def test_an_unknown_key_is_named_with_the_known_ones(below, allowed):
     own = {"budget": {"node_hours": 1}, "cases": {"FioMetadata": {}}, "tiers": {"quick": {}}}
     data = changed(EXTRAS, GOOD["systems"][0]["partitions"][0]["extras"] | own)
     (mistake,) = mistakes(changed(f"{EXTRAS}.{below}colour", "red", data))
@@ -127,7 +127,7 @@ def test_an_unknown_key_is_named_with_the_known_ones(below: str, allowed: str) -
         ),
     ],
 )
-def test_a_mistake_under_extras(path: str, value: Any, said: str, allowed: str) -> None:
+def test_a_mistake_under_extras(path, value, said, allowed):
     (mistake,) = mistakes(changed(path, value))
     assert mistake.startswith(f"{NAMED}.extras.{said}"), mistake
     assert allowed in mistake
@@ -174,7 +174,7 @@ def test_a_mistake_under_extras(path: str, value: Any, said: str, allowed: str) 
         ("systems.0.hostnames", DELETE, "systems.good.hostnames: this key", "is missing"),
     ],
 )
-def test_a_mistake_elsewhere(path: str, value: Any, start: str, allowed: str) -> None:
+def test_a_mistake_elsewhere(path, value, start, allowed):
     (mistake,) = mistakes(changed(path, value))
     assert mistake.startswith(start), mistake
     assert allowed in mistake
@@ -184,7 +184,7 @@ def test_a_mistake_elsewhere(path: str, value: Any, start: str, allowed: str) ->
     ("path", "misspelt"),
     [(f"{PARTITION}.max_jobs", "max_job"), (f"{EXTRAS}.limits.case_bytes", "case_byte")],
 )
-def test_a_misspelt_key_is_one_mistake(path: str, misspelt: str) -> None:
+def test_a_misspelt_key_is_one_mistake(path, misspelt):
     above, _, key = path.rpartition(".")
     data = changed(f"{above}.{misspelt}", 1, changed(path, DELETE))
     (mistake,) = mistakes(data)
@@ -192,18 +192,18 @@ def test_a_misspelt_key_is_one_mistake(path: str, misspelt: str) -> None:
 
 
 @pytest.mark.parametrize("data", [None, []])
-def test_content_that_is_no_mapping_is_a_mistake(data: object) -> None:
+def test_content_that_is_no_mapping_is_a_mistake(data):
     (mistake,) = mistakes(data)
     assert mistake.endswith("a mapping with systems and environments")
 
 
-def test_modules_with_a_system_of_them_are_no_mistake() -> None:
+def test_modules_with_a_system_of_them_are_no_mistake():
     data = changed("environments.0.modules", ["openmpi"], changed("systems.0.modules", ["slurm"]))
     assert mistakes(changed("systems.0.modules_system", "lmod", data)) == []
     assert len(mistakes(changed("systems.0.modules_system", "nomod", data))) == 2
 
 
-def test_an_option_that_reframe_would_leave_out() -> None:
+def test_an_option_that_reframe_would_leave_out():
     slurm = changed(f"{PARTITION}.scheduler", "slurm", changed(f"{EXTRAS}.resources", ["bb"]))
     options = ["--bb=capacity={capacity}", "--gres=disk:{size}"]
     (mistake,) = mistakes(
@@ -212,7 +212,7 @@ def test_an_option_that_reframe_would_leave_out() -> None:
     assert f"{NAMED}.resources.bb: found '--gres=disk:{{size}}'; allowed: {{capacity}}" in mistake
 
 
-def test_all_mistakes_are_listed_at_once() -> None:
+def test_all_mistakes_are_listed_at_once():
     data = changed(f"{EXTRAS}.node.cores", 0)
     data = changed(f"{EXTRAS}.target.colour", "red", data)
     data = changed(f"{PARTITION}.max_jobs", 3, data)
@@ -238,7 +238,7 @@ def detecting(**extras: Any) -> dict[str, Any]:
         ({"node": {"cores": 0, "memory": "1 GiB"}}, "node.cores: found 0"),
     ],
 )
-def test_what_is_declared_beside_detection_must_be_right(extras: dict[str, Any], word: str) -> None:
+def test_what_is_declared_beside_detection_must_be_right(extras, word):
     (mistake,) = mistakes(detecting(**extras))
     assert word in mistake
 
@@ -277,9 +277,7 @@ BROKEN: dict[str, tuple[dict[str, Any] | str, list[str]]] = {
 
 
 @pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_site_does_not_disable_the_others(
-    sites: Path, capsys: pytest.CaptureFixture[str], kind: str
-) -> None:
+def test_a_broken_site_does_not_disable_the_others(sites, capsys, kind):
     data, hosts = BROKEN[kind]
     for name in ("alpha", "omega"):
         put(sites, name)
@@ -303,8 +301,8 @@ def test_a_broken_site_does_not_disable_the_others(
 
 @pytest.mark.parametrize("name", ["$(touch canary)", "a b", "a\nb"])
 def test_a_state_directory_that_something_would_act_upon_is_refused(
-    sites: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+    sites, tmp_path, monkeypatch, name
+):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / name))
     with pytest.raises(SystemExit, match="IOGAUGE_HOME"):
         configuration.load(sites)
@@ -319,9 +317,7 @@ def test_a_state_directory_that_something_would_act_upon_is_refused(
         lambda path: os.symlink("/no/such/file", path),
     ],
 )
-def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(
-    sites: Path, capsys: pytest.CaptureFixture[str], make: Any
-) -> None:
+def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(sites, capsys, make):
     (sites / "broken").mkdir()
     file = sites / "broken" / folders.SETTINGS
     make(file)
@@ -332,9 +328,7 @@ def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(
     assert f"iogauge: site broken is disabled: {file}" in capsys.readouterr().err
 
 
-def test_mistakes_in_the_references_disable_a_site(
-    sites: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mistakes_in_the_references_disable_a_site(sites, capsys):
     put(sites, "alpha")
     (sites / "alpha" / "references.yaml").write_text("Ior: 5\n")
     config = configuration.load(sites)
@@ -342,7 +336,7 @@ def test_mistakes_in_the_references_disable_a_site(
     assert "Ior: found 5" in capsys.readouterr().err
 
 
-def test_local_comes_last_and_common_is_no_site(sites: Path) -> None:
+def test_local_comes_last_and_common_is_no_site(sites):
     for name in ("zeta", "local", "alpha"):
         put(sites, name)
     put(sites, "common", "general:\n  - report_file: ${IOGAUGE_HOME}/r.json\n")
@@ -351,15 +345,13 @@ def test_local_comes_last_and_common_is_no_site(sites: Path) -> None:
     assert config["general"] == [{"report_file": str(sites.parent / "home" / "r.json")}]
 
 
-def test_a_site_may_say_that_o_direct_is_not_honoured(sites: Path) -> None:
+def test_a_site_may_say_that_o_direct_is_not_honoured(sites):
     put(sites, "alpha", changed(f"{EXTRAS}.target.honours_o_direct", False))
     (partition,) = systems(configuration.load(sites))["alpha"]["partitions"]
     assert partition["features"] == ["target"]
 
 
-def test_a_target_that_cannot_be_detected_disables_its_site(
-    sites: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_target_that_cannot_be_detected_disables_its_site(sites, capsys):
     put(sites, "alpha", detecting(target={"path": "/no/such/place"}))
     put(sites, "omega")
     config = configuration.load(sites)
@@ -384,9 +376,7 @@ def system(*extras: dict[str, Any]) -> SimpleNamespace:
         ([], "is no site of this suite"),
     ],
 )
-def test_a_system_that_cannot_measure_ends_the_run(
-    extras: list[dict[str, Any]], message: str
-) -> None:
+def test_a_system_that_cannot_measure_ends_the_run(extras, message):
     with pytest.raises(SystemExit, match=f"(?s)'s' .*{message}"):
         configuration.require_ready(system(*extras))
 
@@ -401,7 +391,7 @@ def stacked(*environments: dict[str, Any]) -> SimpleNamespace:
     )
 
 
-def test_a_site_without_its_stack_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_site_without_its_stack_cannot_run(monkeypatch):
     monkeypatch.setattr("sys.argv", ["reframe", "-c", "checks/", "-r"])
     with pytest.raises(SystemExit, match="spack -e x install"):
         configuration.require_ready(stacked({"not_installed": "spack -e x install"}))
@@ -421,9 +411,7 @@ def load_site(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_an_environment_gets_what_its_stack_has_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
     write_facts(tmp_path / "environments" / "site" / ".spack-env")
@@ -437,9 +425,7 @@ def test_an_environment_gets_what_its_stack_has_built(
     assert environment["extras"]["installed"]["hashes"] == {"ior": "i", "fio": "f", "mpi": "m"}
 
 
-def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
     (tmp_path / "sites").mkdir()
@@ -462,8 +448,6 @@ def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(
         ("environments.0.features", ["iro"], "feature 'iro' (did you mean ior?)"),
     ],
 )
-def test_a_name_that_reframe_stops_at_or_selects_nothing_for(
-    path: str, value: Any, said: str
-) -> None:
+def test_a_name_that_reframe_stops_at_or_selects_nothing_for(path, value, said):
     (mistake,) = mistakes(changed(path, value))
     assert said in mistake

@@ -45,21 +45,19 @@ def folders(tmp_path: Path) -> list[Path]:
         ("", "laptop", []),
     ],
 )
-def test_stacks_of_the_selected_site(
-    folders: list[Path], system: str, host: str, found: list[str]
-) -> None:
+def test_stacks_of_the_selected_site(folders, system, host, found):
     assert stacks(folders, system, host) == found
 
 
 @pytest.mark.parametrize(
     ("system", "said"), [("three", "no site three; known: one, two"), ("one:x", "known: cpu, gpu")]
 )
-def test_what_does_not_exist_is_refused(folders: list[Path], system: str, said: str) -> None:
+def test_what_does_not_exist_is_refused(folders, system, said):
     with pytest.raises(ValueError, match=said):
         stacks(folders, system, "login1")
 
 
-def test_mistakes_are_told_of_the_selected_site_alone(tmp_path: Path, folders: list[Path]) -> None:
+def test_mistakes_are_told_of_the_selected_site_alone(tmp_path, folders):
     broken = site(tmp_path, "broken", "login1.*", "systems: {{}}\nenvironments: 3\n")
     with pytest.raises(ValueError, match="iogauge check"):
         stacks([broken, *folders], "broken", "login1")

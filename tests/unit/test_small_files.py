@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -26,13 +25,7 @@ DATA = 3901 * 40
         ({"type": "lustre"}, True, True, DATA),
     ],
 )
-def test_reads_of_small_files_claim_bytes(
-    target: dict[str, Any],
-    random: bool,
-    claims: bool,
-    data_bytes: int | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reads_of_small_files_claim_bytes(target, random, claims, data_bytes, monkeypatch):
     output = ToolOutput("mdtest", "4.0.0", (Phase("read", {}, 1.0, operations=40),))
     monkeypatch.setattr("iogauge.cases.mdtest._parse", lambda printed: output)
     read = PhasePlan(

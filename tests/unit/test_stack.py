@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from iogauge.site import stack
 from support.stack import FACTS, write_facts
 
 
-def test_features_follow_from_what_was_built(tmp_path: Path) -> None:
+def test_features_follow_from_what_was_built(tmp_path):
     built = stack.read(write_facts(tmp_path / "site" / ".spack-env"))
     assert built.features == ("fio", "ior", "ior-mpiio", "md-workbench", "mdtest")
     assert built.to_record() == {
@@ -23,12 +22,12 @@ def test_features_follow_from_what_was_built(tmp_path: Path) -> None:
     }
 
 
-def test_the_command_survives_a_path_with_blanks(tmp_path: Path) -> None:
+def test_the_command_survives_a_path_with_blanks(tmp_path):
     built = stack.read(write_facts(tmp_path / "a b" / ".spack-env"))
     assert built.prepare_command == f". '{tmp_path}/a b/.spack-env/activate.sh'"
 
 
-def test_an_environment_that_is_not_there_names_those_that_are(tmp_path: Path) -> None:
+def test_an_environment_that_is_not_there_names_those_that_are(tmp_path):
     (tmp_path / "generic").mkdir()
     (tmp_path / "generic" / "spack.yaml").touch()
     with pytest.raises(
@@ -38,7 +37,7 @@ def test_an_environment_that_is_not_there_names_those_that_are(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("key", ["environment", "stack", "lock_sha256", "packages"])
-def test_damaged_facts_are_refused(tmp_path: Path, key: str) -> None:
+def test_damaged_facts_are_refused(tmp_path, key):
     facts: dict[str, Any] = copy.deepcopy(FACTS)
     del facts[key]
     with pytest.raises(stack.StackError, match=key):
@@ -46,12 +45,12 @@ def test_damaged_facts_are_refused(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize("facts", [[], "x", 5, {"packages": []}, {"packages": {"ior": 1}}])
-def test_other_json_is_refused(tmp_path: Path, facts: Any) -> None:
+def test_other_json_is_refused(tmp_path, facts):
     with pytest.raises(stack.StackError, match="not the facts of a stack"):
         stack.read(write_facts(tmp_path / "site" / ".spack-env", facts))
 
 
-def test_a_program_of_a_view_leads_to_its_stack(tmp_path: Path) -> None:
+def test_a_program_of_a_view_leads_to_its_stack(tmp_path):
     write_facts(tmp_path / ".spack-env")
     view = tmp_path / ".spack-env" / "view" / "bin"
     assert stack.of_program(str(view / "ior")) == stack.read(tmp_path / ".spack-env" / "stack.json")

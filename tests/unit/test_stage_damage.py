@@ -69,7 +69,7 @@ def good() -> Iterator[Path]:
         yield healthy.build(Path(folder, "stage"))
 
 
-def test_the_healthy_stage_passes(good: Path) -> None:
+def test_the_healthy_stage_passes(good):
     found = verdict_of(good)
     assert isinstance(found, case.Judgement) and found.verdict is Verdict.PASS, found
 
@@ -114,7 +114,7 @@ REPLACED: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("how", REPLACED)
-def test_a_file_that_is_no_file_any_more(good: Path, how: str) -> None:
+def test_a_file_that_is_no_file_any_more(good, how):
     # One repetition is like the other.
     for file in sorted(f for f in good.iterdir() if ".2." not in f.name):
         with TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_file_any_more(good: Path, how: str) -> None:
 
 
 @given(data=st.data())
-def test_a_file_that_was_cut_or_damaged(good: Path, data: st.DataObject) -> None:
+def test_a_file_that_was_cut_or_damaged(good, data):
     name = data.draw(st.sampled_from(sorted(f.name for f in good.iterdir())))
     before = (good / name).read_bytes()
     damages = data.draw(
@@ -156,7 +156,7 @@ def test_a_file_that_was_cut_or_damaged(good: Path, data: st.DataObject) -> None
         assert all(value > 0 for value in one)
 
 
-def test_every_cut_of_what_the_verdict_rests_on(good: Path) -> None:
+def test_every_cut_of_what_the_verdict_rests_on(good):
     for name in ("phases.tsv", "open.json", "seen.n1.jsonl"):
         whole = (good / name).read_bytes()
         with TemporaryDirectory() as folder:
@@ -168,7 +168,7 @@ def test_every_cut_of_what_the_verdict_rests_on(good: Path) -> None:
                 assert isinstance(found, ToolOutputError) or found.verdict is not Verdict.PASS, cut
 
 
-def test_the_answer_of_one_node_does_not_stand_for_another(tmp_path: Path) -> None:
+def test_the_answer_of_one_node_does_not_stand_for_another(tmp_path):
     stage = healthy.build(tmp_path / "stage", nodes=2)
     others = (stage / "seen.n2.jsonl").read_text()
     (stage / "seen.n1.jsonl").write_text(others)
@@ -177,7 +177,7 @@ def test_the_answer_of_one_node_does_not_stand_for_another(tmp_path: Path) -> No
     assert "n1 gave the answer of 'n2'" in str(found)
 
 
-def test_a_file_that_grows_without_end_is_not_read(tmp_path: Path) -> None:
+def test_a_file_that_grows_without_end_is_not_read(tmp_path):
     file = tmp_path / "out"
     with open(file, "wb") as opened:
         opened.truncate(untrusted.LIMIT_BYTES + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import permutations
 from typing import Any
 from xml.etree import ElementTree
@@ -46,7 +45,7 @@ def shapes(figure: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
     return [found for found in figure.iter() if kind in found.get("class", "").split()]
 
 
-def test_a_scaling_curve_has_its_ideal_its_published_points_and_its_ceiling() -> None:
+def test_a_scaling_curve_has_its_ideal_its_published_points_and_its_ceiling():
     found = [point(32, 1200.0, published=1250.0), point(1, 100.0), point(16, 1190.0)]
     (plot,) = sweeps.plots(found)
     assert [dot.x for dot in plot.dots] == [1, 16, 32]
@@ -71,18 +70,18 @@ def test_a_scaling_curve_has_its_ideal_its_published_points_and_its_ceiling() ->
     ],
     ids=["a single point", "no number", "another environment", "another tier"],
 )
-def test_what_cannot_be_compared_makes_no_curve(found: Sequence[Record]) -> None:
+def test_what_cannot_be_compared_makes_no_curve(found):
     assert sweeps.plots(found) == []
 
 
-def test_a_size_has_no_ideal_and_is_ordered_by_its_bytes() -> None:
+def test_a_size_has_no_ideal_and_is_ordered_by_its_bytes():
     found = [point(size, 10.0, "block") for size in ("128KiB", "4KiB", "32KiB")]
     (plot,) = sweeps.plots(found)
     assert [dot.text for dot in plot.dots] == ["4KiB", "32KiB", "128KiB"]
     assert not shapes(drawn(plot), "ideal")
 
 
-def test_partitions_have_a_plot_each_and_one_together() -> None:
+def test_partitions_have_a_plot_each_and_one_together():
     found = [point(x, 10.0 * x, partition=name) for name in ("oss4", "oss8") for x in (1, 2)]
     plots = sweeps.plots(found)
     assert [plot.title for plot in plots] == [
@@ -94,7 +93,7 @@ def test_partitions_have_a_plot_each_and_one_together() -> None:
     assert plots[2].ceilings == {}
 
 
-def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis() -> None:
+def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis():
     found = [point(1, 100.0), point(2, 200.0), point(4, 9000.0, verdict="INVALID", ceiling=None)]
     found[2] = point(4, 9000.0, verdict="INVALID", ceiling=None, published=400.0)
     (plot,) = sweeps.plots(found)
@@ -102,7 +101,7 @@ def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis() -> None:
     assert "off" in clipped.get("class", "") and "beyond" in texts(clipped, "title")[0]
 
 
-def test_a_needle_is_ranked_and_its_outlier_named() -> None:
+def test_a_needle_is_ranked_and_its_outlier_named():
     probes = {f"OST{n:04}": 100.0 + n for n in range(60)} | {"OST0030": 40.0}
     needle = MetricRecord.from_json(metric("target_median", median=129.0, probes=probes))
     figure = ElementTree.fromstring(bars.ranking("t", needle, lambda name: name == "OST0030"))
@@ -112,7 +111,7 @@ def test_a_needle_is_ranked_and_its_outlier_named() -> None:
     assert any(one.startswith("OST0030") for one in said[:3]) and said[1].endswith("and 28 more")
 
 
-def test_nodes_against_targets_and_nodes_against_nodes_are_a_map() -> None:
+def test_nodes_against_targets_and_nodes_against_nodes_are_a_map():
     """Two nodes have measured the same four targets, and three nodes each other: n2 is slow."""
     names = [f"ost000{n}" for n in range(4)]
     found = [
@@ -144,7 +143,7 @@ def test_nodes_against_targets_and_nodes_against_nodes_are_a_map() -> None:
     assert not [*heat.maps(found[:1])]  # one node is a ranking
 
 
-def test_what_is_proportional_is_straight_over_a_wide_range() -> None:
+def test_what_is_proportional_is_straight_over_a_wide_range():
     """Ideal and curve are the same line if twice of the parameter carries twice as much."""
     (plot,) = sweeps.plots([point(x, 10.0 * x, ceiling=None) for x in (1, 8, 144)])
     figure = drawn(plot)
@@ -159,7 +158,7 @@ def test_what_is_proportional_is_straight_over_a_wide_range() -> None:
     assert middle[1] == pytest.approx(y0 + (y1 - y0) * (middle[0] - x0) / (x1 - x0), abs=0.2)
 
 
-def test_one_value_of_two_partitions_is_drawn_as_bars() -> None:
+def test_one_value_of_two_partitions_is_drawn_as_bars():
     found = [point(2, 100.0, partition="block"), point(2, 200.0, partition="nvme")]
     (plot,) = sweeps.plots(found)
     figure = drawn(plot)

@@ -32,12 +32,12 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", [f"{part}.x" for part in GOOD] + ["x"])
-def test_an_unknown_key_is_refused_at_every_level(path: str) -> None:
+def test_an_unknown_key_is_refused_at_every_level(path):
     with pytest.raises(ValidationError, match="Extra inputs"):
         PartitionExtras.of_partition(changed(path, 1))
 
 
-def test_the_smallest_case_is_one_mebibyte() -> None:
+def test_the_smallest_case_is_one_mebibyte():
     extras = PartitionExtras.of_partition(changed("limits.case_bytes", "1 MiB"))
     assert extras.limits.case_bytes == 1 << 20
     with pytest.raises(ValidationError, match="case_bytes is 1024 KiB: needs at least 1 MiB"):
@@ -47,7 +47,7 @@ def test_the_smallest_case_is_one_mebibyte() -> None:
 # --- beyond what every site needs -----------------------------------------------------------------
 
 
-def test_a_check_may_have_sizes_of_its_own() -> None:
+def test_a_check_may_have_sizes_of_its_own():
     own = {"nodes": 3, "case_bytes": "4 GiB", "tier": "acceptance"}
     extras = PartitionExtras.of_partition({**GOOD, "cases": {"Steady": own}})
     steady, other = extras.for_check("Steady"), extras.for_check("Burst")
@@ -57,7 +57,7 @@ def test_a_check_may_have_sizes_of_its_own() -> None:
     assert other == extras
 
 
-def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier() -> None:
+def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier():
     tiers = {
         "quick": {"case_bytes": "2 GiB", "repetitions": 1},
         "acceptance": {"case_bytes": "64 GiB", "nodes": 4, "writes_first": True},
@@ -87,7 +87,7 @@ def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier() -> 
         ({"budget": {"node_hours": 0}}, "greater than 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(extras: dict[str, Any], message: str) -> None:
+def test_what_makes_no_sense_is_refused(extras, message):
     with pytest.raises(ValidationError, match=message):
         PartitionExtras.of_partition({**GOOD, **extras})
 
@@ -101,21 +101,19 @@ def test_what_makes_no_sense_is_refused(extras: dict[str, Any], message: str) ->
         ({"type": "lustre", "striping": "none"}, "none"),
     ],
 )
-def test_who_stripes_follows_from_the_type_unless_declared(
-    target: dict[str, str], striped_by: str
-) -> None:
+def test_who_stripes_follows_from_the_type_unless_declared(target, striped_by):
     extras = PartitionExtras.of_partition({**GOOD, "target": {"path": "/s", **target}})
     assert extras.target.striped_by == striped_by
 
 
-def test_a_path_may_be_a_variable_of_the_job() -> None:
+def test_a_path_may_be_a_variable_of_the_job():
     target = {"path": "$DW_JOB_STRIPED", "type": "dvs"}
     assert PartitionExtras.of_partition({**GOOD, "target": target}).target.of_job
     assert not PartitionExtras.of_partition(GOOD).target.of_job
 
 
 @pytest.mark.parametrize("path", ["$DW/x", "$DW$DW", "$(id)"])
-def test_no_other_use_of_a_dollar_is_a_path(path: str) -> None:
+def test_no_other_use_of_a_dollar_is_a_path(path):
     with pytest.raises(ValidationError, match="absolute path"):
         PartitionExtras.of_partition({**GOOD, "target": {"path": path, "type": "dvs"}})
 
@@ -130,15 +128,13 @@ def test_no_other_use_of_a_dollar_is_a_path(path: str) -> None:
         ("$DW_JOB_STRIPED", "/locks", "/locks", ("/locks",)),
     ],
 )
-def test_where_the_lock_is(
-    path: str, lock: str | None, place: str | None, places: tuple[str, ...]
-) -> None:
+def test_where_the_lock_is(path, lock, place, places):
     target = {"path": path, "type": "ext4", "lock": lock}
     extras = PartitionExtras.of_partition(changed("target", target))
     assert (extras.target.lock_place, extras.target.places) == (place, places)
 
 
 @pytest.mark.parametrize("lock", ["locks", "$HOME", "/a/../b", "/a b", ""])
-def test_a_lock_that_is_no_absolute_path_is_refused(lock: str) -> None:
+def test_a_lock_that_is_no_absolute_path_is_refused(lock):
     with pytest.raises(ValidationError, match="lock"):
         PartitionExtras.of_partition(changed("target.lock", lock))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from iogauge.site.topology import Direction, Topology
+from iogauge.site.topology import Topology
 
 CLIENTS = {"nic": "100 Gbit/s"}
 SERVERS = {"count": 2, "nic": "200 Gbit/s"}
@@ -22,9 +22,7 @@ def topology(**parts: Any) -> Topology:
     ("direction", "nodes", "value", "limited_by"),
     [("read", 1, 12e9, "4 device(s) x 2.79 GiB/s"), ("write", 1, 4e9, "4 device(s) x 954 MiB/s")],
 )
-def test_the_smallest_part_sets_the_ceiling(
-    direction: Direction, nodes: int, value: float, limited_by: str
-) -> None:
+def test_the_smallest_part_sets_the_ceiling(direction, nodes, value, limited_by):
     found = topology(clients=CLIENTS, servers=SERVERS, devices=DEVICES).bandwidth_ceiling(
         direction, nodes
     )
@@ -33,7 +31,7 @@ def test_the_smallest_part_sets_the_ceiling(
 
 
 @pytest.mark.parametrize(("nodes", "value"), [(1, 12.5e9), (3, 37.5e9), (4, 50e9), (5, 50e9)])
-def test_clients_scale_until_the_servers_limit(nodes: int, value: float) -> None:
+def test_clients_scale_until_the_servers_limit(nodes, value):
     found = topology(clients=CLIENTS, servers=SERVERS).bandwidth_ceiling("read", nodes)
     assert found
     assert found.value == value
@@ -41,14 +39,14 @@ def test_clients_scale_until_the_servers_limit(nodes: int, value: float) -> None
 
 
 @pytest.mark.parametrize("way", ["read", "write"])
-def test_an_efficiency_that_hardly_anything_can_miss_is_refused(way: str) -> None:
+def test_an_efficiency_that_hardly_anything_can_miss_is_refused(way):
     topology(clients=CLIENTS, efficiency={"read": 0.7, "write": 0.7, way: 0.05})
     for share in (0, 0.049):
         with pytest.raises(ValidationError, match=r"greater than or equal to 0\.05"):
             topology(clients=CLIENTS, efficiency={"read": 0.7, "write": 0.7, way: share})
 
 
-def test_a_part_of_the_servers_carries_its_part() -> None:
+def test_a_part_of_the_servers_carries_its_part():
     topology = Topology.model_validate(
         {
             "source": "x",

@@ -73,7 +73,7 @@ def judge(values: Sequence[float], **columns: object) -> Judged:
 # What it finds.
 
 
-def test_a_drop_is_an_alarm_with_its_day_size_and_certainty() -> None:
+def test_a_drop_is_an_alarm_with_its_day_size_and_certainty():
     one = judge(dropped(1, 0.15))
     assert one.state is State.ALARM
     assert one.change is not None
@@ -84,14 +84,14 @@ def test_a_drop_is_an_alarm_with_its_day_size_and_certainty() -> None:
     assert one.level == pytest.approx(1000, rel=0.03)
 
 
-def test_a_latency_that_grows_is_an_alarm() -> None:
+def test_a_latency_that_grows_is_an_alarm():
     one = judge([1 / v for v in dropped(1, 0.15)], better="less", unit="ms")
     assert one.state is State.ALARM
     assert one.change is not None
     assert one.change.low < 1 / 0.85 - 1 < one.change.high
 
 
-def test_what_has_gone_by_is_recovered() -> None:
+def test_what_has_gone_by_is_recovered():
     values = dropped(1, 0.2) + dropped(2, 0)
     assert judge(values[:50]).state is State.ALARM
     one = judge(values)
@@ -104,18 +104,18 @@ def test_what_has_gone_by_is_recovered() -> None:
 
 
 @pytest.mark.parametrize("verdict", ["INVALID", "UNSTABLE", "CONTAMINATED", "ERROR"])
-def test_only_valid_points_count(verdict: str) -> None:
+def test_only_valid_points_count(verdict):
     verdicts = ["PASS"] * 40 + [verdict] * 10
     one = judge(dropped(1, 0.3), metric_verdict=verdicts)
     assert (one.state, one.runs) == (State.STEADY, 40)
 
 
 @pytest.mark.parametrize("verdict", ["PASS", "FAIL", "UNREFERENCED"])
-def test_valid_points_count_whatever_the_reference_says(verdict: str) -> None:
+def test_valid_points_count_whatever_the_reference_says(verdict):
     assert judge(dropped(1, 0.3), metric_verdict=verdict).state is State.ALARM
 
 
-def test_a_run_that_confirms_another_does_not_count() -> None:
+def test_a_run_that_confirms_another_does_not_count():
     values = dropped(1, 0.0)
     again = [None] * 40 + ["s40"] * 10
     assert judge([*values[:40], *(0.5 * v for v in values[40:])]).state is State.ALARM
@@ -124,7 +124,7 @@ def test_a_run_that_confirms_another_does_not_count() -> None:
 
 
 @pytest.mark.parametrize(("runs", "state"), [(1, State.FEW), (20, State.FEW), (21, State.STEADY)])
-def test_too_few_runs_are_said(runs: int, state: State) -> None:
+def test_too_few_runs_are_said(runs, state):
     found = states.states_of(frame([5.0] * runs))
     assert found[0].state is state
     assert shown.too_few_runs(found) == (
@@ -135,7 +135,7 @@ def test_too_few_runs_are_said(runs: int, state: State) -> None:
 # Series.
 
 
-def test_a_new_series_starts_anew_and_the_step_is_named() -> None:
+def test_a_new_series_starts_anew_and_the_step_is_named():
     values = dropped(1, 0.2)
     one = judge(values, series=["a"] * 40 + ["b"] * 10, fingerprint=["old"] * 40 + ["new"] * 10)
     assert (one.state, one.series, one.runs) == (State.FEW, "b", 10)
@@ -148,7 +148,7 @@ def test_a_new_series_starts_anew_and_the_step_is_named() -> None:
     assert shown.fingerprint_ids([one]) == {"old", "new"}
 
 
-def test_what_changed_just_before_a_drop_is_named() -> None:
+def test_what_changed_just_before_a_drop_is_named():
     one = judge(dropped(1, 0.2), fingerprint=["x"] * 39 + ["y"] * 11)
     assert one.change is not None
     assert (one.change.before, one.change.after) == ("x", "y")
@@ -165,7 +165,7 @@ def same(a: Judged, b: Judged) -> bool:
 
 
 @given(SEEDS, st.floats(-0.3, 0.3))
-def test_times_are_judged_as_rates_are(seed: int, drop: float) -> None:
+def test_times_are_judged_as_rates_are(seed, drop):
     values = dropped(seed, drop)
     one, other = judge(values), judge([1 / v for v in values], better="less")
     assert same(one, other)
@@ -174,7 +174,7 @@ def test_times_are_judged_as_rates_are(seed: int, drop: float) -> None:
 
 
 @given(st.lists(st.tuples(SEEDS, st.integers(1, 60)), min_size=1, max_size=12))
-def test_neighbours_and_padding_do_not_matter(lines: list[tuple[int, int]]) -> None:
+def test_neighbours_and_padding_do_not_matter(lines):
     frames = [
         frame(dropped(seed, 0.1, after=20)[:runs], line=f"{k:02}")
         for k, (seed, runs) in enumerate(lines)
@@ -202,7 +202,7 @@ def two(values: Sequence[float], bandwidth: Sequence[float]) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("drop", [0.15, 0.0])
-def test_operations_and_bandwidth_of_one_block_size_are_one_fact(drop: float) -> None:
+def test_operations_and_bandwidth_of_one_block_size_are_one_fact(drop):
     values = dropped(1, drop)
     found = states.states_of(
         two(values, [v * 0.004 * (1 + 1e-5 * (-1) ** k) for k, v in enumerate(values)])
@@ -250,7 +250,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_an_alarm_fails_a_pipeline_and_names_the_tunable(home: Path) -> None:
+def test_an_alarm_fails_a_pipeline_and_names_the_tunable(home):
     write(home, dropped(1, 0.2), 40)
     status, text = run()
     assert status == 1
@@ -264,7 +264,7 @@ def test_an_alarm_fails_a_pipeline_and_names_the_tunable(home: Path) -> None:
     assert row["change"]["share"] == pytest.approx(-0.2, abs=0.05)
 
 
-def test_what_is_steady_short_or_left_out_does_not(home: Path) -> None:
+def test_what_is_steady_short_or_left_out_does_not(home):
     write(home, dropped(1, 0.2), 40)
     assert run("--system", "other")[0] == run("-n", "mdtest")[0] == 2
     status, text = run("--since", "2026-02-01")

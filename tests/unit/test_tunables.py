@@ -41,7 +41,7 @@ def switched() -> set[str]:
 
 
 @pytest.mark.slow
-def test_what_was_found_is_put_back(client: Path) -> None:
+def test_what_was_found_is_put_back(client):
     assert switched() == {"1"}
     checksums.switch_checksums(False, "10.0.0.1@tcp:/lustre", client)
     assert switched() == {"0"}
@@ -51,7 +51,7 @@ def test_what_was_found_is_put_back(client: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_change_does_not_forget_what_was_there_first(client: Path) -> None:
+def test_a_second_change_does_not_forget_what_was_there_first(client):
     """Off, on, and killed: the next job finds the first value, not the second."""
     subprocess.run(["lctl", "set_param", "osc.*.checksums=0"], check=True, capture_output=True)
     checksums.switch_checksums(True, "*", client)
@@ -62,9 +62,7 @@ def test_a_second_change_does_not_forget_what_was_there_first(client: Path) -> N
     assert switched() == {"0"}
 
 
-def test_what_was_found_is_on_disk_before_anything_changes(
-    client: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_found_is_on_disk_before_anything_changes(client, monkeypatch):
     class Killed(BaseException):
         pass
 
@@ -79,9 +77,7 @@ def test_what_was_found_is_on_disk_before_anything_changes(
     assert checksums.restore(client) == []  # nothing had changed
 
 
-def test_an_ordinary_user_is_told_so_and_nothing_changes(
-    client: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ordinary_user_is_told_so_and_nothing_changes(client, monkeypatch):
     monkeypatch.setenv("LCTL_USER", "1")
     with pytest.raises(TunableError, match=r"is '1' after lctl set_param .*=0 .*only root"):
         checksums.switch_checksums(False, "*", client)
@@ -89,7 +85,7 @@ def test_an_ordinary_user_is_told_so_and_nothing_changes(
     assert switched() == {"1"}
 
 
-def test_another_nodes_settings_are_left_alone(client: Path) -> None:
+def test_another_nodes_settings_are_left_alone(client):
     checksums.switch_checksums(False, "*", client)
     (file,) = client.iterdir()
     file.rename(client / "elsewhere.any.json")
@@ -97,7 +93,7 @@ def test_another_nodes_settings_are_left_alone(client: Path) -> None:
     assert switched() == {"0"}
 
 
-def test_a_damaged_file_is_named_and_kept(client: Path) -> None:
+def test_a_damaged_file_is_named_and_kept(client):
     client.mkdir()
     file = client / f"{os.uname().nodename}.lustre.json"
     file.write_text("{")
@@ -106,9 +102,7 @@ def test_a_damaged_file_is_named_and_kept(client: Path) -> None:
     assert file.exists()
 
 
-def test_without_lctl_the_message_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_lctl_the_message_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(TunableError, match="lctl is not on PATH"):
         checksums.switch_checksums(False, "*", tmp_path)
@@ -124,12 +118,12 @@ def test_without_lctl_the_message_says_what_to_do(
         ("", "*"),
     ],
 )
-def test_the_file_systems_name(source: str, name: str) -> None:
+def test_the_file_systems_name(source, name):
     assert mounts.fsname_of(source) == name
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z.]{1,20}", fullmatch=True), st.integers(0, 9)))
-def test_parameters_are_read_as_printed(values: dict[str, int]) -> None:
+def test_parameters_are_read_as_printed(values):
     text = "".join(f"{name}={value}\n" for name, value in values.items())
     assert checksums.parse_params(f"error: nothing\n{text}") == {
         name: str(value) for name, value in values.items()

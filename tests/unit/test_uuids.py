@@ -6,7 +6,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,7 +38,7 @@ MKFS = {
 
 
 @given(st.uuids())
-def test_sixteen_bytes_are_written_as_a_uuid(value: uuid.UUID) -> None:
+def test_sixteen_bytes_are_written_as_a_uuid(value):
     assert text_of(value.bytes) == ("" if value.int == 0 else str(value))
 
 
@@ -53,12 +52,12 @@ def test_sixteen_bytes_are_written_as_a_uuid(value: uuid.UUID) -> None:
         ("server:/export", ""),
     ],
 )  # fmt: skip
-def test_lustre_is_named_by_its_source(source: str, name: str) -> None:
+def test_lustre_is_named_by_its_source(source, name):
     assert lustre_name(source) == name
 
 
 @given(NIDS, st.data())
-def test_the_order_of_nids_does_not_matter(nids: list[str], data: st.DataObject) -> None:
+def test_the_order_of_nids_does_not_matter(nids, data):
     def source(order: list[str]) -> str:
         marks = data.draw(st.lists(st.sampled_from(":,"), min_size=len(order), max_size=len(order)))
         text = "".join(mark + nid for mark, nid in zip(marks, order, strict=True))
@@ -76,7 +75,7 @@ v4 0a000001  801 0:54         10:0                              no
 """
 
 
-def test_nfs_is_named_by_the_servers_number_for_it() -> None:
+def test_nfs_is_named_by_the_servers_number_for_it():
     assert nfs_name(VOLUMES, os.makedev(0, 52)) == "nfs-5d2f4b1ec0f04a6d:9a1b"
     assert nfs_name(VOLUMES, os.makedev(0, 54)) == "nfs-10:0"
     assert nfs_name(VOLUMES, os.makedev(0, 53)) == ""
@@ -92,7 +91,7 @@ def test_nfs_is_named_by_the_servers_number_for_it() -> None:
         ("9p", "share", ""),
     ],
 )
-def test_other_types_are_named_by_what_lasts(kind: str, source: str, name: str) -> None:
+def test_other_types_are_named_by_what_lasts(kind, source, name):
     assert uuid_of("/proc/self", Mount(1, "/proc", source, kind, "rw")) == name
 
 
@@ -100,7 +99,7 @@ def test_other_types_are_named_by_what_lasts(kind: str, source: str, name: str) 
 
 
 @given(ANY_UUID, ANY_UUID)
-def test_uuids_differ_if_any_digit_does(one: str, other: str) -> None:
+def test_uuids_differ_if_any_digit_does(one, other):
     assert differ(one, other) == (one != other)
     assert not differ(one, folded(one))
     assert differ(folded(one), other) == (folded(one) != folded(other))
@@ -117,7 +116,7 @@ NAMES = st.one_of(
 
 
 @given(NAMES, NAMES)
-def test_the_comparison_does_not_depend_on_the_order(one: str, other: str) -> None:
+def test_the_comparison_does_not_depend_on_the_order(one, other):
     assert differ(one, other) == differ(other, one)
     assert not differ(one, one)
 
@@ -135,7 +134,7 @@ def test_the_comparison_does_not_depend_on_the_order(one: str, other: str) -> No
         ("upper-fsid-1", "fsid-1", True),
     ],
 )
-def test_nids_of_one_server_are_of_one_file_system(one: str, other: str, others: bool) -> None:
+def test_nids_of_one_server_are_of_one_file_system(one, other, others):
     assert differ(one, other) is others
 
 
@@ -174,9 +173,7 @@ def made(kind: str, folder: Path, devices: int = 1) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(("kind", "devices"), [("ext4", 1), ("xfs", 1), ("btrfs", 2)])
-def test_the_uuid_is_what_blkid_says_by_every_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, devices: int
-) -> None:
+def test_the_uuid_is_what_blkid_says_by_every_way(tmp_path, monkeypatch, kind, devices):
     with made(kind, tmp_path, devices) as point:
         mount = find_mount(str(point))
         assert mount
@@ -194,7 +191,7 @@ def test_the_uuid_is_what_blkid_says_by_every_way(
         assert uuid_of(str(point), mount) == ("" if kind == "btrfs" else expected)
 
 
-def test_a_user_sees_it_and_a_bind_mount_and_a_subvolume_are_the_same(tmp_path: Path) -> None:
+def test_a_user_sees_it_and_a_bind_mount_and_a_subvolume_are_the_same(tmp_path):
     with made("btrfs", tmp_path) as point:
         expected = look(str(point)).uuid
         subprocess.run(

@@ -50,9 +50,7 @@ def mb(*values: float) -> list[Quantity]:
         ({"bw": mb(math.inf, 1, 1)}, "is inf MiB/s"),
     ],
 )
-def test_samples_that_prove_nothing_are_refused(
-    samples: dict[str, list[Quantity]], message: str
-) -> None:
+def test_samples_that_prove_nothing_are_refused(samples, message):
     with pytest.raises(ToolOutputError, match=message):
         check_samples([BW], samples, 3)
 
@@ -68,7 +66,7 @@ QUANTITIES = st.lists(
 
 
 @given(QUANTITIES, st.integers(0, 4))
-def test_accepted_samples_are_proven(quantities: list[Quantity], repetitions: int) -> None:
+def test_accepted_samples_are_proven(quantities, repetitions):
     sound = len(quantities) == repetitions and all(
         q.unit == "MiB/s" and 0 < q.value < math.inf for q in quantities
     )
@@ -103,14 +101,8 @@ def middle(values: list[float]) -> float:
     xfail=st.none() | st.just("known"),
 )
 def test_the_verdict_is_that_of_an_independent_oracle(
-    values: list[float],
-    seen: list[tuple[Outcome, str | None]],
-    referenced: bool,
-    value: float,
-    lower: float | None,
-    upper: float | None,
-    xfail: str | None,
-) -> None:
+    values, seen, referenced, value, lower, upper, xfail
+):
     reference = Reference(value, lower, upper, "MiB/s", "x", xfail) if referenced else None
     decided = decide_metric(BW, values, [finding(o, m) for o, m in seen], reference)
     mine = {outcome for outcome, metric in seen if metric != "iops"}
@@ -148,7 +140,7 @@ def test_the_verdict_is_that_of_an_independent_oracle(
         ([0.9, 1.3, 1.1], Verdict.UNSTABLE),
     ],
 )
-def test_a_spread_hides_no_failure_that_is_beyond_it(values: list[float], verdict: Verdict) -> None:
+def test_a_spread_hides_no_failure_that_is_beyond_it(values, verdict):
     """A factor of 40 is no scatter of 13 %; a sample nearer to the bound than the others may be one."""
     reference = Reference(1.0, -0.2, None, "MiB/s", "x")
     unstable = [finding(Outcome.UNSTABLE, None)]
@@ -159,27 +151,27 @@ def test_a_spread_hides_no_failure_that_is_beyond_it(values: list[float], verdic
     ("median", "verdict"),
     [(90.0, Verdict.PASS), (89.999, Verdict.FAIL), (110.0, Verdict.PASS), (110.1, Verdict.FAIL)],
 )
-def test_the_ends_of_the_bounds_meet_the_reference(median: float, verdict: Verdict) -> None:
+def test_the_ends_of_the_bounds_meet_the_reference(median, verdict):
     reference = Reference(100.0, -0.1, 0.1, "MiB/s", "x")
     assert decide_metric(BW, [1.0, median, 1e6], [], reference).verdict is verdict
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_reference_that_is_no_number_never_passes(value: float) -> None:
+def test_a_reference_that_is_no_number_never_passes(value):
     reference = Reference(value, -0.1, 0.1, "MiB/s", "x")
     assert decide_metric(BW, [100.0], [], reference).verdict is Verdict.FAIL
 
 
-def test_a_sample_that_is_no_number_never_passes() -> None:
+def test_a_sample_that_is_no_number_never_passes():
     assert decide_metric(BW, [math.nan], [], MET).verdict is Verdict.FAIL
 
 
-def test_no_samples_never_pass() -> None:
+def test_no_samples_never_pass():
     with pytest.raises(ValueError, match="no median"):
         decide_metric(BW, [], [], MET)
 
 
-def test_a_reference_in_another_unit_is_not_compared() -> None:
+def test_a_reference_in_another_unit_is_not_compared():
     with pytest.raises(ValueError, match="in GiB/s, not MiB/s"):
         decide_metric(BW, [100.0], [], Reference(100.0, -0.1, None, "GiB/s", "x"))
 
@@ -197,16 +189,14 @@ def test_a_reference_in_another_unit_is_not_compared() -> None:
         (95.0, 80.0, Verdict.UNSTABLE),
     ],
 )
-def test_a_value_that_the_turns_leave_open_is_unstable(
-    median: float, open_value: float | None, verdict: Verdict
-) -> None:
+def test_a_value_that_the_turns_leave_open_is_unstable(median, open_value, verdict):
     unsettled = None if open_value is None else Unsettled(open_value, "cannot decide: why")
     found = decide_metric(BW, [median], [], MET, unsettled=unsettled)
     assert found.verdict is verdict
     assert ("cannot decide: why" in found.reason) is (verdict is Verdict.UNSTABLE)
 
 
-def test_an_objection_is_the_reason() -> None:
+def test_an_objection_is_the_reason():
     decided = decide_metric(
         BW, [1.0], [finding(Outcome.INVALID, guard="G6"), finding(Outcome.INVALID)], MET
     )
@@ -220,13 +210,13 @@ def test_an_objection_is_the_reason() -> None:
 EXPECTED = Reference(100.0, -0.1, None, "MiB/s", "x", "firmware bug")
 
 
-def test_an_expected_failure_that_does_not_happen_is_one_that_counts() -> None:
+def test_an_expected_failure_that_does_not_happen_is_one_that_counts():
     decided = decide_metric(BW, [100.0], [], EXPECTED)
     assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, False)
     assert "remove $xfail (firmware bug)" in decided.reason
 
 
-def test_an_invalid_measurement_is_never_an_expected_failure() -> None:
+def test_an_invalid_measurement_is_never_an_expected_failure():
     decided = decide_metric(BW, [50.0], [finding(Outcome.INVALID)], EXPECTED)
     assert (decided.verdict, decided.failed_as_expected) == (Verdict.INVALID, False)
 
@@ -239,7 +229,7 @@ def on(day: date, value: float) -> MetricVerdict:
     return decide_metric(BW, [value], [], ENDING, today=day)
 
 
-def test_after_the_last_day_a_failure_is_one_like_any_other_and_says_so() -> None:
+def test_after_the_last_day_a_failure_is_one_like_any_other_and_says_so():
     decided = on(LAST + timedelta(days=1), 50.0)
     assert (decided.verdict, decided.failed_as_expected) == (Verdict.FAIL, False)
     assert "as expected" not in decided.reason
@@ -250,7 +240,7 @@ def test_after_the_last_day_a_failure_is_one_like_any_other_and_says_so() -> Non
     assert decided.reference is not None and decided.reference.xfail is None
 
 
-def test_after_the_last_day_a_reference_that_is_met_is_met() -> None:
+def test_after_the_last_day_a_reference_that_is_met_is_met():
     assert on(LAST, 100.0).verdict is Verdict.FAIL
     decided = on(LAST + timedelta(days=1), 100.0)
     assert decided.verdict is Verdict.PASS
@@ -258,7 +248,7 @@ def test_after_the_last_day_a_reference_that_is_met_is_met() -> None:
 
 
 @given(st.dates(), st.floats(1, 200))
-def test_only_the_day_decides_whether_a_failure_is_expected(day: date, value: float) -> None:
+def test_only_the_day_decides_whether_a_failure_is_expected(day, value):
     decided, plain = on(day, value), decide_metric(BW, [value], [], replace_xfail(ENDING))
     assert decided.failed_as_expected == (day <= LAST and plain.verdict is Verdict.FAIL)
     if day > LAST:
@@ -274,7 +264,7 @@ def replace_xfail(reference: Reference) -> Reference:
 # --- the order of verdicts ------------------------------------------------------------------------
 
 
-def test_the_worst_verdict_is_the_case_s() -> None:
+def test_the_worst_verdict_is_the_case_s():
     order = ["PASS", "UNREFERENCED", "UNSTABLE", "CONTAMINATED", "FAIL", "INVALID", "ERROR"]
     assert [v.value for v in sorted(Verdict, key=lambda v: v.rank)] == order
     for one, other in itertools.product(Verdict, repeat=2):
@@ -285,9 +275,7 @@ def test_the_worst_verdict_is_the_case_s() -> None:
     ("samples", "median", "spread"),
     [((), None, None), ((5.0,), 5.0, None), ((90.0, 100.0, 110.0), 100.0, 0.1)],
 )
-def test_median_and_spread(
-    samples: tuple[float, ...], median: float | None, spread: float | None
-) -> None:
+def test_median_and_spread(samples, median, spread):
     decided = MetricVerdict(BW, samples, Verdict.PASS, "")
     assert decided.median == median
     assert decided.spread == (spread if spread is None else pytest.approx(spread))

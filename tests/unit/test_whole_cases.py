@@ -260,7 +260,7 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
 
 
 @pytest.mark.parametrize("name", HEALTHY)
-def test_a_true_case_passes_without_a_remark_on_its_figures(name: str) -> None:
+def test_a_true_case_passes_without_a_remark_on_its_figures(name):
     case, alter = HEALTHY[name]
     decided = alter(case).judged()
     assert decided.verdict is Verdict.PASS, decided.reason
@@ -567,9 +567,7 @@ def _with_tasks(case: Whole, tasks: int) -> Whole:
 @pytest.mark.parametrize(
     ("guard", "verdict", "name"), [(*said, name) for said, rows in UNTRUE.items() for name in rows]
 )
-def test_an_untrue_case_never_passes_and_a_guard_names_why(
-    guard: str, verdict: Verdict, name: str
-) -> None:
+def test_an_untrue_case_never_passes_and_a_guard_names_why(guard, verdict, name):
     case, alter = UNTRUE[guard, verdict][name]
     decided = alter(case).judged()
     objections = {f.name: f.outcome.name for f in decided.findings if f.outcome is not Outcome.OK}
@@ -577,12 +575,12 @@ def test_an_untrue_case_never_passes_and_a_guard_names_why(
     assert objections.get(guard) == verdict.name, objections
 
 
-def test_there_are_many() -> None:
+def test_there_are_many():
     assert len(HEALTHY) >= 25 and sum(map(len, UNTRUE.values())) >= 40
 
 
 @pytest.mark.parametrize("phase", ["create", "remove"])
-def test_what_no_exact_witness_saw_has_a_remark(phase: str) -> None:
+def test_what_no_exact_witness_saw_has_a_remark(phase):
     """A FUSE program may keep files and their removal to itself: a sync of its mount ends there."""
     decided = metadata("fuse.bindfs").judged()
     said = [
@@ -591,7 +589,7 @@ def test_what_no_exact_witness_saw_has_a_remark(phase: str) -> None:
     assert [f.outcome for f in said] == [Outcome.WARN]
 
 
-def test_a_lost_look_takes_no_figure_for_proven() -> None:
+def test_a_lost_look_takes_no_figure_for_proven():
     """Neither the bytes nor the seconds of the execution are confirmed by those of the other one."""
     case = data()
     told = {
@@ -603,7 +601,7 @@ def test_a_lost_look_takes_no_figure_for_proven() -> None:
     assert {"G8 witness", "G4 clock"} <= unseen and decided.verdict is Verdict.PASS
 
 
-def test_a_figure_without_activity_is_remarked() -> None:
+def test_a_figure_without_activity_is_remarked():
     """Nobody looked between the begin and the end of the execution."""
     decided = data().alter(activity=(), asked=(Instant(0.0, 0, 0),)).judged()
     unseen = [f for f in decided.findings if f.name == "G4 clock" and f.outcome is Outcome.WARN]

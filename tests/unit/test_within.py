@@ -70,7 +70,7 @@ def steps(begin: float, end: float, count: int) -> dict[float, int]:
     return {time: count // len(times) for time in times}
 
 
-def test_a_phase_that_moved_its_bytes_while_it_ran(output: ToolOutput, tmp_path: Path) -> None:
+def test_a_phase_that_moved_its_bytes_while_it_ran(output, tmp_path):
     easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
     phase = seen(output, steps(0.2, 1.4, easy.bytes_moved or 0) | {5.0: 0}, tmp_path)
     assert bytes_of(phase).outcome is Outcome.OK
@@ -78,9 +78,7 @@ def test_a_phase_that_moved_its_bytes_while_it_ran(output: ToolOutput, tmp_path:
     assert clock and clock.outcome is Outcome.OK
 
 
-def test_bytes_that_moved_in_another_phase_prove_nothing(
-    output: ToolOutput, tmp_path: Path
-) -> None:
+def test_bytes_that_moved_in_another_phase_prove_nothing(output, tmp_path):
     """Over the whole run there are enough of them."""
     easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
     later = {5.8: 0} | steps(6.0, 8.0, easy.bytes_moved or 0) | {9.0: 0}
@@ -94,9 +92,7 @@ def test_bytes_that_moved_in_another_phase_prove_nothing(
 
 
 @pytest.mark.parametrize("change", ["no counters", "another time zone", "no dates"])
-def test_what_nobody_counted_by_phase_says_so(
-    output: ToolOutput, tmp_path: Path, change: str
-) -> None:
+def test_what_nobody_counted_by_phase_says_so(output, tmp_path, change):
     phase = seen(output, {1.0: 400 * MIB, 2.0: 0}, tmp_path)
     left, shown = phase.case.evidence, output
     if change == "no counters":
@@ -112,7 +108,7 @@ def test_what_nobody_counted_by_phase_says_so(
     assert "nobody counted 1 of 1 execution(s) by phase" in found.saw
 
 
-def test_a_repetition_that_nobody_counted_has_a_remark(output: ToolOutput, tmp_path: Path) -> None:
+def test_a_repetition_that_nobody_counted_has_a_remark(output, tmp_path):
     easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
     phase = seen(output, steps(0.2, 1.4, easy.bytes_moved or 0) | {5.0: 0}, tmp_path)
     left = replace(
@@ -126,7 +122,7 @@ def test_a_repetition_that_nobody_counted_has_a_remark(output: ToolOutput, tmp_p
     assert "nobody counted 1 of 2 execution(s) by phase" in found.saw
 
 
-def test_a_tool_of_one_phase_is_not_asked(output: ToolOutput, tmp_path: Path) -> None:
+def test_a_tool_of_one_phase_is_not_asked(output, tmp_path):
     rest = {name: value for name, value in output.parameters.items() if name != "lengths"}
     phase = seen(replace(output, parameters=rest), {1.0: 0}, tmp_path)
     assert within.phase_witnessed(phase) is None
@@ -143,9 +139,7 @@ def test_a_tool_of_one_phase_is_not_asked(output: ToolOutput, tmp_path: Path) ->
         (1.5, 2.0, Outcome.INVALID),
     ],
 )
-def test_bytes_of_a_phase(
-    output: ToolOutput, tmp_path: Path, share: float, copies: float, outcome: Outcome
-) -> None:
+def test_bytes_of_a_phase(output, tmp_path, share, copies, outcome):
     easy = next(phase for phase in output.phases if phase.name == "ior-easy-write")
     moved = steps(0.2, 1.4, round(share * (easy.bytes_moved or 0))) | {5.0: 0}
     phase = seen(output, moved, tmp_path)
@@ -161,9 +155,7 @@ def test_bytes_of_a_phase(
 @pytest.mark.parametrize(
     ("seconds", "outcome"), [(1.3, Outcome.OK), (1.1, Outcome.OK), (0.7, Outcome.INVALID)]
 )
-def test_seconds_of_a_phase(
-    output: ToolOutput, tmp_path: Path, seconds: float, outcome: Outcome
-) -> None:
+def test_seconds_of_a_phase(output, tmp_path, seconds, outcome):
     """Its bytes moved for more than a second."""
     phases = [
         replace(one, seconds=seconds) if one.name == "ior-easy-write" else one

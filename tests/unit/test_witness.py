@@ -130,7 +130,7 @@ def stage_of(place: Path, each: Sequence[tuple[str, Witness]]) -> Noted:
 
 
 @given(each=st.lists(st.tuples(st.sampled_from(["write.1", "read.2"]), witnesses()), max_size=4))
-def test_what_was_noted_comes_back_by_execution(each: list[tuple[str, Witness]]) -> None:
+def test_what_was_noted_comes_back_by_execution(each):
     with TemporaryDirectory() as folder:
         found = witness.witnesses(stage_of(Path(folder), each))
     assert set(found) == {execution for execution, _ in each}
@@ -143,7 +143,7 @@ def test_what_was_noted_comes_back_by_execution(each: list[tuple[str, Witness]])
 
 
 @given(one=witnesses(), cut=st.integers(1, 30))
-def test_a_line_that_is_cut_is_no_witness(one: Witness, cut: int) -> None:
+def test_a_line_that_is_cut_is_no_witness(one, cut):
     with TemporaryDirectory() as folder:
         stage_of(Path(folder), [("write.1", one)])
         file = Path(folder, "tasks.n0")
@@ -151,7 +151,7 @@ def test_a_line_that_is_cut_is_no_witness(one: Witness, cut: int) -> None:
         assert witness.witnesses(read(Path(folder))) == {}
 
 
-def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness() -> None:
+def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness():
     """witness.sh notes each look, also of a node whose agent does not answer: it took no seconds, and the servers' work did."""
     looks = [TaskRun("n1", "read.1", None, at, at, None, (0,) * 7) for at in (1.0, 9.0)]
     counts = [
@@ -163,7 +163,7 @@ def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness() -> 
     assert witness.Testimony(witnesses=tuple(found), expected=1, of_tasks=False).seconds == 8.0
 
 
-def test_an_agent_that_was_asked_once_says_nothing_of_what_moved() -> None:
+def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
     """One that died meanwhile: a count that nobody took is not one of zero."""
     before = Note(1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}])
     task = TaskRun("n1", "write.1", 0, 1.0, 2.0, None, (9, 9, 1, 1, 0, 0, 0))
@@ -184,7 +184,7 @@ def of(host: str, read: int = 0, **more: object) -> Witness:
     return Witness(**{**given, **more})  # type: ignore[arg-type]
 
 
-def test_a_counter_that_several_tasks_looked_at_counts_once() -> None:
+def test_a_counter_that_several_tasks_looked_at_counts_once():
     seen = witness.Testimony(
         witnesses=(
             of("a", counters={"8:0": Moved(10, 0)}),
@@ -212,7 +212,7 @@ def heard(*each: Witness) -> witness.Testimony:
     return witness.Testimony(witnesses=each, expected=len(each))
 
 
-def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool() -> None:
+def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool():
     seen = heard(
         grown("n1", **{"8:0": [2048, 1024, 2], "net": [1000, 30, None], "/nfs": [7, 7, None]}),
         grown("n1", **{"8:0": [3072, 1024, 2], "8:1": [1024, 0, 1]}),
@@ -226,14 +226,14 @@ def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool() -> None:
     assert heard(of("a")).passed({}) == {}
 
 
-def test_where_the_kernel_lists_no_disk_none_moved_nothing() -> None:
+def test_where_the_kernel_lists_no_disk_none_moved_nothing():
     """As in a container whose /proc/diskstats is empty (lxcfs)."""
     listed, hidden = heard(grown("n1", **{"8:16": [0, 0, 0]})), heard(grown("n1", net=[5, 5, None]))
     assert listed.counted({"n1": ["8:0"]}) == Moved()
     assert hidden.counted({"n1": ["8:0"]}) is None
 
 
-def test_targets_of_lustre_are_those_of_one_file_system_on_the_named_hosts() -> None:
+def test_targets_of_lustre_are_those_of_one_file_system_on_the_named_hosts():
     targets = {"rig-OST0000": [15, 1, 2], "rig-OST0002": [0, 7, 1], "rig-MDT0000": [0, 3, 1]}
     others = {"rig-home-OST0000": [100, 100, 9]}
     seen = heard(grown("n1", **targets, **others), grown("n2", **targets, **others))
@@ -259,19 +259,17 @@ def test_targets_of_lustre_are_those_of_one_file_system_on_the_named_hosts() -> 
         ({"rig-OST0000": [8, 8, 1], "rig-OST0001": None}, None),  # a device went away
     ],
 )
-def test_a_client_that_tells_nothing_is_not_one_that_moved_nothing(
-    devices: dict[str, list[int] | None], counted: Moved | None
-) -> None:
+def test_a_client_that_tells_nothing_is_not_one_that_moved_nothing(devices, counted):
     assert heard(grown("n1", **devices)).counted({"n1": ["rig"]}) == counted
 
 
-def test_a_kernel_that_does_not_count_for_processes_says_nothing_of_tasks() -> None:
+def test_a_kernel_that_does_not_count_for_processes_says_nothing_of_tasks():
     """A process that has run has read its libraries at least."""
     assert not witness.Testimony(witnesses=(of("a"), of("b")), expected=2).speaks_of_tasks
     assert witness.Testimony(witnesses=(of("a", 832), of("b")), expected=2).speaks_of_tasks
 
 
-def test_seconds_are_those_of_the_longest_node() -> None:
+def test_seconds_are_those_of_the_longest_node():
     seen = witness.Testimony(
         witnesses=(
             of("a", started=100.0, ended=103.0),
@@ -285,7 +283,7 @@ def test_seconds_are_those_of_the_longest_node() -> None:
     assert witness.Testimony(witnesses=seen.witnesses[:1], expected=1).sync_seconds is None
 
 
-def test_a_sync_belongs_to_the_time_of_what_it_follows() -> None:
+def test_a_sync_belongs_to_the_time_of_what_it_follows():
     phase = Phase("create", {"rate": Quantity(1000.0, "ops/s")}, 2.0, operations=2000)
     beside = Phase("tree_create", {"rate": Quantity(50.0, "ops/s")}, 0.5)
     output = ToolOutput("mdtest", "4.0.0", (beside, phase))
@@ -307,9 +305,7 @@ def test_a_sync_belongs_to_the_time_of_what_it_follows() -> None:
     pause=st.sampled_from([0.2, 0.23, 1.0]),
     late=st.floats(0.0, 1.0),
 )
-def test_the_seconds_of_bytes_are_never_too_many(
-    begin: float, length: float, pause: float, late: float
-) -> None:
+def test_the_seconds_of_bytes_are_never_too_many(begin, length, pause, late):
     """However the looks fall, and however late the busy node takes them."""
     total = 1000 * MIB
 
@@ -324,7 +320,7 @@ def test_the_seconds_of_bytes_are_never_too_many(
         assert found is not None and found >= 0.95 * length - 2 * pause
 
 
-def test_the_seconds_of_bytes_need_bytes_of_ones_own() -> None:
+def test_the_seconds_of_bytes_need_bytes_of_ones_own():
     assert seconds_of_activity([], (0, 10), 1) is None
     assert seconds_of_activity([Instant(t, 7, 0) for t in range(9)], (0, 8), 1) is None
     steady = [Instant(t, 0, 100 * t) for t in range(101)]
@@ -334,7 +330,7 @@ def test_the_seconds_of_bytes_need_bytes_of_ones_own() -> None:
     assert seconds_of_activity(steady, (0, 100), 5_000) is None
 
 
-def test_the_seconds_of_files_are_known_if_nobody_else_makes_any() -> None:
+def test_the_seconds_of_files_are_known_if_nobody_else_makes_any():
     made = [Instant(t / 10, 0, 0, 5000 + 100 * min(max(t - 20, 0), 40)) for t in range(101)]
     assert seconds_of_files(made, (0, 10), 4000) == pytest.approx(3.8, abs=0.15)
     removed = [Instant(i.time, 0, 0, 9000 - (i.files or 0)) for i in made]
@@ -349,7 +345,7 @@ def test_the_seconds_of_files_are_known_if_nobody_else_makes_any() -> None:
         assert seconds_of_files(both, (0, 10), 4000) is None
 
 
-def test_the_seconds_of_growth_are_known_if_nothing_else_grows() -> None:
+def test_the_seconds_of_growth_are_known_if_nothing_else_grows():
     grown = [
         Instant(t / 10, 0, 0, 9, 8000 * MIB + 100 * MIB * min(max(t - 20, 0), 40))
         for t in range(101)
@@ -362,7 +358,7 @@ def test_the_seconds_of_growth_are_known_if_nothing_else_grows() -> None:
     assert seconds_of_growth([Instant(t, 0, 0) for t in range(9)], (0, 8), 1, 1) is None
 
 
-def test_files_that_an_mpi_writes_to_the_target_are_no_time_of_the_tool() -> None:
+def test_files_that_an_mpi_writes_to_the_target_are_no_time_of_the_tool():
     """Tasks write 8 MiB when MPI starts, a second before IOR writes 256 MiB in a second."""
     used = [MIB * (8 * (t >= 100) + 256 * min(max(t - 200, 0), 100) // 100) for t in range(401)]
     looks = [Instant(t / 100, 0, 0, 9, 900 * MIB + more) for t, more in enumerate(used)]
@@ -370,7 +366,7 @@ def test_files_that_an_mpi_writes_to_the_target_are_no_time_of_the_tool() -> Non
     assert seconds is not None and 0.8 < seconds <= 1.0
 
 
-def test_a_short_phase_has_enough_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_phase_has_enough_looks(tmp_path, monkeypatch):
     """Bytes that move for 60 ms are not believed to have moved for 20."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(looks_at.time, "monotonic", lambda: now[0])
@@ -390,9 +386,7 @@ def test_a_short_phase_has_enough_looks(tmp_path: Path, monkeypatch: pytest.Monk
     assert seconds is not None and 0.033 < seconds <= 0.06
 
 
-def test_of_a_server_only_what_it_does_in_the_phase_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_server_only_what_it_does_in_the_phase_counts(tmp_path, monkeypatch):
     """A server lived and worked before the phase, which the agent knows before; a task begins with it."""
     monkeypatch.chdir(tmp_path)
     passed, now = [(7 << 30, 9 << 30)], [1000.0]
@@ -423,7 +417,7 @@ def counted_in(case: Path) -> list[int]:
     return [found for _, found in read(Path()).counts(FOUND)]
 
 
-def test_a_link_is_no_file_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_is_no_file_of_a_case(tmp_path, monkeypatch):
     """What lies behind a symbolic link may be anywhere, though 200 files lie beside it; a hard link makes no file."""
     monkeypatch.chdir(tmp_path)
     case, other = tmp_path / "case", tmp_path / "other"
@@ -441,7 +435,7 @@ def test_a_link_is_no_file_of_a_case(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert counted_in(case)[-1] == 1
 
 
-def test_a_task_passes_its_bytes_to_the_kernel_for_so_long() -> None:
+def test_a_task_passes_its_bytes_to_the_kernel_for_so_long():
     """8 MiB a second of reads between 2 and 8 s, and half a MiB of programs before and after."""
     read = [MIB // 2 * (t > 5) + 8 * MIB * min(max(t - 20, 0), 60) // 10 for t in range(101)]
     looks = [
@@ -457,7 +451,7 @@ def test_a_task_passes_its_bytes_to_the_kernel_for_so_long() -> None:
     assert seconds_of_asking([], (0, 10), {"read"}, phases=2) is None
 
 
-def test_what_a_task_asked_for_before_and_after_is_not_of_this_execution() -> None:
+def test_what_a_task_asked_for_before_and_after_is_not_of_this_execution():
     """The agent looks five times a second, and each execution counts anew: it has mostly no look after the end of this one."""
     before = [Instant(t / 5, 0, 8 * MIB * t) for t in range(1, 16)]
     this = [Instant(3.5 + t / 5, 81774, 8 * MIB * t) for t in range(16)]
@@ -470,7 +464,7 @@ def test_what_a_task_asked_for_before_and_after_is_not_of_this_execution() -> No
     assert seconds_of_asking(looks, (20, 21), {"read"}) is None
 
 
-def test_a_rest_between_two_phases_is_no_asking() -> None:
+def test_a_rest_between_two_phases_is_no_asking():
     """8 MiB in each of ten looks a second: writes for 2 s, nothing for 4 s, reads for 3 s."""
     busy = [t for t in range(91) if t <= 20 or t > 60]
     looks = [Instant(t / 10, MIB * 8 * max(0, t - 60), MIB * 8 * min(t, 20)) for t in busy]
@@ -482,7 +476,7 @@ def test_a_rest_between_two_phases_is_no_asking() -> None:
     assert 4.2 < seconds <= 4.9
 
 
-def test_a_call_that_lasts_is_no_rest() -> None:
+def test_a_call_that_lasts_is_no_rest():
     """16 MiB in each call of a second: a write and a read of a minute, and 2 s of rest between them."""
     done = [16 * MIB * (t // 5) for t in range(301)]
     looks = [Instant(t / 5, 0, count) for t, count in enumerate(done)]
@@ -492,9 +486,7 @@ def test_a_call_that_lasts_is_no_rest() -> None:
     assert 110 < seconds <= 120
 
 
-def test_the_recorder_asks_the_kernel_what_the_task_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recorder_asks_the_kernel_what_the_task_asked_for(tmp_path, monkeypatch):
     """Bytes of the task and of its children, also of those that have ended; and nothing of what another phase's task did."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder([])
@@ -522,7 +514,7 @@ def test_the_recorder_asks_the_kernel_what_the_task_asked_for(
     assert len(read(tmp_path).instants(ASKED)) == 1
 
 
-def test_a_tool_is_silent_for_so_long_between_two_lines() -> None:
+def test_a_tool_is_silent_for_so_long_between_two_lines():
     """Until its first line it starts; after its last one it ends."""
     first, second = [(t / 10, 600) for t in range(31, 50)], [(t / 10, 900) for t in range(50, 61)]
     looks = [(0.5, 700), (2.0, 0), *first, *second, (9.0, 1200), (30.0, 1200)]
@@ -536,7 +528,7 @@ def test_a_tool_is_silent_for_so_long_between_two_lines() -> None:
     assert longest_silence([], (1.0, 9.1), 1) is None
 
 
-def test_the_jobs_of_fio_live_for_so_long() -> None:
+def test_the_jobs_of_fio_live_for_so_long():
     """fio for 0.3 s, four jobs one after the other, all for 2 s; then those of another execution."""
     counts = [(1.0, 1), (1.3, 1), (1.4, 3), (1.5, 5), (3.5, 5), (3.6, 4), (3.7, 1)]
     assert seconds_of_jobs([*counts, (9.0, 8)], (1.0, 4.0)) == pytest.approx(2.0)
@@ -544,9 +536,7 @@ def test_the_jobs_of_fio_live_for_so_long() -> None:
     assert seconds_of_jobs([], (1.0, 4.0)) is None
 
 
-def test_a_quiet_time_ends_at_its_last_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quiet_time_ends_at_its_last_look(tmp_path, monkeypatch):
     """Also if the next execution has as many processes, and at the end of the job."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder([])
@@ -561,9 +551,7 @@ def test_a_quiet_time_ends_at_its_last_look(
     assert seconds_of_jobs(seen, (0.5, 4.0)) == pytest.approx(2.0)
 
 
-def test_the_recorder_says_when_a_tool_printed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recorder_says_when_a_tool_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recorder = Recorder([])
     recorder.begin("create.1.out")
@@ -576,9 +564,7 @@ def test_the_recorder_says_when_a_tool_printed(
     assert sizes == [0, 0, 7, 7, 19, 0]
 
 
-def test_the_recorder_names_what_the_task_has_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recorder_names_what_the_task_has_loaded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with subprocess.Popen(["sh", "-c", "echo up; cat; :"], stdin=-1, stdout=-1) as task:
         assert task.stdout
@@ -596,9 +582,7 @@ def test_the_recorder_names_what_the_task_has_loaded(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
-def test_the_recorder_sees_what_hides_the_directory_from_the_tool(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recorder_sees_what_hides_the_directory_from_the_tool(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     case = tmp_path / "case"
     case.mkdir()
@@ -629,7 +613,7 @@ def test_the_recorder_sees_what_hides_the_directory_from_the_tool(
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="no bwrap on PATH")
 @pytest.mark.parametrize("hides", [False, True])
-def test_a_container_that_is_being_made_hides_nothing(tmp_path: Path, hides: bool) -> None:
+def test_a_container_that_is_being_made_hides_nothing(tmp_path, hides):
     """bwrap moves its root twice before the tool begins, and its mounts change while they are read."""
     own = Mounts("self", str(tmp_path)).own
     more = ["--tmpfs", str(tmp_path)] if hides else []
@@ -655,9 +639,7 @@ def test_a_container_that_is_being_made_hides_nothing(tmp_path: Path, hides: boo
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_the_recorder_sees_that_the_target_lost_its_barriers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
-) -> None:
+def test_the_recorder_sees_that_the_target_lost_its_barriers(tmp_path, monkeypatch, before):
     """What was mounted so from the beginning is judged by the layers below it."""
     monkeypatch.chdir(tmp_path)
     recorder = Recorder([], directory=str(tmp_path))
@@ -721,7 +703,7 @@ def noted(stage: Path) -> list[Witness]:
     return [one for each in witness.witnesses(read(stage)).values() for one in each]
 
 
-def test_a_node_that_does_not_see_the_stage_is_named_before_the_tool_runs(tmp_path: Path) -> None:
+def test_a_node_that_does_not_see_the_stage_is_named_before_the_tool_runs(tmp_path):
     done = subprocess.run(
         ["sh", str(JOB_FILES / "witness.sh"), "/nowhere", "write.1", "touch", "made"],
         capture_output=True,
@@ -733,9 +715,7 @@ def test_a_node_that_does_not_see_the_stage_is_named_before_the_tool_runs(tmp_pa
     assert f"iogauge: {os.uname().nodename} cannot write /nowhere/tasks." in done.stderr
 
 
-def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named(
-    tmp_path: Path,
-) -> None:
+def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named(tmp_path):
     """The tool runs all the same: a case without this witness says so."""
     words = ["sh", str(JOB_FILES / "witness.sh"), str(tmp_path), "write.1", "true"]
     path = f"{tmp_path}:{os.environ['PATH']}"
@@ -753,14 +733,14 @@ def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named
         assert noted(tmp_path)[-1].counters == {}
 
 
-def test_what_a_tool_or_a_launcher_prints_changes_nothing(tmp_path: Path) -> None:
+def test_what_a_tool_or_a_launcher_prints_changes_nothing(tmp_path):
     """Its standard error may be closed, or end within a line."""
     code, found, out = told(tmp_path, "sh", "-c", "printf unended >&2; exec 2>&-; exec true")
     assert (code, len(found), out) == (0, 1, "unended")
 
 
 @pytest.mark.parametrize("syncs", [False, True])
-def test_a_look_may_bring_what_servers_wrote_to_storage(storage_file: Path, syncs: bool) -> None:
+def test_a_look_may_bring_what_servers_wrote_to_storage(storage_file, syncs):
     """The servers' client says when it ended; what is still to be written then costs the seconds of the sync."""
     place = storage_file.parent
     (place / "file").write_bytes(bytes(8 * MIB))
@@ -778,7 +758,7 @@ def test_a_look_may_bring_what_servers_wrote_to_storage(storage_file: Path, sync
         assert seen.sync_seconds is None
 
 
-def test_the_agent_is_told_the_process_of_the_tool_alone(tmp_path: Path) -> None:
+def test_the_agent_is_told_the_process_of_the_tool_alone(tmp_path):
     """What counts, and what it starts to count, is no process of the tool."""
     words = witnessed(tmp_path, "sh", "-c", "sleep 0.2; echo $$")
     out = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
@@ -792,7 +772,7 @@ def itself(process: int | None = None) -> Task:
     return Task(number, processes.started(number) or 0)
 
 
-def test_a_number_of_another_name_space_is_no_task() -> None:
+def test_a_number_of_another_name_space_is_no_task():
     """As of a launcher in a name space of processes: its numbers are those of others here."""
     recorder = Recorder([])
     recorder.take(Task(os.getpid(), 1))
@@ -801,7 +781,7 @@ def test_a_number_of_another_name_space_is_no_task() -> None:
     assert recorder._task == os.getpid()
 
 
-def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
+def test_it_counts_what_a_tool_and_its_children_do(storage_file):
     script = f"dd if={storage_file} of=/dev/null bs=1M iflag=direct 2>/dev/null & wait; echo done"
     status, (seen,), rest = told(storage_file.parent, "sh", "-c", script)
     assert (status, rest) == (0, "done\n")
@@ -821,15 +801,13 @@ def test_it_counts_what_a_tool_and_its_children_do(storage_file: Path) -> None:
         ("SLURM_LOCALID", "1", False),
     ],
 )
-def test_the_first_task_of_a_node_looks_at_its_counters(
-    storage_file: Path, variable: str, number: str, looks: bool
-) -> None:
+def test_the_first_task_of_a_node_looks_at_its_counters(storage_file, variable, number, looks):
     words = ["dd", f"if={storage_file}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"]
     _, (seen,), _ = told(storage_file.parent, *words, **{variable: number})
     assert bool(seen.counters) == looks
 
 
-def test_the_networks_count_what_a_client_receives(storage_file: Path) -> None:
+def test_the_networks_count_what_a_client_receives(storage_file):
     """What a server sends to its client on one machine passes there."""
     sent = 32 * MIB
     script = (
@@ -872,13 +850,13 @@ def networks_apart(enter: str, code: str, place: Path) -> Moved:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="makes networks, which root may")
-def test_an_interface_over_others_counts_nothing_twice(tmp_path: Path) -> None:
+def test_an_interface_over_others_counts_nothing_twice(tmp_path):
     """A bridge, as a bond or a VLAN, counts what the interface below it counts, too."""
     assert 1_400_000 <= networks_apart(BRIDGE, SENDS, tmp_path).written < 2_100_000
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
-def test_ports_of_infiniband_count_for_their_interfaces(tmp_path: Path) -> None:
+def test_ports_of_infiniband_count_for_their_interfaces(tmp_path):
     """They count words of four bytes. One that counts no further is left out. IP over InfiniBand passes the ports, too."""
     ports = {"mlx5_0": "1000", "mlx4_0": "4294967295"}
     for name, count in ports.items():
@@ -908,7 +886,7 @@ DISKSTATS = """\
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
-def test_paths_of_an_nvme_disk_count_in_its_place(tmp_path: Path) -> None:
+def test_paths_of_an_nvme_disk_count_in_its_place(tmp_path):
     """They are hidden devices, and all of them have the number 0:0."""
     made, paths = tmp_path / "diskstats", tmp_path / "block"
     made.write_text(DISKSTATS)
@@ -1018,7 +996,7 @@ needs_namespace = pytest.mark.skipif(
 
 @needs_namespace
 @pytest.mark.parametrize("user", [False, True])
-def test_each_device_is_believed_for_itself(tmp_path: Path, user: bool) -> None:
+def test_each_device_is_believed_for_itself(tmp_path, user):
     """As for an ordinary user of 2.17: devices with unlike counters, whose names lctl exchanges for a pattern."""
     moved = LUSTRE / "moved"
     tool = f"{moved} osc 1 read 4194304 3; {moved} osc 3 write 1048576; {moved} mdc 1 write 65536"
@@ -1041,17 +1019,13 @@ def test_each_device_is_believed_for_itself(tmp_path: Path, user: bool) -> None:
         ({"LFS_OSTS": "3"}, None),  # a device that does not answer
     ],
 )
-def test_what_nobody_may_read_is_not_nothing(
-    tmp_path: Path, knobs: dict[str, str], counted: Moved | None
-) -> None:
+def test_what_nobody_may_read_is_not_nothing(tmp_path, knobs, counted):
     seen = on_lustre(tmp_path, "true", **knobs)
     assert seen.counted(here(seen)) == counted
 
 
 @pytest.mark.parametrize(("meets", "status"), [("before", 0), ("meanwhile", 1)])
-def test_an_old_error_of_the_mount_is_not_the_tools(
-    tmp_path: Path, meets: str, status: int
-) -> None:
+def test_an_old_error_of_the_mount_is_not_the_tools(tmp_path, meets, status):
     """syncfs(2) tells its next caller what any program met: only what was met since the tool began ends its case."""
     error = tmp_path / "write-error"
     if meets == "before":

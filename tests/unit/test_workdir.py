@@ -14,7 +14,6 @@ import stat
 import subprocess
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ def refused(path: Path, why: str, survivor: Path) -> None:
 # --- making ---------------------------------------------------------------------------------------
 
 
-def test_the_directory_of_a_case(tmp_path: Path) -> None:
+def test_the_directory_of_a_case(tmp_path):
     case = make(tmp_path)
     assert case == tmp_path / "iogauge" / directory.user_name() / SESSION / "case"
     owner = json.loads((case.parent / MARKER).read_text())
@@ -63,22 +62,20 @@ def test_the_directory_of_a_case(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "plain"), [("../../etc", ".._.._etc"), ("..", f"uid{os.getuid()}"), ("a b", "a_b")]
 )
-def test_a_user_name_that_leads_elsewhere_is_made_a_plain_one(
-    monkeypatch: pytest.MonkeyPatch, name: str, plain: str
-) -> None:
+def test_a_user_name_that_leads_elsewhere_is_made_a_plain_one(monkeypatch, name, plain):
     known = pwd.getpwuid(os.getuid())
     monkeypatch.setattr(pwd, "getpwuid", lambda _: pwd.struct_passwd((name, *known[1:])))
     assert directory.user_name() == plain
 
 
-def test_a_case_never_takes_a_directory_that_is_there(tmp_path: Path) -> None:
+def test_a_case_never_takes_a_directory_that_is_there(tmp_path):
     make(tmp_path)
     with pytest.raises(FileExistsError):
         make(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "/x", "a\nb", "a\x00b"])
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name):
     for session, case in ((name, "case"), (SESSION, name)):
         with pytest.raises(WorkdirError, match="is not a name"):
             make(tmp_path, session, case)
@@ -87,7 +84,7 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> No
 
 @pytest.mark.parametrize("level", [0, 1, 2])
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_nothing_is_made_through_a_link_or_a_file(tmp_path: Path, level: int, kind: str) -> None:
+def test_nothing_is_made_through_a_link_or_a_file(tmp_path, level, kind):
     target, elsewhere = tmp_path / "target", tmp_path / "elsewhere"
     elsewhere.mkdir()
     target.mkdir()
@@ -104,7 +101,7 @@ def test_nothing_is_made_through_a_link_or_a_file(tmp_path: Path, level: int, ki
 
 @ROOT_ONLY
 @pytest.mark.parametrize("level", [0, 1])
-def test_nothing_is_made_in_another_users_directory(tmp_path: Path, level: int) -> None:
+def test_nothing_is_made_in_another_users_directory(tmp_path, level):
     place = [parent(tmp_path).parent, parent(tmp_path)][level]
     place.mkdir(parents=True)
     os.chown(place, 12345, 12345)
@@ -113,9 +110,7 @@ def test_nothing_is_made_in_another_users_directory(tmp_path: Path, level: int) 
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EIO])
-def test_a_file_system_need_not_know_fsync_of_directories(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_file_system_need_not_know_fsync_of_directories(tmp_path, monkeypatch, number):
     real = os.fsync
 
     def fsync(fd: int) -> None:
@@ -132,7 +127,7 @@ def test_a_file_system_need_not_know_fsync_of_directories(
 
 
 @ROOT_ONLY
-def test_a_shared_root_in_which_others_could_swap_directories_is_refused(tmp_path: Path) -> None:
+def test_a_shared_root_in_which_others_could_swap_directories_is_refused(tmp_path):
     (tmp_path / "iogauge").mkdir()
     (tmp_path / "iogauge").chmod(0o777)
     os.chown(tmp_path / "iogauge", 12345, 12345)
@@ -142,8 +137,8 @@ def test_a_shared_root_in_which_others_could_swap_directories_is_refused(tmp_pat
 
 @pytest.mark.parametrize("mode", [0o700, 0o755])
 def test_a_directory_of_the_callers_with_the_name_of_the_root_is_not_opened_to_others(
-    tmp_path: Path, mode: int
-) -> None:
+    tmp_path, mode
+):
     mine = tmp_path / "iogauge"
     mine.mkdir(mode=mode)
     (mine / "README.md").touch()
@@ -154,7 +149,7 @@ def test_a_directory_of_the_callers_with_the_name_of_the_root_is_not_opened_to_o
 
 
 @ROOT_ONLY
-def test_nothing_is_made_where_the_caller_may_not_write(tmp_path: Path) -> None:
+def test_nothing_is_made_where_the_caller_may_not_write(tmp_path):
     os.chown(tmp_path, 12345, 12345)
     with pytest.raises(permission.NotAllowed, match="belongs to user 12345"):
         make(tmp_path)
@@ -162,7 +157,7 @@ def test_nothing_is_made_where_the_caller_may_not_write(tmp_path: Path) -> None:
 
 
 @ROOT_ONLY
-def test_the_shared_root_may_belong_to_another_user_and_keeps_its_mode(tmp_path: Path) -> None:
+def test_the_shared_root_may_belong_to_another_user_and_keeps_its_mode(tmp_path):
     (tmp_path / "iogauge").mkdir(mode=0o755)
     os.chown(tmp_path / "iogauge", 12345, 12345)
     make(tmp_path)
@@ -172,7 +167,7 @@ def test_the_shared_root_may_belong_to_another_user_and_keeps_its_mode(tmp_path:
 # --- removing -------------------------------------------------------------------------------------
 
 
-def test_removal_leaves_nothing(tmp_path: Path) -> None:
+def test_removal_leaves_nothing(tmp_path):
     case = make(tmp_path)
     (case / "deep" / "er").mkdir(parents=True)
     (case / "deep" / "er" / "file").write_text("x")
@@ -181,18 +176,18 @@ def test_removal_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_removal_of_what_is_gone_is_no_error(tmp_path: Path) -> None:
+def test_removal_of_what_is_gone_is_no_error(tmp_path):
     directory.remove(str(parent(tmp_path)))
 
 
-def test_other_sessions_stay(tmp_path: Path) -> None:
+def test_other_sessions_stay(tmp_path):
     one, other = make(tmp_path), make(tmp_path, "other")
     directory.remove(str(one.parent))
     assert other.is_dir()
     assert not one.parent.exists()
 
 
-def test_a_link_inside_is_removed_and_not_followed(tmp_path: Path) -> None:
+def test_a_link_inside_is_removed_and_not_followed(tmp_path):
     target, precious = tmp_path / "t", tmp_path / "precious"
     target.mkdir()
     precious.mkdir()
@@ -237,9 +232,7 @@ def foreign_session(path: Path) -> None:
         pytest.param(foreign_session, "belongs to another user", marks=ROOT_ONLY),
     ],
 )
-def test_a_directory_that_is_not_ours_is_not_removed(
-    tmp_path: Path, spoil: Callable[[Path], None], why: str
-) -> None:
+def test_a_directory_that_is_not_ours_is_not_removed(tmp_path, spoil, why):
     case = make(tmp_path)
     (case / "data").touch()
     spoil(case.parent)
@@ -248,7 +241,7 @@ def test_a_directory_that_is_not_ours_is_not_removed(
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])
-def test_a_symbolic_link_on_the_way_is_refused(tmp_path: Path, level: int) -> None:
+def test_a_symbolic_link_on_the_way_is_refused(tmp_path, level):
     case = make(tmp_path)
     (case / "data").touch()
     place = [case.parent, case.parents[1], case.parents[2]][level]
@@ -259,7 +252,7 @@ def test_a_symbolic_link_on_the_way_is_refused(tmp_path: Path, level: int) -> No
 
 
 @pytest.mark.parametrize("up", [0, 2, 3])
-def test_only_a_sessions_directory_may_be_removed(tmp_path: Path, up: int) -> None:
+def test_only_a_sessions_directory_may_be_removed(tmp_path, up):
     case = make(tmp_path)
     (case / MARKER).touch()
     for place in case.parents[:3]:
@@ -268,7 +261,7 @@ def test_only_a_sessions_directory_may_be_removed(tmp_path: Path, up: int) -> No
     refused(path, "is not <target>/iogauge/<user>/<session>", case)
 
 
-def test_a_path_with_dots_removes_what_was_checked_and_nothing_else(tmp_path: Path) -> None:
+def test_a_path_with_dots_removes_what_was_checked_and_nothing_else(tmp_path):
     case, far = make(tmp_path), tmp_path / "far"
     (far / "inner").mkdir(parents=True)
     decoy = far / case.parent.name
@@ -282,13 +275,13 @@ def test_a_path_with_dots_removes_what_was_checked_and_nothing_else(tmp_path: Pa
 
 
 @pytest.mark.parametrize("spelling", ["{}/.", "{}/case/.."])
-def test_the_spelling_of_a_path_does_not_matter(tmp_path: Path, spelling: str) -> None:
+def test_the_spelling_of_a_path_does_not_matter(tmp_path, spelling):
     case = make(tmp_path)
     directory.remove(spelling.format(case.parent))
     assert not list(tmp_path.iterdir())
 
 
-def test_the_marker_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_marker_goes_last(tmp_path, monkeypatch):
     case = make(tmp_path)
     (case / "data").touch()
     (case.parent / "stray").touch()
@@ -306,9 +299,7 @@ def test_the_marker_goes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_path, monkeypatch):
     monkeypatch.setattr(directory, "Removal", partial(removal.Removal, per_second=200))
     case = make(tmp_path)
     for number in range(600):
@@ -321,7 +312,7 @@ def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_appear_during_removal_are_removed_too(tmp_path: Path) -> None:
+def test_files_that_appear_during_removal_are_removed_too(tmp_path):
     case = make(tmp_path)
     until = time.monotonic() + 0.3
 
@@ -340,9 +331,7 @@ def test_files_that_appear_during_removal_are_removed_too(tmp_path: Path) -> Non
     assert not list(tmp_path.iterdir())
 
 
-def test_where_names_keep_appearing_the_marker_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_names_keep_appearing_the_marker_stays(tmp_path, monkeypatch):
     session = make(tmp_path).parent
     unlink = os.unlink
 
@@ -360,9 +349,7 @@ def test_where_names_keep_appearing_the_marker_stays(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_cannot_be_emptied_keeps_its_marker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_emptied_keeps_its_marker(tmp_path, monkeypatch):
     case = make(tmp_path)
     (case / "stubborn").touch()
     unlink = os.unlink
@@ -382,7 +369,7 @@ def test_what_cannot_be_emptied_keeps_its_marker(
 
 
 @pytest.mark.parametrize("content", ["{", "\xff"])
-def test_a_session_with_a_damaged_marker_is_still_found(tmp_path: Path, content: str) -> None:
+def test_a_session_with_a_damaged_marker_is_still_found(tmp_path, content):
     case = make(tmp_path)
     (case.parent / MARKER).write_text(content, encoding="latin-1")
     (found,) = directory.sessions(str(tmp_path))
@@ -390,9 +377,7 @@ def test_a_session_with_a_damaged_marker_is_still_found(tmp_path: Path, content:
 
 
 @pytest.mark.parametrize("left", [[], [f"{MARKER}.node.17"]])
-def test_what_was_killed_before_its_marker_is_removed_after_a_week(
-    tmp_path: Path, left: list[str]
-) -> None:
+def test_what_was_killed_before_its_marker_is_removed_after_a_week(tmp_path, left):
     session = parent(tmp_path).parent / "killed"
     session.mkdir(parents=True)
     for name in left:
@@ -406,12 +391,12 @@ def test_what_was_killed_before_its_marker_is_removed_after_a_week(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_target_that_cannot_be_looked_at_is_not_without_sessions(tmp_path: Path) -> None:
+def test_a_target_that_cannot_be_looked_at_is_not_without_sessions(tmp_path):
     with pytest.raises(FileNotFoundError, match="gone"):
         directory.sessions(str(tmp_path / "gone"))
 
 
-def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path: Path) -> None:
+def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path):
     one = subprocess.Popen(["sleep", "60"])
     try:
         dead = [one.pid, 1]
@@ -439,7 +424,7 @@ def test_a_name_that_was_used_before_is_taken_over_from_the_dead_only(tmp_path: 
         ("nobody", "dead", 1e6, False),
     ],
 )
-def test_which_session_may_be_alive(host: str, pid: str, age: float, alive: bool) -> None:
+def test_which_session_may_be_alive(host, pid, age, alive):
     process = processes.identity(os.getpid()) if pid == "self" else [4194305, 1]
     expires = utc(time.time() + 60)
     owner = {
@@ -451,7 +436,7 @@ def test_which_session_may_be_alive(host: str, pid: str, age: float, alive: bool
     assert directory.may_be_alive(found) is alive
 
 
-def test_a_killed_session_is_found_and_removed(tmp_path: Path) -> None:
+def test_a_killed_session_is_found_and_removed(tmp_path):
     child = multiprocessing.get_context("fork").Process(target=hang, args=(tmp_path,))
     child.start()
     while not (tmp_path / "ready").exists():
@@ -475,7 +460,7 @@ def hang(target: Path) -> None:
 # --- expiry ---------------------------------------------------------------------------------------
 
 
-def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:
+def test_a_number_that_is_used_again_is_another_process(tmp_path):
     make(tmp_path)
     (found,) = directory.sessions(str(tmp_path))
     assert directory.may_be_alive(found)
@@ -486,7 +471,7 @@ def test_a_number_that_is_used_again_is_another_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("expires", [-10, 10])
-def test_a_process_that_can_be_asked_does_not_expire(tmp_path: Path, expires: int) -> None:
+def test_a_process_that_can_be_asked_does_not_expire(tmp_path, expires):
     """A clock that was set forward makes nobody dead, nor one that was set back anybody alive."""
     make(tmp_path, "any-name-at-all")
     (found,) = directory.sessions(str(tmp_path))
@@ -497,7 +482,7 @@ def test_a_process_that_can_be_asked_does_not_expire(tmp_path: Path, expires: in
 
 
 @pytest.mark.parametrize(("expires", "alive"), [(-10, False), (10, True), (None, True)])
-def test_a_session_elsewhere_expires(expires: int | None, alive: bool) -> None:
+def test_a_session_elsewhere_expires(expires, alive):
     owner = {"session": "t-h-1", "host": "elsewhere"}
     if expires is not None:
         owner["expires"] = utc(time.time() + expires)
@@ -508,7 +493,7 @@ def utc(moment: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
-def test_a_marker_expires_a_day_after_the_longest_case(tmp_path: Path) -> None:
+def test_a_marker_expires_a_day_after_the_longest_case(tmp_path):
     def expires() -> str:
         (found,) = directory.sessions(str(tmp_path))
         return str(found.owner["expires"])

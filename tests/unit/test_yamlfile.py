@@ -17,12 +17,12 @@ def write(folder: Path, text: str) -> Path:
     return file
 
 
-def test_anchors_and_merges_work(tmp_path: Path) -> None:
+def test_anchors_and_merges_work(tmp_path):
     file = write(tmp_path, "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\n")
     assert yamlfile.load(file) == {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}}
 
 
-def test_numbers_that_look_like_what_they_are(tmp_path: Path) -> None:
+def test_numbers_that_look_like_what_they_are(tmp_path):
     file = write(
         tmp_path, "a: [0, 10, -0.1, 0.5, 0.125, 12.25, 1000.000, 1_000, 1e3, 0.0, '0100']\n"
     )
@@ -45,22 +45,20 @@ def test_numbers_that_look_like_what_they_are(tmp_path: Path) -> None:
         ("a: 1\n--- \nb: 2\n", 2, "but found another document"),
     ],
 )
-def test_a_mistake_names_file_and_line(tmp_path: Path, text: str, line: int, problem: str) -> None:
+def test_a_mistake_names_file_and_line(tmp_path, text, line, problem):
     file = write(tmp_path, text)
     with pytest.raises(YamlError, match=re.escape(f"{file}:{line}: ") + f".*{problem}"):
         yamlfile.load(file)
 
 
 @pytest.mark.parametrize("text", ['a: !!int ""', "a: 2024-13-45", "[" * 3000])
-def test_what_yaml_itself_stumbles_over_is_an_error_with_the_file(
-    tmp_path: Path, text: str
-) -> None:
+def test_what_yaml_itself_stumbles_over_is_an_error_with_the_file(tmp_path, text):
     file = write(tmp_path, text)
     with pytest.raises(YamlError, match=re.escape(str(file))):
         yamlfile.load(file)
 
 
-def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
     (tmp_path / "latin").write_bytes(b"a: \xe9\n")
     for name, problem in (
         ("missing", "No such file"),
@@ -71,7 +69,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             yamlfile.load(tmp_path / name)
 
 
-def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path: Path) -> None:
+def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path):
     file = write(tmp_path, "a:\n  - name: x\n    b: [1,\n      2]\n  - {c: 1}\n")
     keys = ("a", "a.x.b (lower bound)", "a.0.b", "a.1.c", "a.x.missing", "other", "")
     found = located(file, [Mistake(key, "1", "2") for key in keys])
@@ -87,9 +85,7 @@ def test_a_mistake_gets_the_line_of_its_key_or_of_the_nearest_above(tmp_path: Pa
         ("a: [1\nb: 2\n", 2, "this is not YAML: did not find expected ',' or ']'. Check"),
     ],
 )
-def test_what_is_not_yaml_is_named_with_its_line(
-    tmp_path: Path, text: str, line: int, said: str
-) -> None:
+def test_what_is_not_yaml_is_named_with_its_line(tmp_path, text, line, said):
     file = write(tmp_path, text)
     with pytest.raises(YamlError) as caught:
         yamlfile.load(file)
@@ -105,6 +101,6 @@ def test_what_is_not_yaml_is_named_with_its_line(
         "a: &a [*a]\n",
     ],
 )
-def test_too_many_values_are_refused(text: str) -> None:
+def test_too_many_values_are_refused(text):
     with pytest.raises(YamlError, match="more than 200000 values, with aliases written out"):
         yamlfile.parse(text, "f")

@@ -279,8 +279,6 @@ def server(index: int) -> str:
     servers = int(os.environ.get("LFS_SERVERS", "0"))
     if not servers:
         return "0@lo"
-    if os.environ.get("LFS_SERVERS_BLOCK") == "1":
-        return f"10.0.0.{11 + index * servers // standin.ost_count()}@tcp"
     return f"10.0.0.{11 + index % servers}@tcp"
 
 

@@ -19,15 +19,12 @@ Environment:
 * ``LFS_DEGRADED``: targets that the allocator avoids unless asked for. ``LFS_NO_CREATE``: targets that
   take no files; one that is asked for gives the next, and success. ``LFS_FULL``: targets that are full.
 * ``LFS_LIE_COUNT``: number of stripes that every layout gets, whatever was asked.
-* ``LFS_MDTS``: number of metadata targets (2). ``LFS_ROUND=1``: as on a new file system (``lmv_max_inherit_rr: 3``),
-  directories of the first three levels go round them in the order of the first look; those below lie with that above.
-  ``LFS_LIE_MDTS``: number of them that new directories get by a default,
+* ``LFS_MDTS``: number of metadata targets (2). ``LFS_LIE_MDTS``: number of them that new directories get by a default,
   whatever was asked. ``LFS_MDT_FULL``: metadata targets without room.
-* ``LFS_NO_DOM``: 1 means that the servers allow no data on metadata targets, and put them on a storage target.
 * ``LFS_QUOTA``: answer to ``lfs quota``: kilobytes, their limit, files, their limit (``0 0 0 0``), and, if
-  wanted, the soft limit of the kilobytes and its grace. ``LFS_PROJECT_QUOTA``: the same of every project.
+  wanted, the soft limit of the kilobytes and its grace.
 * ``LFS_SERVERS``: number of object storage servers; target k is on server k modulo that number (0: all
-  on the client itself, ``0@lo``). ``LFS_SERVERS_BLOCK=1``: consecutive targets on one server instead.
+  on the client itself, ``0@lo``).
 * ``LCTL_USER``: 1 is an ordinary user, 0 is root; not set: who runs the program. What a user may not do or
   see (lctl set_param, lfs mkdir -c and -i, most of lctl get_param) is refused as the real one refuses it.
 
@@ -211,8 +208,6 @@ PLAIN: dict[str, Any] = {"composite": False, "parts": [new_part()]}
 def allocate(state: dict[str, Any], part: dict[str, Any]) -> None:
     """Give a part its objects."""
     wanted: list[int]
-    if part["pattern"] == "mdt" and os.environ.get("LFS_NO_DOM"):
-        part["pattern"] = "raid0"
     if part["pattern"] == "mdt":
         wanted = []
     elif part["osts"]:
@@ -231,8 +226,6 @@ def allocate(state: dict[str, Any], part: dict[str, Any]) -> None:
         count = part["count"] or 1
         lie = os.environ.get("LFS_LIE_COUNT")
         count = int(lie) if lie else len(ordered) if count == -1 else count
-        if part["pattern"] == "raid0,overstriped":
-            ordered *= -(-count // len(ordered))
         wanted = ordered[:count]
         state["next"] += len(wanted) if free else 0
     part["objects"] = []
@@ -304,22 +297,11 @@ def stripe_size(part: dict[str, Any]) -> int:
 
 
 def parse_size(text: str) -> int:
-    """A stripe size in bytes: numbers below 4096 are KiB, and it is a multiple of 64 KiB."""
-    bad = Refused(4, f"lfs setstripe setstripe: invalid stripe size '{text}'")
-    match = re.fullmatch(r"(\d+)([kKmMgGtTpPeE]?)", text)
-    if not match:
-        raise bad
-    size = (
-        int(match[1])
-        << {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50, "e": 60}[match[2].lower()]
-    )
-    if not match[2] and size < 4096:
-        size <<= 10
-    if size % 65536:
-        raise bad
-    if size >= 1 << 32:
-        text = f"lfs setstripe: error: stripe size '{size}' over 4GB limit: Invalid argument (22)"
-        raise Refused(22, text)
+    """A stripe size in bytes, a multiple of 64 KiB."""
+    match = re.fullmatch(r"(\d+)([kKmMgG]?)", text)
+    size = int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2].lower()] if match else 1
+    if size % 65536 or size >= 1 << 32:
+        raise not_covered(f"lfs setstripe -S {text}")
     return size
 
 
@@ -332,143 +314,62 @@ def parse_end(text: str) -> int | None:
     return int(match[1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[match[2].lower()]
 
 
-def parse_request(words: list[str]) -> tuple[dict[str, Any], bool, list[str]]:
-    """Layout asked for, whether a default is deleted, and the names."""
-    long = [
-        "stripe-count=",
-        "stripe-size=",
-        "stripe-index=",
-        "ost=",
-        "pool=",
-        "component-end=",
-        "overstripe-count=",
-        "layout=",
-        "delete",
-    ]
+def parse_request(words: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Layout asked for, and the names."""
     try:
-        options, names = getopt.gnu_getopt(words, "c:S:i:o:p:E:C:L:s:Nd", long)
+        options, names = getopt.gnu_getopt(words, "c:S:i:p:E:L:")
     except getopt.GetoptError as error:
         raise not_covered(f"lfs setstripe {' '.join(words)}") from error
     parts: list[dict[str, Any]] = []
     part = new_part()
-    delete = mirror = False
     for option, value in options:
-        if option in ("-E", "--component-end"):
-            previous = parts[-1] if parts else None
-            part = new_part() | {"end": parse_end(value)}
-            begin = previous["end"] if previous else 0
-            if part["end"] is not None and (begin is None or part["end"] <= begin):
-                lines = f"Set extent [{begin}, {part['end']}) failed. Invalid argument"
-                raise Refused(22, lines, "error: lfs setstripe: invalid layout")
-            if previous:
-                part["pool"] = previous["pool"]
+        if option == "-E":
+            pool = part["pool"]
+            part = new_part() | {"end": parse_end(value), "pool": pool}
             parts.append(part)
-        elif option in ("-c", "--stripe-count"):
-            if not re.fullmatch(r"-?\d+", value) or not -1 <= int(value) <= 2000:
-                said = f"lfs setstripe setstripe: invalid stripe count '{value}'"
-                raise Refused(4, said)
+        elif option == "-c":
             part["count"] = int(value)
-        elif option in ("-S", "--stripe-size"):
+        elif option == "-S":
             part["size"] = parse_size(value)
-        elif option in ("-i", "--stripe-index"):
-            if not re.fullmatch(r"-?\d+", value) or int(value) < -1:
-                said = f"lfs setstripe setstripe: invalid stripe offset '{value}'"
-                raise Refused(4, said)
+        elif option == "-i":
             part["start"] = int(value)
-        elif option in ("-o", "--ost"):
-            part["osts"] = [int(index) for index in value.split(",")]
-        elif option in ("-p", "--pool"):
+        elif option == "-p":
             value = value.removeprefix(f"{fsname()}.")
             if value not in pools():
                 said = f"pool '{value} fsname {fsname()}' does not exist: No such file or directory (2)"
                 raise Refused(22, f"lfs setstripe: {said}")
             part["pool"] = value
-        elif option in ("-C", "--overstripe-count"):
-            if not value.isdigit() or int(value) <= ost_count():
-                raise not_covered(f"lfs setstripe -C {value} on {ost_count()} targets")
-            part |= {"count": int(value), "pattern": "raid0,overstriped"}
-        elif option in ("-L", "--layout"):
-            part["pattern"] = pattern(value, parts, names)
-        elif option == "-s":
-            said = f"lfs setstripe: unrecognized option '{value}'"
-            raise Refused(4, said)
-        elif option == "-N":
-            # A number of mirrors would stand in the same word: the next word is a file.
-            mirror = True
+        elif value == "mdt" and len(parts) == 1:
+            part["pattern"] = value
         else:
-            delete = True
+            raise not_covered(f"lfs setstripe {' '.join(words)}")
     if not names:
-        said = "lfs setstripe setstripe: FILE must be specified"
-        raise Refused(4, said)
-    if mirror and parts:
         raise not_covered(f"lfs setstripe {' '.join(words)}")
-    return {"composite": bool(parts) or mirror, "parts": parts or [part]}, delete, names
+    return {"composite": bool(parts), "parts": parts or [part]}, names
 
 
-def pattern(value: str, parts: list[dict[str, Any]], names: list[str]) -> str:
-    """The pattern that ``-L`` asks for."""
-    if value not in ("mdt", "raid0"):
-        said = f"error: layout '{names[0] if names else value}' is unknown"
-        raise Refused(22, f"{said}, supported layouts are: 'mdt', 'raid0'")
-    if value == "mdt" and len(parts) > 1:
-        raise Refused(22, "error: 'mdt' layout can be only the first one")
-    if value == "mdt" and not parts:
-        raise not_covered("lfs setstripe -L mdt without -E")
-    return value
-
-
-def set_layout(name: str, request: dict[str, Any], delete: bool) -> None:
+def set_layout(name: str, request: dict[str, Any]) -> None:
     if not on_lustre(name):
-        # As the real one: the file is made before the file system is asked, and stays.
-        make(name)
-        said = f"setstripe error for '{name}': Inappropriate ioctl for device"
-        raise Refused(25, f"lfs setstripe: {said}")
-    bad = [
-        i for part in request["parts"] for i in [part["start"], *part["osts"]] if i >= ost_count()
-    ]
-    if bad:
-        if not os.path.lexists(name):
-            # As the real one: a file without a layout stays.
-            make(name)
-            with remembered() as state:
-                state["files"][identity(name)] = {"composite": False, "parts": []}
+        raise not_covered("lfs setstripe where there is no Lustre")
+    if any(part["start"] >= ost_count() for part in request["parts"]):
         raise Refused(22, f"lfs setstripe: setstripe error for '{name}': Invalid argument")
     if os.path.isdir(name):
-        if not os.access(name, os.W_OK):
-            raise Refused(
-                1, f"lfs setstripe: setstripe error for '{name}': Operation not permitted"
-            )
         with remembered() as state:
-            state["defaults"][identity(name)] = None if delete else request
+            state["defaults"][identity(name)] = request
         return
     if os.path.exists(name):
         raise Refused(17, f"lfs setstripe: setstripe error for '{name}': stripe already set")
-    make(name)
+    os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o644))
     with remembered() as state:
         state["files"][identity(name)] = request
         layout_of(state, name)
 
 
-def make(name: str) -> None:
-    """Make an empty file, unless something stands there."""
-    try:
-        if not os.path.isdir(name):
-            os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o644))
-    except OSError as error:
-        said = f"unable to open '{name}': {error.strerror} ({error.errno})"
-        raise Refused(error.errno or 1, f"lfs setstripe: {said}") from error
-
-
 def setstripe(words: list[str]) -> int:
-    request, delete, names = parse_request(words)
-    status = 0
+    request, names = parse_request(words)
     for name in names:
-        try:
-            set_layout(name, json.loads(json.dumps(request)), delete)
-        except Refused as refused:
-            print(*refused.lines, sep="\n", file=sys.stderr)
-            status = status or refused.status
-    return status
+        set_layout(name, json.loads(json.dumps(request)))
+    return 0
 
 
 # --- lfs getstripe, mkdir -------------------------------------------------------------------------
@@ -496,45 +397,21 @@ def getstripe(words: list[str]) -> int:
 
 def mkdir(words: list[str]) -> int:
     options, names = getopt.gnu_getopt(words, "c:i:")
+    of = dict(options)
+    first, count = int(of.get("-i", "0")), min(mdt_count(), int(of.get("-c", "1")))
     for name in names:
-        parent = os.path.dirname(os.path.abspath(name))
-        if not os.path.isdir(parent):
-            why = "No such file or directory"
+        if not on_lustre(os.path.dirname(os.path.abspath(name))) or first >= mdt_count():
+            raise not_covered(f"lfs mkdir {' '.join(words)}")
+        if is_user():
             raise Refused(
-                2,
-                f"lfs mkdir: cannot resolve path '{name}': {why} (2)",
-                f"lfs mkdir: '{name}' is not on a Lustre filesystem: {why} (2)",
-                f"lfs setdirstripe: cannot create dir '{name}': {why}",
-            )
-        if not on_lustre(parent):
-            raise not_covered("lfs mkdir where there is no Lustre")
-        why = again = ""
-        status = 0
-        if is_user() and options:
-            status, why, again = 1, "Operation not permitted", "Operation not permitted"
-        elif any(
-            int(i) >= mdt_count()
-            for option, value in options
-            if option == "-i"
-            for i in value.split(",")
-        ):
-            status, why, again = 19, "No such device", "No such device"
-        elif os.path.exists(name):
-            status, why, again = 17, "stripe already set", "File exists"
-        if status:
-            raise Refused(
-                status,
-                f"lfs mkdir: dirstripe error on '{name}': {why}",
-                f"lfs setdirstripe: cannot create dir '{name}': {again}",
+                1,
+                f"lfs mkdir: dirstripe error on '{name}': Operation not permitted",
+                f"lfs setdirstripe: cannot create dir '{name}': Operation not permitted",
             )
         os.mkdir(name)
-        of = dict(options)
-        first = int(of.get("-i", "0").split(",")[0])
-        count = min(mdt_count(), int(of.get("-c", "1")))
-        if "-c" in of or "-i" in of:
-            with remembered() as state:
-                kept = state.setdefault("metadata", {})
-                kept[identity(name)] = [(first + n) % mdt_count() for n in range(count)]
+        with remembered() as state:
+            kept = state.setdefault("metadata", {})
+            kept[identity(name)] = [(first + n) % mdt_count() for n in range(count)]
     return 0
 
 
@@ -576,10 +453,6 @@ def getdirstripe(words: list[str]) -> int:
     with remembered() as state:
         kept = state.setdefault("metadata", {})
         mdts = kept.get(identity(path)) or default_mdts(state, path)
-        level = os.path.relpath(path, mount()).count("/") + 1
-        if mdts is None and os.environ.get("LFS_ROUND") and path != mount() and level <= 3:
-            state["turn"] = state.get("turn", -1) + 1
-            mdts = kept[identity(path)] = [state["turn"] % mdt_count()]
     while mdts is None and path not in (mount(), "/"):
         path = os.path.dirname(path)
         mdts = kept.get(identity(path), [])[:1] or None
@@ -595,9 +468,9 @@ def getdirstripe(words: list[str]) -> int:
 
 def pool_list(words: list[str]) -> int:
     """``lfs pool_list FSNAME[.POOL]``; what a missing pool gives is from Lustre's sources, not from a run."""
-    if len(words) != 1 or words[0].partition(".")[0] != fsname():
+    top, _, name = words[0].partition(".")
+    if len(words) != 1 or top != fsname():
         raise not_covered(f"lfs pool_list {' '.join(words)}")
-    name = words[0].partition(".")[2]
     if not name:
         print(f"Pools from {fsname()}:", *(f"{fsname()}.{pool}" for pool in pools()), sep="\n")
         return 0
@@ -677,18 +550,10 @@ def osts(words: list[str]) -> int:
 
 
 def quota(words: list[str]) -> int:
-    try:
-        options, names = getopt.gnu_getopt(words, "qu:g:p:")
-    except getopt.GetoptError as error:
-        raise not_covered(f"lfs quota {' '.join(words)}") from error
-    of = {name: value for name, value in options if name != "-q"}
-    if len(names) != 1 or len(of) > 1:
+    """``lfs quota PATH``: of the user and the group."""
+    if len(words) != 1 or words[0].startswith("-"):
         raise not_covered(f"lfs quota {' '.join(words)}")
-    kinds = {"-u": "usr", "-g": "grp", "-p": "prj"}
-    asked = {kinds[name]: value for name, value in of.items()}
-    asked = asked or {"usr": str(os.geteuid()), "grp": str(os.getegid())}
-    variable = "LFS_PROJECT_QUOTA" if "prj" in asked else "LFS_QUOTA"
-    given = (os.environ.get(variable) or "0 0 0 0").split()
+    given = os.environ.get("LFS_QUOTA", "0 0 0 0").split()
     used, limit, files, file_limit, soft, grace = [*given, "0", "-"][:6]
 
     def shown(value: str, *limits: str) -> str:
@@ -696,39 +561,22 @@ def quota(words: list[str]) -> int:
             f"{value}{'*' if any(int(most) and int(value) > int(most) for most in limits) else ''}"
         )
 
-    columns = (
-        shown(used, limit, soft),
-        soft,
-        limit,
-        grace,
-        shown(files, file_limit),
-        0,
-        file_limit,
-        "-",
-    )
-    for kind, name in asked.items():
-        if ("-q", "") not in options:
-            print(_quota_title(kind, name))
-        print(f"{names[0]:>15}" + "".join(f"{column:>8}" for column in columns) + " ")
+    of_bytes = (shown(used, limit, soft), soft, limit, grace)
+    columns = (*of_bytes, shown(files, file_limit), 0, file_limit, "-")
+    for title in _quota_titles():
+        print(title)
+        print(f"{words[0]:>15}" + "".join(f"{column:>8}" for column in columns) + " ")
     return 0
 
 
-def _quota_title(kind: str, asked: str) -> str:
+def _quota_titles() -> Iterator[str]:
     import grp
     import pwd
 
-    number, name = asked, asked
-    if kind == "prj":
-        name = "<unknown>"
-    elif asked.isdigit():
-        by_number = pwd.getpwuid if kind == "usr" else grp.getgrgid
-        with contextlib.suppress(KeyError):
-            name = by_number(int(asked))[0]
-    else:
-        by_name = pwd.getpwnam if kind == "usr" else grp.getgrnam
-        number = str(by_name(asked)[2])
-    title = "     Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace "
-    return f"Disk quotas for {kind} {name} ({kind[0]}id {number}):\n{title}"
+    columns = "     Filesystem  kbytes  bquota  blimit  bgrace   files  iquota  ilimit  igrace "
+    user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(os.getegid())
+    yield f"Disk quotas for usr {user.pw_name} (uid {user.pw_uid}):\n{columns}"
+    yield f"Disk quotas for grp {group.gr_name} (gid {group.gr_gid}):\n{columns}"
 
 
 def lfs(argv: list[str]) -> int:

@@ -27,7 +27,7 @@ from iogauge.tools.fio.output import (
     parse_json,
     told_seconds,
 )
-from iogauge_extras.loads.beside import disturbed_jobs, parse_apart, parse_disturbed
+from iogauge_extras.loads.beside import disturbed_pair, parse_disturbed, side_by_side
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -50,7 +50,7 @@ def sample(name: str) -> str:
 # --- recorded outputs -----------------------------------------------------------------------------
 
 
-def test_random_read() -> None:
+def test_random_read():
     output = parse_json(sample("fio_randread.json"))
     assert (output.tool, output.version, output.tasks, output.nodes) == ("fio", "3.33", 2, 1)
     (phase,) = output.phases
@@ -71,7 +71,7 @@ def test_random_read() -> None:
     assert output.warnings == ()
 
 
-def test_a_stream_beside_a_storm() -> None:
+def test_a_stream_beside_a_storm():
     output = parse_disturbed(sample("fio_disturbed.json"), "disturbed", "disturber", "write")
     (phase,) = output.phases
     disturber = output.disturber
@@ -82,9 +82,9 @@ def test_a_stream_beside_a_storm() -> None:
     assert disturber.active == pytest.approx(1, abs=0.15)
 
 
-def test_a_stream_beside_a_storm_on_another_node() -> None:
+def test_a_stream_beside_a_storm_on_another_node():
     texts = [sample(f"fio_apart_{name}.json") for name in ("measured", "disturber")]
-    output = parse_apart(*texts, "disturbed", "disturber", "write")
+    output = parse_disturbed(texts[0], "disturbed", "disturber", "write", texts[1])
     (phase,) = output.phases
     disturber = output.disturber
     assert disturber is not None
@@ -96,15 +96,15 @@ def test_a_stream_beside_a_storm_on_another_node() -> None:
     assert disturber.phase.seconds == pytest.approx(phase.seconds + 6, abs=0.2)
     assert disturber.active == pytest.approx(1, abs=0.25)
     late = re.sub(r'("timestamp" : )(\d+)', lambda m: f"{m[1]}{int(m[2]) + 4}", texts[1])
-    moved = parse_apart(texts[0], late, "disturbed", "disturber", "write").disturber
+    moved = parse_disturbed(texts[0], "disturbed", "disturber", "write", late).disturber
     assert moved is not None
     # It begins after the measurement: G19 refuses it.
     assert moved.lead_s == disturber.lead_s - 4 < 0
     with pytest.raises(ToolOutputError, match="phases"):
-        parse_apart(texts[0], texts[0], "disturbed", "disturber", "write")
+        parse_disturbed(texts[0], "disturbed", "disturber", "write", texts[0])
 
 
-def test_two_starts_say_when_a_disturber_began() -> None:
+def test_two_starts_say_when_a_disturber_began():
     output = parse_disturbed(sample("fio_disturbed_342.json"), "disturbed", "disturber", "write")
     assert output.disturber is not None
     assert (output.version[:4], output.disturber.lead_s) == ("3.42", pytest.approx(0.849))
@@ -114,7 +114,7 @@ def test_two_starts_say_when_a_disturber_began() -> None:
     assert late.disturber.lead_s == pytest.approx(-0.849)
 
 
-def test_requests_in_flight_are_those_of_all_processes_of_a_node() -> None:
+def test_requests_in_flight_are_those_of_all_processes_of_a_node():
     told = {"runtime": "30s", "time_based": "1", "direct": "1", "iodepth": "4", "numjobs": "8"}
     rates = {"iops": Quantity(1000, "ops/s"), "latency_mean": Quantity(31_000, "us")}
     phase = Phase("read", rates, 30.0)
@@ -140,13 +140,11 @@ def test_requests_in_flight_are_those_of_all_processes_of_a_node() -> None:
         ({"time_based": "1"}, None),
     ],
 )
-def test_only_a_job_that_runs_for_a_time_is_told_its_seconds(
-    told: dict[str, object], seconds: float | None
-) -> None:
+def test_only_a_job_that_runs_for_a_time_is_told_its_seconds(told, seconds):
     assert told_seconds(ToolOutput("fio", "3.33", (), parameters=told)) == seconds
 
 
-def test_a_disturber_that_is_missing() -> None:
+def test_a_disturber_that_is_missing():
     document = json.loads(sample("fio_disturbed.json"))
     del document["jobs"][1]
     with pytest.raises(
@@ -155,7 +153,7 @@ def test_a_disturber_that_is_missing() -> None:
         parse_disturbed(json.dumps(document), "disturbed", "disturber", "write")
 
 
-def test_two_loads_at_the_same_time() -> None:
+def test_two_loads_at_the_same_time():
     stream = replace(
         options.layout_job(directory="/t", file_bytes=2**20, numjobs=2),
         name="disturbed",
@@ -164,7 +162,7 @@ def test_two_loads_at_the_same_time() -> None:
     files = options.metadata_job("filecreate", directory="/t", files=10, runtime_s=30)
     storm = replace(files, name="disturber", endless=True)
     jobs = configparser.ConfigParser(allow_no_value=True, interpolation=None)
-    jobs.read_string(disturbed_jobs(stream, storm))
+    jobs.read_string(side_by_side(*disturbed_pair(stream, storm, 1)))
     # The stream comes first, or it would not find the files of its layout job by their number.
     assert jobs.sections() == ["disturbed", "disturber"]
     assert (jobs["disturbed"]["startdelay"], jobs["disturbed"]["runtime"]) == ("1s", "30s")
@@ -174,20 +172,22 @@ def test_two_loads_at_the_same_time() -> None:
     assert jobs["disturber"]["new_group"] == "1"
     turned = configparser.ConfigParser(allow_no_value=True, interpolation=None)
     turned.read_string(
-        disturbed_jobs(replace(storm, name="disturbed"), replace(stream, name="disturber"))
+        side_by_side(
+            *disturbed_pair(replace(storm, name="disturbed"), replace(stream, name="disturber"), 1)
+        )
     )
     assert turned.sections() == ["disturber", "disturbed"]
     assert turned["disturbed"]["startdelay"] == "1s"
 
 
-def test_read_and_write_of_one_job() -> None:
+def test_read_and_write_of_one_job():
     output = parse_json(sample("fio_note.out"))
     assert [phase.name for phase in output.phases] == ["read", "write"]
     assert output.phases[1].rates["bw"].value == 98304000 / 2**20
     assert output.warnings == ()
 
 
-def test_three_servers() -> None:
+def test_three_servers():
     output = parse_json(sample("fio_client_server.json.raw"))
     assert (output.version, output.nodes, output.tasks) == ("3.37", 3, 3)
     (phase,) = output.phases
@@ -198,12 +198,12 @@ def test_three_servers() -> None:
     assert "latency_p99" not in phase.rates
 
 
-def test_two_servers_of_one_host_are_one_node() -> None:
+def test_two_servers_of_one_host_are_one_node():
     output = parse_json(sample("fio_two_servers.json"))
     assert (output.nodes, output.tasks) == (1, 4)
 
 
-def test_one_server_has_no_entry_for_all() -> None:
+def test_one_server_has_no_entry_for_all():
     output = parse_json(sample("fio_one_server.json"))
     assert (output.nodes, output.tasks) == (1, 2)
     assert output.phases[0].rates["latency_p99"].value == 2932.736
@@ -217,7 +217,7 @@ def test_one_server_has_no_entry_for_all() -> None:
         ("fio_filedelete.json", "remove", 256410.25641),
     ],
 )
-def test_metadata(name: str, phase: str, rate: float) -> None:
+def test_metadata(name, phase, rate):
     (found,) = parse_json(sample(name)).phases
     assert found.name == phase
     assert found.rates["rate"].value == rate
@@ -226,14 +226,14 @@ def test_metadata(name: str, phase: str, rate: float) -> None:
     assert (found.operations, found.bytes_moved) == (10000, None)
 
 
-def test_creates_that_no_sample_of_the_latency_backs() -> None:
+def test_creates_that_no_sample_of_the_latency_backs():
     """fio 3.28: it made 32 files once, and counted on without a system call until its time was over."""
     with pytest.raises(ToolOutputError, match=r"fio timed 1 of them: .* use 3[.]30 or newer"):
         parse_json(sample("fio_storm_328.json"))
 
 
 @pytest.mark.parametrize(("share", "is_backed"), [(1.0, True), (0.995, True), (0.98, False)])
-def test_a_count_is_backed_by_the_samples_of_its_latency(share: float, is_backed: bool) -> None:
+def test_a_count_is_backed_by_the_samples_of_its_latency(share, is_backed):
     document = json.loads(sample("fio_randread.json"))
     stats = document["jobs"][0]["read"]
     for key in ("lat_ns", "clat_ns"):
@@ -245,7 +245,7 @@ def test_a_count_is_backed_by_the_samples_of_its_latency(share: float, is_backed
     parse_json(json.dumps(document))
 
 
-def test_names_given_by_the_caller() -> None:
+def test_names_given_by_the_caller():
     output = parse_json(sample("fio_randread.json"), {"rr": "random-4k"})
     assert [phase.name for phase in output.phases] == ["random-4k"]
     servers = parse_json(sample("fio_client_server.json.raw"), {"rr": "random-4k"})
@@ -264,14 +264,14 @@ def test_names_given_by_the_caller() -> None:
     ],
 )
 @pytest.mark.parametrize("where", ["before", "after"])
-def test_a_process_that_was_lost_leaves_no_result(said: str, where: str) -> None:
+def test_a_process_that_was_lost_leaves_no_result(said, where):
     """fio 3.33 to 3.37 print this, no error in the results, and exit with status 0."""
     result = sample("fio_randread.json")
     with pytest.raises(ToolOutputError, match=f"lost a process.*{re.escape(said[:40])}"):
         parse_json(f"{said}\n{result}" if where == "before" else f"{result}\n{said}\n")
 
 
-def test_complaints_before_the_json() -> None:
+def test_complaints_before_the_json():
     output = parse_json("fio: something odd\n" + sample("fio_file.json"))
     assert output.warnings == ("fio: something odd",)
     served = "<n1> fio: something odd\n<n1> Starting 2 processes\n" + sample("fio_one_server.json")
@@ -290,7 +290,7 @@ def test_complaints_before_the_json() -> None:
         ("fio_nogroup.json", r"several entries of one job: set group_reporting=1"),
     ],
 )
-def test_damaged_output(name: str, message: str) -> None:
+def test_damaged_output(name, message):
     with pytest.raises(ToolOutputError, match=message):
         parse_json(sample(name))
 
@@ -309,7 +309,7 @@ def test_damaged_output(name: str, message: str) -> None:
         ('"jobs" : [', '"job" : [', r"key 'jobs' is missing"),
     ],
 )
-def test_damage_by_hand(old: str, new: str, message: str) -> None:
+def test_damage_by_hand(old, new, message):
     text = sample("fio_randread.json")
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
@@ -317,7 +317,7 @@ def test_damage_by_hand(old: str, new: str, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["filecreate", "filestat", "filedelete"])
-def test_a_count_of_files_that_nobody_asked_for_is_refused(name: str) -> None:
+def test_a_count_of_files_that_nobody_asked_for_is_refused(name):
     """All figures of an output three times too large agree with each other."""
     data = json.loads(sample(f"fio_{name}.json"))
     way = "read" if name == "filestat" else "write"
@@ -328,7 +328,7 @@ def test_a_count_of_files_that_nobody_asked_for_is_refused(name: str) -> None:
         parse_json(json.dumps(data))
 
 
-def test_a_server_that_is_missing() -> None:
+def test_a_server_that_is_missing():
     document = json.loads(sample("fio_client_server.json.raw"))
     del document["client_stats"][1]
     with pytest.raises(ToolOutputError, match="2 servers sum up to"):
@@ -338,14 +338,14 @@ def test_a_server_that_is_missing() -> None:
         parse_json(json.dumps(document))
 
 
-def test_several_documents_or_none() -> None:
+def test_several_documents_or_none():
     with pytest.raises(ToolOutputError, match="2 fio JSON documents"):
         parse_json(sample("fio_file.json") * 2)
     with pytest.raises(ToolOutputError, match="fio wrote nothing"):
         parse_json("\n")
 
 
-def test_short_ios_are_a_warning() -> None:
+def test_short_ios_are_a_warning():
     text = sample("fio_randread.json").replace('"short_ios" : 0', '"short_ios" : 3', 1)
     assert parse_json(text).warnings == ("fio: 3 short I/Os",)
 
@@ -354,7 +354,7 @@ def test_short_ios_are_a_warning() -> None:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_every_truncation_is_refused(name: str) -> None:
+def test_every_truncation_is_refused(name):
     text = sample(name).rstrip()
     parse_json(text)
     for length in [*range(0, len(text), 29), len(text) - 1]:
@@ -376,7 +376,7 @@ def job(**changes: Any) -> FioJob:
     return FioJob(**{**fields, **changes})
 
 
-def test_job_file() -> None:
+def test_job_file():
     made = options.random_read_job(
         directory="/d", block_bytes=32768, file_bytes=4 * 2**30, numjobs=128, runtime_s=30
     )
@@ -399,14 +399,8 @@ def test_job_file() -> None:
     pattern=st.sampled_from(["read", "write", "randread", "randwrite"]),
 )
 def test_job_file_says_what_the_job_says(
-    block: int,
-    blocks: int,
-    files: int,
-    numjobs: int,
-    iodepth: int,
-    milliseconds: int,
-    pattern: options.Pattern,
-) -> None:
+    block, blocks, files, numjobs, iodepth, milliseconds, pattern
+):
     made = job(
         pattern=pattern,
         block_bytes=block,
@@ -459,7 +453,7 @@ def run(made: FioJob, directory: Path) -> ToolOutput:
 @pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
-def test_real_layout_and_random_read(tmp_path: Path) -> None:
+def test_real_layout_and_random_read(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     layout = options.layout_job(directory=str(data), file_bytes=2**23, numjobs=2)
@@ -480,7 +474,7 @@ def test_real_layout_and_random_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_fio
-def test_a_real_process_that_is_killed_leaves_no_result(tmp_path: Path) -> None:
+def test_a_real_process_that_is_killed_leaves_no_result(tmp_path):
     (tmp_path / "job.fio").write_text(
         f"[x]\ndirectory={tmp_path}\nsize=1m\nbs=64k\nrw=randread\nnumjobs=2\ngroup_reporting=1\n"
         "time_based=1\nruntime=20\n"
@@ -516,7 +510,7 @@ def workers_at_work(parent: int) -> list[int]:
     ],
     ids=str,
 )
-def test_real_data_jobs(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_real_data_jobs(changes, tmp_path):
     made = job(**{"directory": str(tmp_path), "file_bytes": 2**22, **changes})
     (phase,) = run(made, tmp_path).phases
     assert phase.name == ("write" if made.pattern.endswith("write") else "read")
@@ -532,7 +526,7 @@ def test_real_data_jobs(changes: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
-def test_real_metadata_jobs(tmp_path: Path) -> None:
+def test_real_metadata_jobs(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
     engines: tuple[Any, ...] = ("filecreate", "filestat", "filedelete")
@@ -547,7 +541,7 @@ def test_real_metadata_jobs(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
-def test_real_creates_stop_after_their_time(tmp_path: Path) -> None:
+def test_real_creates_stop_after_their_time(tmp_path):
     """A file more needs another name: none is made twice."""
     data = tmp_path / "data"
     data.mkdir()

@@ -29,7 +29,7 @@ def parsed(files: Files) -> ToolOutput:
 @pytest.mark.parametrize(
     ("run", "version"), [("sc25", "io500-sc25"), ("isc26", "io500-isc26_v2-26")]
 )
-def test_a_run_of_each_version(run: str, version: str) -> None:
+def test_a_run_of_each_version(run, version):
     files = files_of(run)
     output = parsed(files)
     assert output.version.startswith(version)
@@ -47,7 +47,7 @@ def test_a_run_of_each_version(run: str, version: str) -> None:
     assert output.parameters["data_type"] == "timestamp"
 
 
-def test_what_versions_and_builds_print_otherwise() -> None:
+def test_what_versions_and_builds_print_otherwise():
     """Seen in github.com/IO500/submission-data: submission-697, submission-657, and results of 2020 and 2021."""
     files = files_of("isc26")
     known = re.sub(r"(?m)^(version +=).*$", r"\1 ", files["result.txt"])
@@ -61,7 +61,7 @@ def test_what_versions_and_builds_print_otherwise() -> None:
             parsed(files | {"result.txt": result})
 
 
-def test_a_run_as_long_as_the_list_demands() -> None:
+def test_a_run_as_long_as_the_list_demands():
     """Of 51 minutes, from two hosts on GlusterFS: nothing is wrong with it."""
     files = files_of("full")
     output = parsed(files)
@@ -75,7 +75,7 @@ def test_a_run_as_long_as_the_list_demands() -> None:
     assert len(writes) == 4 and all(300 < seconds < 360 for seconds in writes)
 
 
-def test_bytes_seconds_and_operations() -> None:
+def test_bytes_seconds_and_operations():
     output = parsed(files_of("isc26"))
     phases = {phase.name: phase for phase in output.phases}
     easy, hard = phases["ior-easy-write"], phases["ior-hard-write"]
@@ -91,14 +91,14 @@ def test_bytes_seconds_and_operations() -> None:
     assert output.moments[0].name == "ior-easy-write t_start"
 
 
-def test_limits_that_are_too_small_are_told_beside_the_short_time() -> None:
+def test_limits_that_are_too_small_are_told_beside_the_short_time():
     unexpected = [
         w for w in parsed(files_of("limits")).warnings if not re.search(io500.TOO_SHORT, w)
     ]
     assert unexpected[0].startswith("INVALID Write phase needed 0.256082s instead of stonewall 1s")
 
 
-def test_the_planned_bytes_are_those_of_a_run_that_wrote_all() -> None:
+def test_the_planned_bytes_are_those_of_a_run_that_wrote_all():
     """IOR prints how many bytes it moved only if they are not those that were asked for."""
     files = files_of("limits")
     assert "actual aggregate bytes" not in files["ior-easy-write.txt"]
@@ -146,7 +146,7 @@ Damage = Callable[[Files], Any]
         (lambda f: f.update({"ior-easy-read.txt": f["ior-hard-read.txt"]}), "IOR printed"),
     ],
 )
-def test_what_contradicts_itself_is_refused(damage: Damage, said: str) -> None:
+def test_what_contradicts_itself_is_refused(damage, said):
     files = files_of("isc26")
     damage(files)
     with pytest.raises(ToolOutputError, match=r"^io500: ") as error:
@@ -154,7 +154,7 @@ def test_what_contradicts_itself_is_refused(damage: Damage, said: str) -> None:
     assert said in str(error.value)
 
 
-def test_a_find_that_misses_files_is_told() -> None:
+def test_a_find_that_misses_files_is_told():
     files = files_of("isc26")
     files["result.txt"] = files["result.txt"].replace(
         "total-files     = 2659", "total-files     = 2655"
@@ -170,7 +170,7 @@ def on_two_nodes(files: Files) -> Files:
     return files
 
 
-def test_readers_on_the_next_node_are_shifted_by_its_tasks() -> None:
+def test_readers_on_the_next_node_are_shifted_by_its_tasks():
     files = on_two_nodes(files_of("isc26"))
     assert (parsed(files).nodes, parsed(files).parameters["shift"]) == (2, 1)
     files["mdtest-hard-read.txt"] = files["mdtest-hard-read.txt"].replace("Shifting ranks", "")
@@ -190,7 +190,7 @@ def options(**more: Any) -> Io500Options:
     return Io500Options(**given | more)
 
 
-def test_the_ini_file() -> None:
+def test_the_ini_file():
     text = options(options={"ior-easy": {"transferSize": "4m", "uniqueDir": True}}).ini()
     assert "[ior-easy]\nblockSize = 1073741824\ntransferSize = 4m\nuniqueDir = TRUE\n" in text
     assert "[debug]\nstonewall-time = 300\n" in text

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutputError
-from iogauge.tools.ior.options import DATA_TYPES, DataType, IorOptions, parse_help
+from iogauge.tools.ior.options import DATA_TYPES, IorOptions, parse_help
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
@@ -41,7 +41,7 @@ def sample(name: str) -> str:
 # --- recorded outputs -----------------------------------------------------------------------------
 
 
-def test_one_repetition() -> None:
+def test_one_repetition():
     output = parse_json(sample("ior_i1.json"))
     assert (output.tool, output.version, output.tasks, output.nodes) == ("ior", "4.0.0", 2, 1)
     assert output.command.endswith("-O summaryFormat=JSON -O summaryFile=ior_i1.json")
@@ -59,7 +59,7 @@ def test_one_repetition() -> None:
     assert output.parameters["clients per node"] == 2
 
 
-def test_repetitions_in_order() -> None:
+def test_repetitions_in_order():
     output = parse_json(sample("ior_i3.json"))
     assert [(p.name, p.rates["bw"].value) for p in output.phases] == [
         ("write", 1126.1388),
@@ -72,7 +72,7 @@ def test_repetitions_in_order() -> None:
     assert all(phase.bytes_moved == 2 * 2**20 for phase in output.phases)
 
 
-def test_bytes_that_only_the_summary_tells() -> None:
+def test_bytes_that_only_the_summary_tells():
     """A stonewall moves more than the plan, as the summary says of the first repetition only."""
     output = parse_json(sample("ior_stone_wear.json"), sample("ior_stone_wear.stdout"))
     (phase,) = output.phases
@@ -83,19 +83,19 @@ def test_bytes_that_only_the_summary_tells() -> None:
     assert moved == [867172352, 867172352, None, None]
 
 
-def test_a_launchers_words_before_the_first_of_ior_are_no_warning_of_ior() -> None:
+def test_a_launchers_words_before_the_first_of_ior_are_no_warning_of_ior():
     launcher = "WARNING: module gcc/12 is deprecated and will be removed\n"
     log = f"{launcher}Writing output to x\nWriting output to x\nWARNING: The file exists\n"
     assert parse_json(sample("ior_i1.json"), log).warnings == ("WARNING: The file exists",)
     assert parse_json(sample("ior_i1.json"), launcher).warnings == (launcher.strip(),)
 
 
-def test_corrupt_data_is_a_warning_of_the_log() -> None:
+def test_corrupt_data_is_a_warning_of_the_log():
     output = parse_json(sample("ior_corrupt.json"), sample("ior_corrupt.stdout"))
     assert output.warnings == ("WARNING: Incorrect data on read (1 errors found).",)
 
 
-def test_data_type_is_read_from_the_number() -> None:
+def test_data_type_is_read_from_the_number():
     output = parse_json(sample("ior_random_data.json"))
     assert '"data packet type": "i"' in sample("ior_random_data.json")
     assert output.parameters["data_type"] == "random"
@@ -113,7 +113,7 @@ def test_data_type_is_read_from_the_number() -> None:
         ("ior_maxtime.json", r"not valid JSON"),
     ],
 )
-def test_damaged_output(name: str, message: str) -> None:
+def test_damaged_output(name, message):
     with pytest.raises(ToolOutputError, match=message):
         parse_json(sample(name))
 
@@ -137,14 +137,14 @@ def test_damaged_output(name: str, message: str) -> None:
         ('"xsizeMiB": 2.0000', '"xsizeMiB": 4.0000', r"does not give the 4\.0 MiB"),
     ],
 )
-def test_damage_by_hand(old: str, new: str, message: str) -> None:
+def test_damage_by_hand(old, new, message):
     text = sample("ior_i1.json")
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
         parse_json(text.replace(old, new, 1))
 
 
-def test_two_runs_in_one_file() -> None:
+def test_two_runs_in_one_file():
     with pytest.raises(
         ToolOutputError, match=r"several IOR JSON documents.* one task: .* matching mpirun"
     ):
@@ -155,7 +155,7 @@ def test_two_runs_in_one_file() -> None:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_every_truncation_is_refused(name: str) -> None:
+def test_every_truncation_is_refused(name):
     text = sample(name)
     parse_json(text)
     end = text.rindex("}")
@@ -169,7 +169,7 @@ def test_every_truncation_is_refused(name: str) -> None:
 # --- rank details and help ------------------------------------------------------------------------
 
 
-def test_rank_times() -> None:
+def test_rank_times():
     ranks = rank_times_csv(sample("ior_i2.ranks.csv"))
     assert [entry.operation for entry in ranks] == ["write", "read", "write", "read"]
     assert ranks[0].total_seconds == (3.0338764191e-03, 3.0329227448e-03)
@@ -177,7 +177,7 @@ def test_rank_times() -> None:
     assert output.phases[0].rank_seconds == (3.0338764191e-03, 3.0329227448e-03)
 
 
-def test_rank_times_of_another_run() -> None:
+def test_rank_times_of_another_run():
     ranks = rank_times_csv(sample("ior_stone.ranks.csv"))
     with pytest.raises(ToolOutputError, match="1 phases, but the summary has 4"):
         with_rank_times(parse_json(sample("ior_i2.json")), ranks)
@@ -186,7 +186,7 @@ def test_rank_times_of_another_run() -> None:
         with_rank_times(four, ranks)
 
 
-def test_worlds_of_one_task_that_wrote_one_summary() -> None:
+def test_worlds_of_one_task_that_wrote_one_summary():
     """Under the launcher of another MPI: the last summary is left, and the rank details of all."""
     alone = parse_json(sample("ior_wonly.json"))
     alone = replace(alone, tasks=1, phases=alone.phases[:1])
@@ -197,7 +197,7 @@ def test_worlds_of_one_task_that_wrote_one_summary() -> None:
         with_rank_times(replace(alone, tasks=2), [one, one])
 
 
-def test_truncated_rank_times() -> None:
+def test_truncated_rank_times():
     output, text = parse_json(sample("ior_i2.json")), sample("ior_i2.ranks.csv")
     for length in range(len(text) - 1):
         with pytest.raises(ToolOutputError):
@@ -212,12 +212,12 @@ def test_truncated_rank_times() -> None:
         (sample("ior_i2.ranks.csv").replace("3.0338764191e-03", "nan", 1), "line 2 is damaged"),
     ],
 )
-def test_damaged_rank_times(text: str, message: str) -> None:
+def test_damaged_rank_times(text, message):
     with pytest.raises(ToolOutputError, match=message):
         rank_times_csv(text)
 
 
-def test_help() -> None:
+def test_help():
     built = parse_help(sample("ior_help.txt"))
     assert built == {"POSIX", "DUMMY", "MPIIO", "MMAP"}
     with pytest.raises(ToolOutputError, match="not the help text of IOR"):
@@ -274,14 +274,8 @@ def as_bytes(text: str) -> int:
     signature=st.none() | st.integers(-(2**31), 2**31 - 1).filter(bool),
 )
 def test_arguments_say_what_the_options_say(
-    transfer: int,
-    transfers: int,
-    segments: int,
-    flags: dict[str, bool],
-    reorder: bool,
-    data_type: DataType | None,
-    signature: int | None,
-) -> None:
+    transfer, transfers, segments, flags, reorder, data_type, signature
+):
     made = options(
         transfer_bytes=transfer,
         block_bytes=transfer * transfers,
@@ -331,7 +325,7 @@ def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[st
 @pytest.mark.needs_ior
 @needs_ior
 @pytest.mark.parametrize("changes", REAL, ids=lambda changes: ",".join(changes) or "plain")
-def test_real_ior(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_real_ior(changes, tmp_path):
     made = options(
         test_file=str(tmp_path / "f"),
         summary_file=str(tmp_path / "out.json"),
@@ -358,6 +352,6 @@ def test_real_ior(changes: dict[str, Any], tmp_path: Path) -> None:
 
 @pytest.mark.needs_ior
 @needs_ior
-def test_real_ior_help(tmp_path: Path) -> None:
+def test_real_ior_help(tmp_path):
     built = parse_help(run(["--help"], tmp_path).stdout)
     assert "POSIX" in built

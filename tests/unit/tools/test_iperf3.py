@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ def mib_s(mbit_s: float) -> float:
     return mbit_s * 1e6 / 8 / 2**20
 
 
-def test_turns_are_all_pairs_then_one_to_all_then_all_to_one() -> None:
+def test_turns_are_all_pairs_then_one_to_all_then_all_to_one():
     pairs = [turn.streams[0] for turn in PLAN.turns(["c", "a", "b"]) if turn.kind == "pair"]
     every = {(x, y) for x in "abc" for y in "abc" if x != y}
     assert set(pairs) == every
@@ -35,11 +34,11 @@ def test_turns_are_all_pairs_then_one_to_all_then_all_to_one() -> None:
 @pytest.mark.parametrize(
     ("nodes", "turns", "distances"), [(3, 8, 2), (3, 7, 1), (3, 4, 0), (2, 99, 1)]
 )
-def test_as_many_distances_as_the_time_allows(nodes: int, turns: int, distances: int) -> None:
+def test_as_many_distances_as_the_time_allows(nodes, turns, distances):
     assert iperf3.distances_within(nodes, turns) == distances
 
 
-def test_rates_are_those_of_the_receivers() -> None:
+def test_rates_are_those_of_the_receivers():
     output = iperf3.parse(SAMPLE.read_text(), PLAN)
     (phase,) = output.phases
     rates = {name: quantity.value for name, quantity in phase.rates.items()}
@@ -53,7 +52,7 @@ def test_rates_are_those_of_the_receivers() -> None:
     assert output.notes["pair_slowest"] == "6 pairs, slowest is n3 to n2: 28.1 MiB/s"
 
 
-def test_streams_that_begin_one_after_the_other_are_not_added_up() -> None:
+def test_streams_that_begin_one_after_the_other_are_not_added_up():
     """Over their longest, the sum of two that run for a while alone would be too high."""
     data = json.loads(SAMPLE.read_text())
     plain = iperf3.parse(json.dumps(data), PLAN).phases[0].rates["one_to_all"].value
@@ -97,9 +96,7 @@ def _no_host(data: dict[str, Any]) -> None:
         (_no_host, "expected 3 hosts"),
     ],
 )
-def test_what_is_no_report_of_the_plan_is_refused(
-    change: Callable[[dict[str, Any]], None], words: str
-) -> None:
+def test_what_is_no_report_of_the_plan_is_refused(change, words):
     data = json.loads(SAMPLE.read_text())
     change(data)
     with pytest.raises(ToolOutputError, match=words):
@@ -107,7 +104,7 @@ def test_what_is_no_report_of_the_plan_is_refused(
 
 
 @pytest.mark.parametrize(("version", "share"), [("3.12", 1.9), ("3.17.1", 0.95)])
-def test_a_core_for_each_connection_since_3_16(version: str, share: float) -> None:
+def test_a_core_for_each_connection_since_3_16(version, share):
     data = json.loads(SAMPLE.read_text())
     for turn in data["turns"]:
         for one in turn["streams"].values():

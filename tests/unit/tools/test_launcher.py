@@ -81,7 +81,7 @@ def said(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", list(SAID))
-def test_the_reason_is_what_the_launcher_says(tmp_path: Path, name: str) -> None:
+def test_the_reason_is_what_the_launcher_says(tmp_path, name):
     found = reason(tmp_path, said(name))
     wanted = REASONS[name]
     at = found.find(wanted)
@@ -91,14 +91,14 @@ def test_the_reason_is_what_the_launcher_says(tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("name", RAN)
-def test_a_tool_that_ran_speaks_for_itself(tmp_path: Path, name: str) -> None:
+def test_a_tool_that_ran_speaks_for_itself(tmp_path, name):
     assert complaints.launcher_cause(said(name).splitlines()) == ""
     assert reason(tmp_path, f"ior: the tide is out\n{said(name)}") == "ior: the tide is out"
     own = f"some words\nERROR: cannot open\n{said(name)}"
     assert reason(tmp_path, own) == "ERROR: cannot open"
 
 
-def test_the_remedy_of_too_few_slots_is_named(tmp_path: Path) -> None:
+def test_the_remedy_of_too_few_slots_is_named(tmp_path):
     for name in ("mpirun -np 40 ior # Open MPI 4.1", "mpirun -np 40 ior # Open MPI 5.0.11"):
         found = reason(tmp_path, said(name))
         for words in (
@@ -117,7 +117,7 @@ def test_the_remedy_of_too_few_slots_is_named(tmp_path: Path) -> None:
         "srun: Warning: can't run 1 processes on 3 nodes, setting nnodes to 1",
     ],
 )
-def test_a_warning_is_no_cause(warning: str) -> None:
+def test_a_warning_is_no_cause(warning):
     dashes = "-" * 74
     assert complaints.launcher_cause([dashes, warning, "", "  Local host: n1", dashes]) == ""
 
@@ -171,5 +171,5 @@ REPORTED = {
 
 
 @pytest.mark.parametrize("text", list(REPORTED))
-def test_what_others_saw_is_told_with_its_cause(tmp_path: Path, text: str) -> None:
+def test_what_others_saw_is_told_with_its_cause(tmp_path, text):
     assert reason(tmp_path, text).startswith(REPORTED[text])

@@ -45,7 +45,7 @@ def sample(name: str) -> str:
 
 
 @pytest.mark.parametrize("version", ["sc25", "isc26"])
-def test_the_headers_of_4_1_name_units(version: str) -> None:
+def test_the_headers_of_4_1_name_units(version):
     """The time is called ms/op and is seconds: 1162 files at 1067.507 ops/s took 1.0885 s."""
     text = sample(f"io500/{version}/mdtest-easy-write.txt")
     output = parse_table(text)
@@ -58,7 +58,7 @@ def test_the_headers_of_4_1_name_units(version: str) -> None:
             parse_table(text.replace(f"(in {header})", f"(in {other})"))
 
 
-def test_a_launchers_words_before_the_first_of_mdtest_are_no_warning_of_mdtest() -> None:
+def test_a_launchers_words_before_the_first_of_mdtest_are_no_warning_of_mdtest():
     text = sample("mdtest_easy_create.stdout")
     launcher = "Loading ior/4.0.0\nWARNING: module gcc/12 is deprecated and will be removed\n"
     assert parse_table(launcher + text).phases == parse_table(text).phases
@@ -72,7 +72,7 @@ def test_a_launchers_words_before_the_first_of_mdtest_are_no_warning_of_mdtest()
     ["[1,0]<stdout>:", "Fri Nov 27 02:54:19 2026<stdout>:", " 0: "],
     ids=["mpirun with tags", "mpirun with times", "srun --label"],
 )
-def test_labels_of_a_launcher(label: str) -> None:
+def test_labels_of_a_launcher(label):
     plain = sample("mdtest_easy_create.stdout")
     labelled = "".join(f"{label}{line}\n" for line in plain.splitlines())
     output = parse_table(unlabelled(labelled))
@@ -83,7 +83,7 @@ def test_labels_of_a_launcher(label: str) -> None:
     assert unlabelled(plain) == plain
 
 
-def test_a_creation_that_made_fewer_files_than_it_began_with() -> None:
+def test_a_creation_that_made_fewer_files_than_it_began_with():
     """The phase that makes files writes the stonewall's status file and reads none."""
     text = sample("mdtest_easy_create.stdout")
     whole = re.sub("(?m)^Continue stonewall hit .*$", "", text)
@@ -91,7 +91,7 @@ def test_a_creation_that_made_fewer_files_than_it_began_with() -> None:
         parse_table(whole)
 
 
-def test_one_iteration() -> None:
+def test_one_iteration():
     output = parse_table(sample("mdtest_base.stdout"))
     assert (output.tool, output.version, output.tasks, output.nodes) == ("mdtest", "4.0.0", 2, 1)
     assert output.command == "/opt/view/bin/mdtest '-n' '100' '-d' '/scratch/rigs/raw/s/md'"
@@ -121,14 +121,14 @@ def test_one_iteration() -> None:
     }
 
 
-def test_stonewall() -> None:
+def test_stonewall():
     output = parse_table(sample("mdtest_stone.stdout"))
     create = output.phases[0]
     assert (create.name, create.operations) == ("create", 2 * 2274)
     assert create.seconds == pytest.approx(4548 / 3414.061)
 
 
-def test_phases_of_io500_in_executions_of_their_own() -> None:
+def test_phases_of_io500_in_executions_of_their_own():
     output = parse_table(sample("mdtest_easy_create.stdout"))
     assert [phase.name for phase in output.phases] == ["create", "tree_create"]
     assert output.phases[0].operations == 2 * 33659
@@ -149,7 +149,7 @@ def test_phases_of_io500_in_executions_of_their_own() -> None:
         ("ior_i1.json", r"not mdtest output"),
     ],
 )
-def test_damaged_output(name: str, message: str) -> None:
+def test_damaged_output(name, message):
     with pytest.raises(ToolOutputError, match=message):
         parse_table(sample(name))
 
@@ -164,21 +164,21 @@ def test_damaged_output(name: str, message: str) -> None:
         ("2 tasks, 200 files", "2 tasks, 0 files", "did 0 operations"),
     ],
 )
-def test_damage_by_hand(old: str, new: str, message: str) -> None:
+def test_damage_by_hand(old, new, message):
     text = sample("mdtest_base.stdout")
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
         parse_table(text.replace(old, new, 1))
 
 
-def test_an_old_version_is_named() -> None:
+def test_an_old_version_is_named():
     """Tables of 1.9.3: github.com/IO500/submission-data, submission-179."""
     text = re.sub("SUMMARY (rate|time):", "SUMMARY:", sample("mdtest_base.stdout"))
     with pytest.raises(ToolOutputError, match=r"'SUMMARY rate'.*1\.9\.3, and 4\.0\.0 or newer"):
         parse_table(text.replace("mdtest-4.0.0", "mdtest-1.9.3"))
 
 
-def test_seconds_are_read_under_each_name_that_a_version_gives_them() -> None:
+def test_seconds_are_read_under_each_name_that_a_version_gives_them():
     """Builds of 4.1 before May 2024 write ops/sec: github.com/IO500/submission-data, submission-704."""
     text = sample("io500/sc25/mdtest-easy-write.txt")
     assert "SUMMARY time (in ms/op)" in text
@@ -187,7 +187,7 @@ def test_seconds_are_read_under_each_name_that_a_version_gives_them() -> None:
     )
 
 
-def test_more_operations_than_the_details_have_digits_for() -> None:
+def test_more_operations_than_the_details_have_digits_for():
     """github.com/IO500/submission-data, submission-663: 2592 thousand million files by 1,440 tasks."""
     phase = Phase(
         "remove", {"rate": Quantity(10351329269.583, "ops/s")}, 250.4, operations=2592 * 10**9
@@ -200,7 +200,7 @@ def test_more_operations_than_the_details_have_digits_for() -> None:
         with_rank_times(output, [replace(details, seconds=250.41)])
 
 
-def test_a_rate_that_its_time_contradicts_is_refused() -> None:
+def test_a_rate_that_its_time_contradicts_is_refused():
     text = sample("mdtest33_stonewall.stdout")
     row = "114231.601     114231.541     114231.571"
     damaged = text.replace(row, "342694.803     342694.623     342694.713")
@@ -213,7 +213,7 @@ def test_a_rate_that_its_time_contradicts_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_every_truncation_is_refused(name: str) -> None:
+def test_every_truncation_is_refused(name):
     text = sample(name).rstrip()
     parse_table(text)
     for length in range(len(text)):
@@ -224,7 +224,7 @@ def test_every_truncation_is_refused(name: str) -> None:
 # --- rank details ---------------------------------------------------------------------------------
 
 
-def test_rank_details() -> None:
+def test_rank_details():
     ranks = parse_rank_csv(sample("mdtest_ranks.csv"), tasks=2)
     assert [entry.name for entry in ranks] == [
         "create",
@@ -240,7 +240,7 @@ def test_rank_details() -> None:
     assert ranks[4].rank_seconds == ()
 
 
-def test_rank_details_in_the_output() -> None:
+def test_rank_details_in_the_output():
     table = parse_table(sample("mdtest_save.stdout"))
     ranks = parse_rank_csv(sample("mdtest_ranks.csv"))
     output = with_rank_times(table, ranks)
@@ -259,7 +259,7 @@ def test_rank_details_in_the_output() -> None:
         with_rank_times(table, [ranks[0]])
 
 
-def test_truncated_rank_details() -> None:
+def test_truncated_rank_details():
     text = sample("mdtest_ranks.csv")
     for length in range(len(text)):
         with pytest.raises(ToolOutputError):
@@ -274,7 +274,7 @@ def test_truncated_rank_details() -> None:
         ("3.2340499028e+03,3.0920982361e-02", ",", "'File creation' lacks 1 ranks"),
     ],
 )
-def test_damaged_rank_details(old: str, new: str, message: str) -> None:
+def test_damaged_rank_details(old, new, message):
     text = sample("mdtest_ranks.csv")
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
@@ -297,13 +297,8 @@ def options(**changes: Any) -> MdtestOptions:
     phases=st.sets(st.sampled_from(["create", "stat", "remove"])),
 )
 def test_arguments_say_what_the_options_say(
-    items: int,
-    write_bytes: int,
-    stride: int,
-    stonewall: int,
-    unique_dir: bool,
-    phases: set[str],
-) -> None:
+    items, write_bytes, stride, stonewall, unique_dir, phases
+):
     words = options(
         items=items,
         write_bytes=write_bytes,
@@ -358,7 +353,7 @@ def run(made: MdtestOptions) -> ToolOutput:
 @pytest.mark.needs_ior
 @needs_mdtest
 @pytest.mark.parametrize("changes", REAL, ids=lambda changes: ",".join(changes) or "plain")
-def test_real_mdtest(changes: dict[str, Any], tmp_path: Path) -> None:
+def test_real_mdtest(changes, tmp_path):
     ranks = tmp_path / "ranks.csv"
     made = options(directory=str(tmp_path / "d"), rank_details_csv=str(ranks), **changes)
     output = run(made)
@@ -375,7 +370,7 @@ def test_real_mdtest(changes: dict[str, Any], tmp_path: Path) -> None:
 @pytest.mark.needs_ior
 @needs_mdtest
 @pytest.mark.slow
-def test_real_phases_one_by_one(tmp_path: Path) -> None:
+def test_real_phases_one_by_one(tmp_path):
     base = options(
         directory=str(tmp_path / "d"),
         files_only=True,

@@ -22,9 +22,7 @@ def sample(version: str) -> str:
     ("version", "named", "tasks", "objects", "rate"),
     [("40", "4.0.0", None, 1472, 1219.7), ("41", "4.1.0+dev", 4, 5736, 5089.0)],
 )
-def test_a_run_of_each_version(
-    version: str, named: str, tasks: int | None, objects: int, rate: float
-) -> None:
+def test_a_run_of_each_version(version, named, tasks, objects, rate):
     output = md_workbench.parse(sample(version))
     assert (output.tool, output.version, output.tasks) == ("md-workbench", named, tasks)
     assert [phase.name for phase in output.phases] == ["precreate", "benchmark", "cleanup"]
@@ -37,7 +35,7 @@ def test_a_run_of_each_version(
     assert output.moments[1].seconds - output.moments[0].seconds in (20, 26)
 
 
-def test_latencies_are_in_microseconds_by_operation_and_quantile() -> None:
+def test_latencies_are_in_microseconds_by_operation_and_quantile():
     rates = md_workbench.parse(sample("40")).phases[1].rates
     assert rates["stat_p50"].value == pytest.approx(1.9073)
     assert rates["delete_p99"].value == pytest.approx(19046)
@@ -59,13 +57,13 @@ def test_latencies_are_in_microseconds_by_operation_and_quantile() -> None:
         (r"(?s).*", "", "printed nothing"),
     ],
 )
-def test_what_is_no_whole_run_is_refused(pattern: str, text: str, said: str) -> None:
+def test_what_is_no_whole_run_is_refused(pattern, text, said):
     damaged = re.sub(pattern, text, sample("40"))
     with pytest.raises(ToolOutputError, match=re.escape(said)):
         md_workbench.parse(damaged)
 
 
-def test_the_words() -> None:
+def test_the_words():
     options = WorkbenchOptions(
         directory="/t/o", objects=5, sets=10, object_bytes=3901, offset=2, stonewall_s=30
     )

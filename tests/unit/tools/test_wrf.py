@@ -14,7 +14,7 @@ REPORT = (Path(__file__).parents[2] / "data" / "samples" / "wrf_io_1.14.1.txt").
 HEADER = "/opt/wrf_header.txt"
 
 
-def test_a_recorded_write() -> None:
+def test_a_recorded_write():
     output = parse(f"a line of the launcher's\n{REPORT}", HEADER)
     (phase,) = output.phases
     assert (phase.name, phase.bytes_moved, output.tasks) == ("write", 34382628, 2)
@@ -24,7 +24,7 @@ def test_a_recorded_write() -> None:
     assert (output.command, output.parameters["variables"]) == (words, 202)
 
 
-def test_a_form_of_later_releases() -> None:
+def test_a_form_of_later_releases():
     later = REPORT.replace("2D :  ", "2D:   ").replace(
         "define metadata time", "define  metadata  time"
     )
@@ -49,13 +49,13 @@ def test_a_form_of_later_releases() -> None:
     ],
     ids=["nothing", "an error", "two worlds", "cut", "another amount", "no number"],
 )
-def test_what_is_no_report_is_an_error(damage: object, reason: str) -> None:
+def test_what_is_no_report_is_an_error(damage, reason):
     assert callable(damage)
     with pytest.raises(ToolOutputError, match=reason):
         parse(damage(REPORT), HEADER)
 
 
-def test_seconds_of_a_write() -> None:
+def test_seconds_of_a_write():
     rates = parse(REPORT, HEADER).phases[0].rates
     told = re.search(r"define metadata time: +(\S+) sec", REPORT)
     assert told is not None

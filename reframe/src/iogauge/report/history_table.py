@@ -59,18 +59,11 @@ class RecordChoice:
         }
         columns += [column for column, needed in used.items() if needed]
         frame = query.load(folder, cache, columns=columns)
-        if self.system:
-            frame = of_system(frame, self.system)
+        frame = narrowed(
+            frame, system=self.system, name=self.name, since=self.since, until=self.until
+        )
         if self.metric:
             frame = frame.filter(pl.col("metric") == self.metric)
-        if self.since:
-            frame = frame.filter(pl.col("time") >= self.since)
-        if self.until:
-            frame = frame.filter(pl.col("time") <= self.until)
-        if self.name:
-            frame = frame.filter(
-                pl.col("case").is_in(names.chosen(self.name, frame["case"].unique()))
-            )
         if self.verdicts:
             wanted = [verdict.value for verdict in self.verdicts]
             # If a case is worse than its metrics, all of them are shown.
@@ -87,13 +80,31 @@ class RecordChoice:
         return rows.sort("record", descending=True, maintain_order=True), matching.len()
 
 
-def of_system(frame: pl.DataFrame, system: str) -> pl.DataFrame:
-    """Return the rows of a system; raises ValueError for one that has none, if others have some."""
-    known = frame["system"].unique().drop_nulls().to_list()
-    if known and system not in known:
-        hint = did_you_mean(system, known) or f" (recorded: {', '.join(sorted(known))})"
-        raise ValueError(f"--system {system!r}: no case of it is recorded{hint}")
-    return frame.filter(pl.col("system") == system)
+def narrowed(
+    frame: pl.DataFrame,
+    *,
+    system: str = "",
+    name: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> pl.DataFrame:
+    """Return the rows of a system and of a case, from a time to another; what is empty restricts nothing.
+
+    Raises ValueError for a name that fits no case, and for a system that has no row, if others have some.
+    """
+    if system:
+        known = frame["system"].unique().drop_nulls().to_list()
+        if known and system not in known:
+            hint = did_you_mean(system, known) or f" (recorded: {', '.join(sorted(known))})"
+            raise ValueError(f"--system {system!r}: no case of it is recorded{hint}")
+        frame = frame.filter(pl.col("system") == system)
+    if since:
+        frame = frame.filter(pl.col("time") >= since)
+    if until:
+        frame = frame.filter(pl.col("time") <= until)
+    if name:
+        frame = frame.filter(pl.col("case").is_in(names.chosen(name, frame["case"].unique())))
+    return frame
 
 
 def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], set[str | None]]]:
@@ -229,12 +240,7 @@ def newest_records(
     A record that lacks keys is returned as damaged. Raises OSError for a file that cannot be read.
     """
     frame = query.load(folder, columns=(*CASE, "time", "line", *query.PLACE))
-    if system:
-        frame = of_system(frame, system)
-    if since:
-        frame = frame.filter(pl.col("time") >= since)
-    if until:
-        frame = frame.filter(pl.col("time") <= until)
+    frame = narrowed(frame, system=system, since=since, until=until)
     rows = frame.unique("line", keep="last", maintain_order=True)
     contents = query.records(folder, rows)
     found: list[Record] = []

@@ -17,7 +17,7 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, tool_size
-from iogauge.plan.case import REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.case import REP, Access, CasePlan, PhasePlan
 from iogauge.tools.fio.options import TOKEN, arguments, duration
 from iogauge.tools.fio.output import parse_json
 from iogauge_extras.ceilings import iperf3
@@ -34,46 +34,10 @@ _MOST_MEMORY: Final = 256 << 20
 _DEVICE_DEPTH: Final = 32
 
 
-def memory_job(*, file_bytes: int, numjobs: int, runtime_s: float) -> str:
-    """Return the text of a job whose processes each copy from memory of their own.
-
-    A shared mapping of /dev/zero is memory that belongs to no file: nothing is left behind.
-    The first second, in which the kernel makes its pages, does not count.
-    """
-    lines = [
-        "[memory]",
-        f"description={TOKEN}",
-        "ioengine=mmap",
-        "filename=/dev/zero",
-        "rw=read",
-        "bs=1m",
-        f"size={tool_size(file_bytes)}",
-        f"numjobs={numjobs}",
-        "group_reporting=1",
-        "time_based=1",
-        "ramp_time=1s",
-        f"runtime={duration(runtime_s)}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def device_jobs(devices: Sequence[str], *, runtime_s: float) -> str:
-    """Return the text of jobs that read a block device each, all at once, past the page cache."""
-    lines = []
-    for number, device in enumerate(devices):
-        lines += [
-            f"[device{number}]",
-            f"description={TOKEN}",
-            f"filename={device}",
-            "ioengine=libaio",
-            f"iodepth={_DEVICE_DEPTH}",
-            "direct=1",
-            "rw=read",
-            "bs=1m",
-            "time_based=1",
-            f"runtime={duration(runtime_s)}",
-        ]
-    return "\n".join(lines) + "\n"
+def _job(name: str, runtime_s: float, **options: object) -> str:
+    """Return the text of a job that runs for a time."""
+    given = {"description": TOKEN, **options, "runtime": duration(runtime_s)}
+    return f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in given.items())
 
 
 class NetworkCeilingCheck(StorageCheck):
@@ -121,14 +85,12 @@ class NetworkCeilingCheck(StorageCheck):
         )
         output = f"{iperf3.PHASE}.{REP}.json"
 
-        def parse(printed: Printed) -> ToolOutput:
-            return iperf3.parse(printed.result, planned, self.site.limits.max_deviation)
-
+        deviation = self.site.limits.max_deviation
         phase = PhasePlan(
             name=iperf3.PHASE,
             command=["streams", _STREAMS, output],
             launch="nodes",
-            parse=parse,
+            parse=lambda printed: iperf3.parse(printed.result, planned, deviation),
             rates={metric.name: (iperf3.PHASE, metric.name) for metric in self.promise()},
             access=_ELSEWHERE,
             output=output,
@@ -155,7 +117,8 @@ MEMORY_BW: Final = Metric("memory_bw", "MiB/s")
 class MemoryCeilingCheck(OneNodeFioCheck):
     """Copies from a node's memory by fio: what its tasks move if nothing lies behind them.
 
-    A subclass sets ``copied_by``: ``one-task``, or ``all-tasks`` of the scale.
+    Each task copies from a shared mapping of /dev/zero: memory that belongs to no file, so that nothing is left behind.
+    The first second, in which the kernel makes its pages, does not count. A subclass sets ``copied_by``: ``one-task``, or ``all-tasks`` of the scale.
     """
 
     copied_by: str
@@ -178,7 +141,13 @@ class MemoryCeilingCheck(OneNodeFioCheck):
                 f"node.memory is {self.site.node.memory} bytes: a sixteenth leaves less than 1 MiB for each of "
                 f"{tasks} task(s)"
             )
-        job = memory_job(file_bytes=size, numjobs=tasks, runtime_s=limits.phase_seconds)
+        job = _job(
+            "memory",
+            limits.phase_seconds,
+            **{"ioengine": "mmap", "filename": "/dev/zero", "rw": "read", "bs": "1m"},
+            **{"size": tool_size(size), "numjobs": tasks, "group_reporting": 1},
+            **{"time_based": 1, "ramp_time": "1s"},
+        )
         return _of_fio(self, "memory", job, {MEMORY_BW.name: ("read", "bw")}, parse_json)
 
 
@@ -187,7 +156,7 @@ DEVICES_SLOWEST: Final = Metric("devices_slowest", "1")
 
 
 class DeviceCeilingCheck(OneNodeFioCheck):
-    """Reads of the target's block devices by fio, past the file system, all devices at once.
+    """Reads of the target's block devices by fio, past the file system and the page cache, all devices at once.
 
     fio runs with ``--readonly``, which refuses every job that writes.
     """
@@ -216,13 +185,16 @@ class DeviceCeilingCheck(OneNodeFioCheck):
                 f"ceilings.devices names {len(devices)} device(s), tasks_per_node is {self.tasks_per_node}: "
                 "expected a device and one task; name the target's devices, and leave tasks_per_node alone"
             )
-        job = device_jobs(devices, runtime_s=self.site.limits.phase_seconds)
+        way = {"ioengine": "libaio", "iodepth": _DEVICE_DEPTH, "direct": 1}
+        way |= {"rw": "read", "bs": "1m", "time_based": 1}
+        seconds = self.site.limits.phase_seconds
+        job = "".join(
+            _job(f"device{number}", seconds, filename=device, **way)
+            for number, device in enumerate(devices)
+        )
         rates = {metric.name: ("devices", metric.name) for metric in self.promise()}
 
-        def parse(text: str) -> ToolOutput:
-            return _of_devices(devices, text)
-
-        case = _of_fio(self, "devices", job, rates, parse)
+        case = _of_fio(self, "devices", job, rates, lambda text: _of_devices(devices, text))
         return replace(case, repeat=[replace(phase, of_devices=True) for phase in case.repeat])
 
 
@@ -260,8 +232,7 @@ def _of_fio(
     parse: Any,
 ) -> CasePlan:
     """Return the case of one fio with a job file of its own."""
-    output = f"fio-{name}.{REP}.json"
-    file = f"{name}.fio"
+    output, file = f"fio-{name}.{REP}.json", f"{name}.fio"
     phase = PhasePlan(
         name=name,
         command=["fio", "--readonly", *arguments(file, output)],

@@ -187,22 +187,22 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
     turns = planned.turns([str(host) for host in hosts])
     if not isinstance(done, list) or len(done) != len(turns):
         raise ToolOutputError(f"streams: expected {len(turns)} turns in the output")
-    measured = [
-        _of_turn(turn, said, planned, f"streams, {turn}")
-        for turn, said in zip(turns, done, strict=True)
-    ]
     rates: dict[str, dict[str, float]] = {"pair": {}, ONE_TO_ALL: {}, ALL_TO_ONE: {}}
-    for turn, one in zip(turns, measured, strict=True):
-        rates[turn.kind][str(turn)] = one.bytes_s / 2**20
-    found = [stream for one in measured for stream in one.streams]
-    wires = tuple(wire for one in measured for wire in one.wires)
-    seconds = sum(one.seconds for one in measured)
+    found: list[_Stream] = []
+    wires: list[Wire] = []
+    seconds = 0.0
+    for turn, said in zip(turns, done, strict=True):
+        streams, of_turn, bytes_s = _of_turn(turn, said, planned, f"streams, {turn}")
+        rates[turn.kind][str(turn)] = bytes_s / 2**20
+        seconds += max(stream.seconds for stream in streams)
+        found += streams
+        wires += of_turn
     pairs = rates["pair"]
     median = statistics.median(pairs.values())
     slowest = min(pairs, key=lambda name: pairs[name])
     accused = guilty.find([pairs], max_deviation)
     healthy = [v for name, v in pairs.items() if not any(one.explains(name) for one in accused)]
-    said = f"{len(pairs)} pairs, slowest is {slowest}: {format_bytes(pairs[slowest] * 2**20)}/s"
+    nobody = f"{len(pairs)} pairs, slowest is {slowest}: {format_bytes(pairs[slowest] * 2**20)}/s"
     quantities = {
         PAIR_MEDIAN: Quantity(median, "MiB/s"),
         PAIR_SLOWEST: Quantity(pairs[slowest] / statistics.median(healthy), "1"),
@@ -219,30 +219,21 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
         nodes=planned.nodes,
         parameters={
             "pairs": {name: float(f"{rate:.5g}") for name, rate in pairs.items()},
-            "wires": wires,
+            "wires": tuple(wires),
             "cores": max(stream.cores for stream in found),
         },
-        notes={PAIR_SLOWEST: "; ".join(map(str, accused)) or said},
+        notes={PAIR_SLOWEST: "; ".join(map(str, accused)) or nobody},
         moments=tuple(Moment("timesecs", stream.began) for stream in found),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """A turn: its streams, what the interfaces counted, and the bytes/s of all streams together."""
+def _of_turn(
+    turn: StreamTurn, said: Any, planned: StreamPlan, where: str
+) -> tuple[list[_Stream], list[Wire], float]:
+    """Return a turn's streams, what the interfaces counted, and the bytes/s of all streams together.
 
-    streams: tuple[_Stream, ...]
-    wires: tuple[Wire, ...]
-    bytes_s: float
-
-    @property
-    def seconds(self) -> float:
-        """Return the seconds of the longest stream."""
-        return max(stream.seconds for stream in self.streams)
-
-
-def _of_turn(turn: StreamTurn, said: Any, planned: StreamPlan, where: str) -> _Measured:
-    """Return what was measured in a turn; raises :class:`ToolOutputError`."""
+    Raises :class:`ToolOutputError`.
+    """
     reports, counted = member(said, "streams", where), member(said, "counted", where)
     streams: list[_Stream] = []
     claimed: dict[tuple[str, End], int] = {}
@@ -262,7 +253,7 @@ def _of_turn(turn: StreamTurn, said: Any, planned: StreamPlan, where: str) -> _M
     rate = sum(stream.received for stream in streams) / max(s.seconds for s in streams)
     if len(streams) > 1:
         rate = min(rate, _together(turn, said, wires, where))
-    return _Measured(tuple(streams), tuple(wires), rate)
+    return streams, wires, rate
 
 
 def _together(turn: StreamTurn, said: Any, wires: Sequence[Wire], where: str) -> float:

@@ -7,7 +7,7 @@ the same partition exceeds it: then the measurement was low, not the layer. Whoe
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
@@ -115,21 +115,25 @@ def declared_layers(declared: Ceilings) -> list[tuple[str, Way]]:
     return found
 
 
-def _figures(record: Record) -> Iterator[tuple[str, Way, Figure]]:
-    """Yield what a ceiling's record says of layers."""
-    for metric in record.metrics:
-        for name, layer, ways in _METRICS[record.check]:
-            if metric.name == name and metric.verdict in _VALID:
-                values = [*(metric.samples or ()), *(metric.probes or {}).values()]
-                best = max(map(float, values), default=metric.median)
-                figure = Figure(
-                    case=record.short_name,
-                    time=record.time,
-                    nodes=int(record.nodes or 1),
-                    samples=len(metric.samples or ()),
-                    bytes_s=convert(best, metric.unit, "B/s"),
-                )
-                yield from ((layer, way, figure) for way in ways)
+def _figures(records: Iterable[Record]) -> dict[tuple[str, Way], list[Figure]]:
+    """Return what records of ceilings say of each layer in each direction."""
+    found: dict[tuple[str, Way], list[Figure]] = {}
+    for record in records:
+        for metric in record.metrics:
+            for name, layer, ways in _METRICS[record.check]:
+                if metric.name == name and metric.verdict in _VALID:
+                    values = [*(metric.samples or ()), *(metric.probes or {}).values()]
+                    best = max(map(float, values), default=metric.median)
+                    figure = Figure(
+                        case=record.short_name,
+                        time=record.time,
+                        nodes=int(record.nodes or 1),
+                        samples=len(metric.samples or ()),
+                        bytes_s=convert(best, metric.unit, "B/s"),
+                    )
+                    for way in ways:
+                        found.setdefault((layer, way), []).append(figure)
+    return found
 
 
 def look(
@@ -144,10 +148,7 @@ def look(
     """
     days = declared.max_age_days if declared else DAYS
     oldest = (now - days * 86400) * 1e6
-    found: dict[tuple[str, Way], list[Figure]] = {}
-    for record in ours:
-        for name, way, figure in _figures(record):
-            found.setdefault((name, way), []).append(figure)
+    found = _figures(ours)
     young = [(way, figure) for way, figure in others if microseconds(figure.time) >= oldest]
     layers = []
     for name, way in declared_layers(declared) if declared else []:
@@ -155,13 +156,12 @@ def look(
         fresh = [figure for figure in figures if microseconds(figure.time) >= oldest]
         best = max(fresh, key=lambda figure: figure.bytes_s, default=None)
         layer = Layer(name=name, direction=way, best=best)
+        problem = f"{name}, {way}: not measured"
         if best:
             problem = _exceeded(layer, young)
         elif figures:
             last = max(figures, key=lambda figure: figure.time)
             problem = f"{name}, {way}: {last.source}, more than {days} days ago"
-        else:
-            problem = f"{name}, {way}: not measured"
         layers.append(replace(layer, problem=problem))
     rising = sorted(young, key=lambda other: other[1].bytes_s)
     return LayersSeen(layers=tuple(layers), reached=dict(rising))

@@ -67,7 +67,7 @@ def _least(rates: Iterable[float | None]) -> float | None:
     return min((rate for rate in rates if rate), default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Chain:
     """All layers of a direction for so many nodes, and what was reached of them."""
 
@@ -130,8 +130,7 @@ class Shown:
         for way in WAYS:
             reached = self.seen.reached.get(way)
             nodes = reached.nodes if reached else self.extras.scale.nodes
-            rows = self.rows(way, nodes)
-            found.append(Chain(direction=way, nodes=nodes, rows=rows, reached=reached))
+            found.append(Chain(way, nodes, self.rows(way, nodes), reached))
         return tuple(found)
 
     def rows(self, way: Way, nodes: int) -> tuple[LayerRow, ...]:
@@ -173,17 +172,14 @@ class Shown:
 
 def declared_of(name: str, way: Way, extras: PartitionExtras, nodes: int) -> float | None:
     """Return what a layer should carry in bytes/s, by the topology; None if it does not say."""
-    topology = extras.topology
-    if topology is None:
-        return None
-    if name == NETWORK and topology.clients:
-        return nodes * topology.clients.nic
-    if name == _SERVERS and topology.servers:
-        return topology.servers.count * topology.servers.nic
-    rate: float | None = getattr(topology.devices, way, None)
-    if name == DEVICES and topology.devices and rate:
-        return topology.devices.count * rate
-    return None
+    parts = ("clients", "servers", "devices")
+    clients, servers, devices = (getattr(extras.topology, part, None) for part in parts)
+    if name == NETWORK and clients:
+        return float(nodes * clients.nic)
+    if name == _SERVERS and servers:
+        return float(servers.count * servers.nic)
+    rate: float | None = getattr(devices, way, None)
+    return devices.count * rate if name == DEVICES and devices and rate else None
 
 
 def _above_declared(extras: PartitionExtras, layers: Sequence[Layer]) -> Iterator[str]:
@@ -243,17 +239,10 @@ def table(shown: Shown, wide: bool = False) -> Table:
     )
     groups = []
     for chain in shown.chains:
-        rows = [
-            (
-                row.name,
-                _rate(row.declared),
-                _rate(row.measured),
-                row.when,
-                _rate(row.carries),
-                _percent(row.loss),
-            )
-            for row in chain.rows
-        ]
+        rows = []
+        for row in chain.rows:
+            figures = _rate(row.declared), _rate(row.measured), row.when, _rate(row.carries)
+            rows.append((row.name, *figures, _percent(row.loss)))
         if chain.reached:
             day, rate = f"{chain.reached.day}, {chain.nodes} node(s)", _rate(chain.reached.bytes_s)
             reached = f"reached: {chain.reached.case}"

@@ -54,23 +54,35 @@ class FigureRow:
     mark: str
 
 
-@dataclass(frozen=True, slots=True)
-class LogComparison:
-    """Everything that was compared; ``b`` is put in relation to ``a``."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Two sides of which ``b`` is put in relation to ``a``; a subclass has their figures."""
 
     a: str
     b: str
     changes: tuple[Difference, ...]
-    rows: tuple[FigureRow, ...]
     notes: tuple[str, ...]
 
     def to_json(self) -> str:
         """Return a JSON object; values are numbers in the unit of their row."""
         return json.dumps(asdict(self), indent=2, allow_nan=False)
 
+    def below(self, table: Table, *remarks: str) -> Lines:
+        """Return text for a terminal: a table of the figures, what else differs, remarks and notes."""
+        changed = [f"  {c.name}: {c.a or '-'} -> {c.b or '-'}" for c in self.changes]
+        head = "What else differs:" + ("" if changed else " nothing that was recorded")
+        lines = [head, *changed, *remarks, *(f"note: {note}" for note in self.notes)]
+        return Lines(table, Text("\n".join(visible(line.replace("\n", " ")) for line in lines)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogComparison(Comparison):
+    """Two logs, value by value."""
+
+    rows: tuple[FigureRow, ...]
+
     def render(self, wide: bool = False) -> Lines:
-        """Return text for a terminal: the logs, what changed, and the values with their ratio."""
-        changed = [(c.name, c.a or "-", c.b or "-") for c in self.changes]
+        """Return text for a terminal."""
         values = [
             (
                 row.name,
@@ -82,27 +94,16 @@ class LogComparison:
             for row in self.rows
         ]
         right = [Column(name, right=True, whole=True) for name in ("A", "B", "B / A")]
-        what_changed = Table(
-            [Column("what"), Column("A"), Column("B")], [Group("What changed", changed)], wide=wide
-        )
-        return Lines(
-            Text(f"A: {visible(self.a)}\nB: {visible(self.b)}\n", overflow="fold"),
-            what_changed if changed else Text("What changed: nothing that was recorded"),
-            Text(),
-            Table(
-                [Column("value"), *right, Column("", whole=True)],
-                [Group("What was measured", values)],
-                wide=wide,
-            ),
-            *(Text(visible(f"note: {note}"), style="yellow") for note in self.notes),
-        )
+        columns = [Column("value"), *right, Column("", whole=True)]
+        head = f"A: {visible(self.a)}; B: {visible(self.b)}"
+        return self.below(Table(columns, [Group(head, values)], wide=wide))
 
 
 def compare(a: Figures, b: Figures) -> LogComparison:
     """Return rows for the values of either log, and the facts that differ."""
     return LogComparison(
-        a.name,
-        b.name,
+        a=a.name,
+        b=b.name,
         changes=tuple(
             Difference(name, a.facts.get(name, ""), b.facts.get(name, ""))
             for name in {**a.facts, **b.facts}

@@ -8,11 +8,10 @@ interval is a bootstrap of the ratio of medians (Efron and Tibshirani 1993, perc
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -20,16 +19,15 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 from rich.console import Group as Lines
-from rich.text import Text
 
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record
-from iogauge.report.history_table import moment
+from iogauge.report.history_table import moment, narrowed
 from iogauge.report.layout import Column, Group, Table
-from iogauge_extras.compare.logs import CompareError, Difference
+from iogauge_extras.compare.logs import CompareError, Comparison, Difference
 from iogauge_extras.history.statistics import interval
 
 #: ``session``, ``session:case`` or ``session#number``; the file of a session in its place, whose name may hold a colon.
@@ -157,19 +155,11 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
-    """Everything that was compared; ``alone`` names metrics that only one side has."""
+class Contrast(Comparison):
+    """Two sets of records, metric by metric; ``alone`` names metrics that only one side has."""
 
-    a: str
-    b: str
     ratios: tuple[Ratio, ...]
-    changes: tuple[Difference, ...]
     alone: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    def to_json(self) -> str:
-        """Return a JSON object."""
-        return json.dumps(asdict(self), indent=2, allow_nan=False)
 
     def render(self, wide: bool = False) -> Lines:
         """Return the contrast for a terminal."""
@@ -185,18 +175,9 @@ class Contrast:
             styles={"better": "green", "worse": "bold red"},
             wide=wide,
         )
-        lines = [f"{c.name}: {c.a or '-'} -> {c.b or '-'}" for c in self.changes]
-        changed = (
-            ["What else differs:", *(f"  {line}" for line in lines)]
-            if lines
-            else ["What else differs: nothing that the records know"]
-        )
-        more = [f"only in {name}" for name in self.alone]
-        notes = [f"note: {note}" for note in (*more, *self.notes)]
-        if any(ratio.over == "samples" for ratio in self.ratios):
-            notes.insert(0, "*: interval over the samples of the runs")
-        text = "\n".join(visible(re.sub(r"\n", " ", line)) for line in [*changed, *notes])
-        return Lines(table, Text(text))
+        starred = any(ratio.over == "samples" for ratio in self.ratios)
+        remarks = ["*: interval over the samples of the runs"] if starred else []
+        return self.below(table, *remarks, *(f"note: only in {name}" for name in self.alone))
 
 
 def read(folder: Path, text: str, servers: float | None = None, tib: float | None = None) -> Side:
@@ -236,10 +217,7 @@ def _of_history(folder: Path, choice: Choice) -> list[Record]:
     for column in columns:
         if value := getattr(choice, column):
             frame = frame.filter(pl.col(column).cast(pl.String).is_in(value.split("+")))
-    if since:
-        frame = frame.filter(pl.col("time") >= since)
-    if until:
-        frame = frame.filter(pl.col("time") <= until)
+    frame = narrowed(frame, since=since, until=until)
     return list(query.valid_records(folder, frame.unique(query.PLACE)).values())
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from iogauge.core import commands
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
@@ -21,6 +21,8 @@ from iogauge.core.paths import project_root
 from iogauge.tools.darshan import KEEP_RANKS
 from iogauge.tools.parsing import excerpt, moment
 from iogauge_extras.compare.logs import CompareError
+
+_Key = TypeVar("_Key", str, int)
 
 #: Rank of a record that sums up all ranks.
 ALL_RANKS: Final = -1
@@ -70,6 +72,28 @@ class DarshanLog:
         """Return the records of one module."""
         return [record for record in self.records if record.module == module]
 
+    def by_file(self, module: str) -> dict[str, list[FileRecord]]:
+        """Return the records of one module by file."""
+        return _grouped(self.of(module), lambda record: record.file)
+
+    def by_rank(self, module: str) -> dict[int, list[FileRecord]]:
+        """Return the records of one module by rank, of which :data:`ALL_RANKS` is one."""
+        return _grouped(self.of(module), lambda record: record.rank)
+
+
+def _grouped(
+    records: Iterable[FileRecord], key: Callable[[FileRecord], _Key]
+) -> dict[_Key, list[FileRecord]]:
+    found: dict[_Key, list[FileRecord]] = {}
+    for record in records:
+        found.setdefault(key(record), []).append(record)
+    return found
+
+
+def total(records: Iterable[FileRecord], *counters: str) -> float:
+    """Return the sum of counters over records; counters that Darshan could not watch (-1) count as 0."""
+    return sum(max(r.counters.get(counter, 0), 0) for r in records for counter in counters)
+
 
 _HEADER: Final = re.compile(
     r"# (darshan log version|exe|start_time|end_time|nprocs|run time|metadata: lib_ver)(?::| =) (.*)"
@@ -114,7 +138,8 @@ def parse(text: str) -> DarshanLog:
     last module is invisible in the text: check the parser's exit status, too.
     """
     read = _ParsedText()
-    parts: dict[tuple[str, str, str], tuple[str, str, str, dict[str, float]]] = {}
+    records: dict[tuple[str, str, str], FileRecord] = {}
+    counters: dict[tuple[str, str, str], dict[str, float]] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if line.startswith("#"):
             read.comment(line)
@@ -129,15 +154,16 @@ def parse(text: str) -> DarshanLog:
             if module not in _READ or counter.endswith(_TEXTS):
                 continue
             key = (module, rank, record)
-            if key not in parts:
-                parts[key] = ("\t".join(words[5:-2]), words[-2], words[-1], {})
-            parts[key][3][counter.partition("_")[2]] = _number(value, counter)
-    return _log(read, parts)
+            if key not in records:
+                file, own = "\t".join(words[5:-2]), counters.setdefault(key, {})
+                where = {"file": file, "mount": words[-2], "fs_type": words[-1]}
+                number_ = int(_number(rank, "rank"))
+                records[key] = FileRecord(module=module, rank=number_, counters=own, **where)
+            counters[key][counter.partition("_")[2]] = _number(value, counter)
+    return _log(read, list(records.values()))
 
 
-def _log(
-    read: _ParsedText, parts: Mapping[tuple[str, str, str], tuple[str, str, str, dict[str, float]]]
-) -> DarshanLog:
+def _log(read: _ParsedText, records: Sequence[FileRecord]) -> DarshanLog:
     missing = {"darshan log version", "exe", "start_time", "end_time", "nprocs", "run time"}
     missing -= set(read.header)
     if missing:
@@ -152,24 +178,13 @@ def _log(
             "cut off, or the module is incomplete (then --show-incomplete shows what there is)"
         )
     lengths: dict[str, int] = {}
-    records = []
-    for (module, rank, _), (file, mount, fs_type, counters) in parts.items():
-        expected = lengths.setdefault(module, len(counters))
-        if len(counters) != expected and module != "LUSTRE":
+    for one in records:
+        expected = lengths.setdefault(one.module, len(one.counters))
+        if len(one.counters) != expected and one.module != "LUSTRE":
             raise ToolOutputError(
-                f"darshan-parser: {len(counters)} {module} counters of rank {rank}, file {file!r}, where "
-                f"others have {expected}: the text is cut off or damaged"
+                f"darshan-parser: {len(one.counters)} {one.module} counters of rank {one.rank}, file "
+                f"{one.file!r}, where others have {expected}: the text is cut off or damaged"
             )
-        records.append(
-            FileRecord(
-                module=module,
-                rank=int(_number(rank, "rank")),
-                file=file,
-                mount=mount,
-                fs_type=fs_type,
-                counters=_components(counters) if module == "LUSTRE" else counters,
-            )
-        )
     tasks, run_seconds = (_number(read.header[name], name) for name in ("nprocs", "run time"))
     if tasks < 1 or tasks != int(tasks) or run_seconds < 0:
         raise ToolOutputError(
@@ -185,7 +200,10 @@ def _log(
         moments=tuple(moment(times, name, "darshan-parser") for name in times),
         run_seconds=run_seconds,
         modules={m: m not in read.incomplete for m in [*read.announced, *sorted(read.incomplete)]},
-        records=tuple(records),
+        records=tuple(
+            replace(one, counters=_components(one.counters)) if one.module == "LUSTRE" else one
+            for one in records
+        ),
         slowest_seconds=read.slowest,
     )
 
@@ -229,15 +247,14 @@ def writers(log: DarshanLog, file: str) -> int:
             "(DARSHAN_EXCLUDE_DIRS), or put 'MAX_RECORDS 65536 POSIX' in a file and name that in "
             "DARSHAN_CONFIG_PATH"
         )
-    posix = log.of("POSIX")
-    matching = [r for r in posix if r.file == file or r.file.endswith("/" + file.lstrip("/"))]
-    names = {record.file for record in matching}
+    posix = log.by_file("POSIX")
+    names = [name for name in posix if name == file or name.endswith("/" + file.lstrip("/"))]
     if len(names) != 1:
-        listed = excerpt("\n".join(sorted(names or {record.file for record in posix})))
+        listed = excerpt("\n".join(sorted(names or posix)))
         raise ToolOutputError(
             f"darshan: {len(names)} files named {file!r} in the POSIX records, expected 1; there are {listed}"
         )
-    wrote = {record.rank for record in matching if record.counters.get("BYTES_WRITTEN", 0) > 0}
+    wrote = {record.rank for record in posix[names[0]] if total([record], "BYTES_WRITTEN")}
     if ALL_RANKS in wrote:
         raise ToolOutputError(
             f"darshan: the records of {file!r} are summed up over all ranks, the writers cannot be counted: "

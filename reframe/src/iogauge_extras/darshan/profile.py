@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -13,8 +12,8 @@ from typing import Final
 from iogauge.core.text import count
 from iogauge.core.units import format_value
 from iogauge_extras.compare.logs import Figures, amount
-from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord
-from iogauge_extras.darshan.subject import COUNTED, TIMES, busy_seconds, of_log, total
+from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, total
+from iogauge_extras.darshan.subject import COUNTED, FileRow, busy_seconds, of_log, ranks, rows
 
 #: From here on a share or a ratio is worth a sentence.
 _SMALL, _META, _UNALIGNED, _SIEVED, _UNEVEN = 50.0, 30.0, 50.0, 1.2, 1.5
@@ -52,60 +51,9 @@ class Profile:
         return found.value if found else None
 
 
-@dataclass(frozen=True, slots=True)
-class FileRow:
-    """What was done to one file. ``writers`` is None if the ranks were summed up; ``stripes`` 0 if not known."""
-
-    file: str
-    read: float
-    written: float
-    seconds: float
-    writers: int | None
-    stripes: int
-    fs_type: str
-    shared: bool
-
-
 def files(log: DarshanLog) -> list[FileRow]:
     """Return the files that POSIX calls touched, those with most bytes first, then the slowest."""
-    grouped: dict[str, list[FileRecord]] = defaultdict(list)
-    for record in log.of("POSIX"):
-        grouped[record.file].append(record)
-    stripes: dict[str, int] = {}
-    for record in log.of("LUSTRE"):
-        counts = [v for name, v in record.counters.items() if name.endswith("_STRIPE_COUNT")]
-        stripes[record.file] = int(max(counts, default=0))
-    rows = []
-    for file, records in grouped.items():
-        wrote = {r.rank for r in records if total([r], "BYTES_WRITTEN")}
-        rows.append(
-            FileRow(
-                file=file,
-                read=total(records, "BYTES_READ"),
-                written=total(records, "BYTES_WRITTEN"),
-                seconds=total(records, *TIMES),
-                writers=None if ALL_RANKS in wrote else len(wrote),
-                stripes=stripes.get(file, 0),
-                fs_type=records[0].fs_type,
-                shared=len(records) > 1 or (records[0].rank == ALL_RANKS and log.tasks > 1),
-            )
-        )
-    return sorted(rows, key=lambda row: (-(row.read + row.written), -row.seconds, row.file))
-
-
-def ranks(log: DarshanLog) -> dict[int, dict[str, float]]:
-    """Return the seconds that each rank spent in POSIX reads, writes and metadata calls, slowest first.
-
-    It is empty if Darshan summed up a file over the ranks: then no rank's time is known.
-    """
-    found: dict[int, dict[str, float]] = {}
-    for record in log.of("POSIX"):
-        if record.rank == ALL_RANKS:
-            return {}
-        mine = found.setdefault(record.rank, dict.fromkeys(("reads", "writes", "meta"), 0.0))
-        for kind, counter in zip(mine, TIMES, strict=True):
-            mine[kind] += total([record], counter)
-    return dict(sorted(found.items(), key=lambda item: -sum(item[1].values())))
+    return sorted(rows(log), key=lambda row: (-(row.read + row.written), -row.seconds, row.file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,23 +77,24 @@ def targets(log: DarshanLog) -> list[SlowTarget]:
         found = {int(v) for name, v in record.counters.items() if "_OST_ID_" in name}
         if len(found) == 1:
             places[record.file] = found.pop()
-    alike: dict[tuple[str, int], dict[int, list[float]]] = {}
+    alike: dict[tuple[str, int], dict[int, list[tuple[float, float, int]]]] = {}
     for record in log.of("POSIX"):
-        for word, calls in (("READ", "READS"), ("WRITE", "WRITES")):
-            moved = total([record], "BYTES_READ" if word == "READ" else "BYTES_WRITTEN")
-            done, seconds = total([record], calls), total([record], f"F_{word}_TIME")
+        users = log.tasks if record.rank == ALL_RANKS else 1
+        for word, moved_by in (("READ", "BYTES_READ"), ("WRITE", "BYTES_WRITTEN")):
+            moved, done = total([record], moved_by), total([record], f"{word}S")
             if record.file in places and moved and done:
                 kind = alike.setdefault((word, round(math.log10(moved / done))), {})
-                sums = kind.setdefault(places[record.file], [0.0, 0.0, 0.0])
-                ranks_of = log.tasks if record.rank == ALL_RANKS else 1
-                for n, value in enumerate((seconds, moved, ranks_of)):
-                    sums[n] += value
+                one = (total([record], f"F_{word}_TIME"), moved, users)
+                kind.setdefault(places[record.file], []).append(one)
     slowest: dict[int, SlowTarget] = {}
     for kind in alike.values():
-        rates = {t: sums[0] / sums[1] for t, sums in kind.items() if sums[0] >= _BUSY_S}
+        sums = {number: [*map(sum, zip(*of, strict=True))] for number, of in kind.items()}
+        rates = {
+            n: seconds / moved for n, (seconds, moved, _) in sums.items() if seconds >= _BUSY_S
+        }
         usual = median(rates.values()) if len(rates) > 2 else math.inf
         for number, rate in rates.items():
-            seconds, moved, users = kind[number]
+            seconds, moved, users = sums[number]
             lost = max(seconds - usual * moved, 0.0) / users
             target = SlowTarget(number, rate / usual, lost, len(rates))
             if usual < math.inf and lost >= slowest.get(number, target).lost_s:
@@ -183,30 +132,22 @@ def _of_targets(profile: Profile) -> Iterator[str]:
         )
 
 
+#: Shares of the reads and writes, or of the time, that are told, and from where on.
+_SHARES: Final = {
+    "small accesses": (_SMALL, "of the reads and writes move at most 100 KiB each."),
+    "metadata time": (_META, "of the time in POSIX calls goes to open, stat, seek and close."),
+    "unaligned accesses": (
+        _UNALIGNED,
+        "of the reads and writes begin at no boundary of the file's blocks.",
+    ),
+}
+
+
 def _of_accesses(profile: Profile) -> Iterator[str]:
     log, busy = profile.log, busy_seconds(profile.log, "POSIX")
-    each = total(log.of("POSIX"), "READS", "WRITES") / log.tasks
-    for name, least, costs, text in (
-        (
-            "small accesses",
-            _SMALL,
-            each * _ACCESS_S,
-            "of the reads and writes move at most 100 KiB each.",
-        ),
-        (
-            "metadata time",
-            _META,
-            busy,
-            "of the time in POSIX calls goes to open, stat, seek and close.",
-        ),
-        (
-            "unaligned accesses",
-            _UNALIGNED,
-            each * _ACCESS_S,
-            "of the reads and writes begin at no boundary of the file's blocks.",
-        ),
-    ):
-        share = profile.value(name) or 0
+    accesses_s = total(log.of("POSIX"), "READS", "WRITES") / log.tasks * _ACCESS_S
+    for name, (least, text) in _SHARES.items():
+        share, costs = profile.value(name) or 0, busy if name == "metadata time" else accesses_s
         if share >= least and _matters(log, min(busy, share / 100 * costs)):
             yield f"{share:.0f} % {text}"
 

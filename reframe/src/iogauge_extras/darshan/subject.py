@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,7 @@ from iogauge.core.measurement import Quantity
 from iogauge.core.units import format_bytes, format_value
 from iogauge.tools.darshan import KEEP_RANKS
 from iogauge_extras.compare.logs import Figures
-from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord, read_log
+from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, FileRecord, read_log, total
 
 _SMALL_BINS: Final = tuple(
     f"SIZE_{way}_{size}"
@@ -53,27 +54,27 @@ def of_log(name: str, log: DarshanLog) -> Figures:
         if module in log.modules:
             for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
                 values[f"{module} bytes {word}"] = Quantity(total(log.of(module), counter), "B")
-    values |= _amplification(log, posix)
+    values |= _amplification(log)
     if posix:
         values |= _posix_values(posix)
-    values |= _rank_values(posix)
-    shared = _most_written_shared(posix)
+    values |= _rank_values(log)
+    several = (row for row in rows(log) if row.shared and row.written)
+    shared = max(several, key=lambda row: row.written, default=None)
     notes = _notes(log)
-    if shared and any(r.rank == ALL_RANKS for r in shared):
+    if shared and shared.writers is None:
         notes.append(
             f"shared files are summed up over the ranks: set {KEEP_RANKS}=1 to have the writers "
             "counted"
         )
     elif shared:
-        wrote = sum(r.counters.get("BYTES_WRITTEN", 0) > 0 for r in shared)
-        values["writers of the shared file"] = Quantity(wrote, "1")
+        values["writers of the shared file"] = Quantity(shared.writers or 0, "1")
     facts = {
         "command": log.command,
         "tasks": str(log.tasks),
         "Darshan": log.library_version or f"log format {log.format_version}",
         "modules": ", ".join(log.modules),
         "access sizes": _access_sizes(posix),
-        "shared file": shared[0].file if shared else "",
+        "shared file": shared.file if shared else "",
         "file system": _file_system(posix),
         "layout": _layouts(log.of("LUSTRE")),
     }
@@ -103,26 +104,75 @@ def _notes(log: DarshanLog) -> list[str]:
     return notes
 
 
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """What was done to one file. ``writers`` is None if the ranks were summed up; ``stripes`` 0 if not known."""
+
+    file: str
+    read: float
+    written: float
+    seconds: float
+    writers: int | None
+    stripes: int
+    fs_type: str
+    shared: bool
+
+
+def rows(log: DarshanLog) -> list[FileRow]:
+    """Return the files that POSIX calls touched, in the order of the log."""
+    stripes: dict[str, int] = {}
+    for record in log.of("LUSTRE"):
+        counts = [v for name, v in record.counters.items() if name.endswith("_STRIPE_COUNT")]
+        stripes[record.file] = int(max(counts, default=0))
+    found = []
+    for file, records in log.by_file("POSIX").items():
+        wrote = {r.rank for r in records if total([r], "BYTES_WRITTEN")}
+        found.append(
+            FileRow(
+                file=file,
+                read=total(records, "BYTES_READ"),
+                written=total(records, "BYTES_WRITTEN"),
+                seconds=total(records, *TIMES),
+                writers=None if ALL_RANKS in wrote else len(wrote),
+                stripes=stripes.get(file, 0),
+                fs_type=records[0].fs_type,
+                shared=len(records) > 1 or (records[0].rank == ALL_RANKS and log.tasks > 1),
+            )
+        )
+    return found
+
+
+def ranks(log: DarshanLog) -> dict[int, dict[str, float]]:
+    """Return the seconds that each rank spent in POSIX reads, writes and metadata calls, slowest first.
+
+    It is empty if Darshan summed up a file over the ranks: then no rank's time is known.
+    """
+    by_rank = log.by_rank("POSIX")
+    found = {
+        rank: dict(
+            zip(("reads", "writes", "meta"), (total(records, t) for t in TIMES), strict=True)
+        )
+        for rank, records in by_rank.items()
+        if ALL_RANKS not in by_rank
+    }
+    return dict(sorted(found.items(), key=lambda item: -sum(item[1].values())))
+
+
 def busy_seconds(log: DarshanLog, module: str) -> float:
     """Return the most seconds that a rank can have spent in a module's calls."""
-    ranks: dict[int, float] = defaultdict(float)
-    for record in log.of(module):
-        summed = record.rank == ALL_RANKS and "F_SLOWEST_RANK_TIME" in record.counters
-        ranks[record.rank] += total([record], *(("F_SLOWEST_RANK_TIME",) if summed else TIMES))
-    return ranks.pop(ALL_RANKS, 0.0) + max(ranks.values(), default=0.0)
+    by_rank = log.by_rank(module)
+    summed = sum(
+        total(
+            [one], *(("F_SLOWEST_RANK_TIME",) if "F_SLOWEST_RANK_TIME" in one.counters else TIMES)
+        )
+        for one in by_rank.pop(ALL_RANKS, ())
+    )
+    return summed + max((total(records, *TIMES) for records in by_rank.values()), default=0.0)
 
 
-def total(records: Iterable[FileRecord], *counters: str) -> float:
-    """Return the sum of counters over records; counters that Darshan could not watch (-1) count as
-    0.
-    """
-    return sum(max(r.counters.get(counter, 0), 0) for r in records for counter in counters)
-
-
-def _amplification(log: DarshanLog, posix: Sequence[FileRecord]) -> dict[str, Quantity]:
-    mpiio = log.of("MPI-IO")
-    files = {record.file for record in mpiio}
-    below = [record for record in posix if record.file in files]
+def _amplification(log: DarshanLog) -> dict[str, Quantity]:
+    mpiio, posix = log.of("MPI-IO"), log.by_file("POSIX")
+    below = [one for file in log.by_file("MPI-IO") for one in posix.get(file, ())]
     values = {}
     for word, counter in (("read", "BYTES_READ"), ("written", "BYTES_WRITTEN")):
         if requested := total(mpiio, counter):
@@ -148,35 +198,19 @@ def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
     return {**values, "files opened": Quantity(len(opened), "1")}
 
 
-def _rank_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
+def _rank_values(log: DarshanLog) -> dict[str, Quantity]:
     """Return the POSIX time of the slowest and the fastest rank.
 
     If files were reduced over the ranks, the times are those of the reduced file with most bytes.
     """
-    reduced = [r for r in posix if r.rank == ALL_RANKS]
-    if reduced:
+    if reduced := log.by_rank("POSIX").get(ALL_RANKS):
         file = max(reduced, key=lambda r: total([r], "BYTES_READ", "BYTES_WRITTEN"))
         times = [file.counters.get(f"F_{word}_RANK_TIME", 0.0) for word in ("SLOWEST", "FASTEST")]
     else:
-        ranks: dict[int, float] = defaultdict(float)
-        for record in posix:
-            ranks[record.rank] += total([record], *TIMES)
-        times = [max(ranks.values()), min(ranks.values())] if ranks else []
+        known = [sum(parts.values()) for parts in ranks(log).values()]
+        times = [*known[:1], *known[-1:]]
     names = ("slowest rank", "fastest rank")
     return {name: Quantity(seconds, "s") for name, seconds in zip(names, times, strict=False)}
-
-
-def _most_written_shared(posix: Sequence[FileRecord]) -> list[FileRecord]:
-    """Return the records of the file with most bytes written that several ranks opened."""
-    files: dict[str, list[FileRecord]] = defaultdict(list)
-    for record in posix:
-        files[record.file].append(record)
-    shared = [
-        records
-        for records in files.values()
-        if (len(records) > 1 or records[0].rank == ALL_RANKS) and total(records, "BYTES_WRITTEN")
-    ]
-    return max(shared, key=lambda records: total(records, "BYTES_WRITTEN"), default=[])
 
 
 def _access_sizes(posix: Sequence[FileRecord]) -> str:

@@ -49,26 +49,32 @@ from iogauge_extras.derived.derive import (
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A metric, its computation, and the points that are missing in it.
+    """A metric, and its computation from points of the operands' metric ``rate``.
 
-    ``compute`` raises :class:`iogauge_extras.derived.derive.NotComputable`.
+    The points of one source are a curve. Of several sources the best point of each counts; ``of`` numbers those that
+    do, all if it is empty. ``compute`` raises :class:`iogauge_extras.derived.derive.NotComputable`.
     """
 
     metric: Metric
-    compute: Callable[[], Derived]
-    left_out: tuple[LeftOut, ...]
+    rate: str
+    compute: Callable[[Sequence[Point]], Derived]
+    of: tuple[int, ...] = ()
 
+    def sides(self, operands: Sequence[Operands]) -> Sequence[Operands]:
+        """Return the operands that count."""
+        return [operands[n] for n in self.of] or operands
 
-def of_best(
-    metric: Metric, name: str, sides: Sequence[Operands], compute: Callable[..., Derived]
-) -> Formula:
-    """Return a formula over the best value of a metric that each side has."""
+    def derived(self, operands: Sequence[Operands]) -> Derived:
+        """Return the computed value; raises NotComputable."""
+        sides = self.sides(operands)
+        points = [side.points.get(self.rate, ()) for side in sides]
+        if len(sides) == 1:
+            return self.compute(points[0])
+        return self.compute([derive.best_of(one, sides[0].metrics[self.rate]) for one in points])
 
-    def computed() -> Derived:
-        better = sides[0].metrics[name].better
-        return compute(*(derive.best_of(side.points[name], better) for side in sides))
-
-    return Formula(metric, computed, tuple(left for side in sides for left in side.without(name)))
+    def lacking(self, operands: Sequence[Operands]) -> list[LeftOut]:
+        """Return the points that are missing in it."""
+        return [left for side in self.sides(operands) for left in side.without(self.rate)]
 
 
 def newest_records(folder: Path, source: Source, oldest: float) -> Iterator[Record]:
@@ -108,8 +114,12 @@ class DerivedCheck(JudgedCheck):
         raise TypeError(f"{type(self).__name__} must define sources()")
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Return the formulas over each source's operands; raises NotComputable without any."""
+        """Return the formulas over the sources; raises NotComputable without any."""
         raise TypeError(f"{type(self).__name__} must define formulas()")
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the metrics of all formulas, if these follow from the scenario alone."""
+        return tuple(formula.metric for formula in self.formulas())
 
     def declared(self) -> dict[str, Any]:
         """Return the default of the age from which records are too old."""
@@ -194,6 +204,7 @@ class DerivedCheck(JudgedCheck):
             derive.newest_points(newest_records(folder, source, oldest), source, oldest)
             for source in sources
         ]
+        self._demand(operands)
         formulas = self.formulas(*operands)
         metrics = {formula.metric.name: formula.metric for formula in formulas}
         promised = {metric.name: metric for metric in self.promise()}
@@ -204,12 +215,12 @@ class DerivedCheck(JudgedCheck):
         findings: list[Finding] = []
         verdicts: list[tuple[Verdict, str, str]] = []
         for formula in formulas:
-            metric = formula.metric
-            lacking = ", ".join(map(str, formula.left_out))
+            metric, left_out = formula.metric, formula.lacking(operands)
+            lacking = ", ".join(map(str, left_out))
             try:
-                derived = formula.compute()
+                derived = formula.derived(operands)
             except NotComputable as error:
-                waiting = any(not left.measured for left in formula.left_out)
+                waiting = any(not left.measured for left in left_out)
                 saw = f"{error}; left out: {lacking}" if lacking else str(error)
                 outcome = Outcome.WARN if waiting else Outcome.INVALID
                 findings.append(self._finding(outcome, f"not computed: {saw}", metric))
@@ -256,10 +267,10 @@ class DerivedCheck(JudgedCheck):
             metric=metric.name,
         )
 
-    def _demand(self, operands: Sequence[Operands], metric: str = "") -> None:
-        """Raise NotComputable or NotMeasured if a source has no valid record, or none with a metric."""
+    def _demand(self, operands: Sequence[Operands]) -> None:
+        """Raise NotComputable or NotMeasured if a source has no valid record."""
         for side, source in zip(operands, self.sources(), strict=True):
-            if not side.metrics or (metric and metric not in side.metrics):
+            if not side.metrics:
                 lacking = ", ".join(map(str, side.left_out))
                 fixed = "".join(f", {name} {value}" for name, value in source.fixed.items())
                 raise (NotComputable if lacking else NotMeasured)(
@@ -329,21 +340,12 @@ class CurveCheck(DerivedCheck):
             ),
         )
 
-    def promise(self) -> tuple[Metric, ...]:
-        """Return each quantity of each direction."""
-        return tuple(metric for metric, _, _ in self._metrics())
-
-    def _metrics(self) -> Iterator[tuple[Metric, Callable[[Sequence[Point]], Derived], str]]:
-        for quantity, (compute, unit) in self.quantities.items():
-            for way in self.ways:
-                yield Metric(f"{way}_{quantity}", unit), compute, f"{way}_{self.measured[0]}"
-
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Compute each quantity of each direction."""
-        (points,) = operands
+        """Return each quantity of each direction."""
         return [
-            Formula(metric, partial(compute, points.points[rate]), points.without(rate))
-            for metric, compute, rate in self._metrics()
+            Formula(Metric(f"{way}_{quantity}", unit), f"{way}_{self.measured[0]}", compute)
+            for quantity, (compute, unit) in self.quantities.items()
+            for way in self.ways
         ]
 
 
@@ -352,19 +354,12 @@ class SpeedupCheck(CurveCheck):
 
     ways = ("write",)
 
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the speedup, and the point that gives it."""
-        return (Metric("write_speedup", "1"), Metric(f"best_{self.varied}", "1"))
-
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Compare the best point with the first, and name the best."""
-        (operand,) = operands
-        points, left_out = operand.points["write_bw"], operand.without("write_bw")
-        first = self.expected()[0]
-        faster, where = self.promise()
+        against_first = partial(derive.speedup, first=self.expected()[0])
         return [
-            Formula(faster, partial(derive.speedup, points, first), left_out),
-            Formula(where, partial(derive.best_x, points), left_out),
+            Formula(Metric("write_speedup", "1"), "write_bw", against_first),
+            Formula(Metric(f"best_{self.varied}", "1"), "write_bw", derive.best_x),
         ]
 
 
@@ -377,31 +372,22 @@ class PairsCheck(DerivedCheck):
     #: By name of the ratio: the parameter's value in the numerator, and in the denominator.
     pairs: Mapping[str, tuple[str, str]]
 
-    def _cases(self) -> list[str]:
-        """Return the parameter's values in any pair, each once."""
-        return list(dict.fromkeys(value for pair in self.pairs.values() for value in pair))
-
     def sources(self) -> tuple[Source, ...]:
-        """Return every case that a pair names."""
+        """Return both cases of every pair."""
         here = self.current_partition.name
         return tuple(
             self.source(self.points_of, here, fixed={self.varied: value}) for value in self._cases()
         )
 
-    def promise(self) -> tuple[Metric, ...]:
-        """Return every ratio of each bandwidth."""
-        return tuple(metric for metric, _, _ in self._ratios())
-
-    def _ratios(self) -> Iterator[tuple[Metric, str, tuple[str, str]]]:
-        for name, pair in self.pairs.items():
-            for way in ("write", "read"):
-                yield Metric(f"{way}_{name}", "1"), f"{way}_bw", pair
+    def _cases(self) -> list[str]:
+        """Return the parameter's values in any pair, each once."""
+        return list(dict.fromkeys(value for pair in self.pairs.values() for value in pair))
 
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Compute every ratio of each bandwidth."""
-        self._demand(operands)
-        operand_of = dict(zip(self._cases(), operands, strict=True))
+        """Return every ratio of each bandwidth."""
+        number = {value: n for n, value in enumerate(self._cases())}
         return [
-            of_best(metric, rate, [operand_of[value] for value in pair], derive.ratio)
-            for metric, rate, pair in self._ratios()
+            Formula(Metric(f"{way}_{name}", "1"), f"{way}_bw", derive.ratio, (number[a], number[b]))
+            for name, (a, b) in self.pairs.items()
+            for way in ("write", "read")
         ]

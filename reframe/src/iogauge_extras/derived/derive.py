@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from iogauge.core.measurement import Metric
 from iogauge.evidence.fingerprint import FILE_SYSTEM
@@ -130,8 +130,7 @@ def scale_out(points: Sequence[Point]) -> Derived:
 
     It is (v_n / v_1) / (x_n / x_1).
     """
-    curve = _curve(points)
-    first, last = curve[0], curve[-1]
+    first, *_, last = _curve(points)
     return Derived((last.value / first.value) / (last.x / first.x), (first, last))
 
 
@@ -162,8 +161,8 @@ def speedup(points: Sequence[Point], first: float) -> Derived:
 
 def kept(points: Sequence[Point]) -> Derived:
     """Return the value of the largest point over that of the smallest."""
-    ordered = sorted(_curve(points), key=lambda point: point.x)
-    return Derived(ordered[-1].value / ordered[0].value, (ordered[0], ordered[-1]))
+    first, *_, last = _curve(points)
+    return Derived(last.value / first.value, (first, last))
 
 
 def best_x(points: Sequence[Point]) -> Derived:
@@ -172,32 +171,33 @@ def best_x(points: Sequence[Point]) -> Derived:
     return Derived(best.x, (best,))
 
 
-def best_of(points: Sequence[Point], better: Literal["more", "less"]) -> Point:
-    """Return the best of one side's points, whatever was varied.
+def best_of(points: Sequence[Point], metric: Metric) -> Point:
+    """Return the best of one side's points of a metric, whatever was varied.
 
     Raises :class:`NotComputable` if there is no point.
     """
     if not points:
         raise NotComputable("needs one valid case at least on each side")
-    choose = max if better == "more" else min
+    choose = max if metric.better == "more" else min
     return choose(points, key=lambda point: point.value)
 
 
-def ratio(this: Point, baseline: Point) -> Derived:
+def ratio(sides: Sequence[Point]) -> Derived:
     """Return this side's value over the baseline's."""
+    this, baseline = sides
     return Derived(this.value / baseline.value, (this, baseline))
 
 
-def time_ratio(this: Point, baseline: Point) -> Derived:
+def time_ratio(sides: Sequence[Point]) -> Derived:
     """Return this side's time over the baseline's for equal work, if both values are rates."""
+    this, baseline = sides
     return Derived(baseline.value / this.value, (this, baseline))
 
 
-def scale_out_against(this: Point, baseline: Point, servers: int, of_baseline: int) -> Derived:
-    """Return the efficiency of more servers: (v / v_baseline) / (servers / servers of the
-    baseline).
-    """
-    return Derived(this.value / baseline.value / (servers / of_baseline), (this, baseline))
+def scale_out_against(sides: Sequence[Point], servers: float, of_baseline: float) -> Derived:
+    """Return the efficiency of more servers: (v / v_baseline) / (servers / servers of the baseline)."""
+    of_both = ratio(sides)
+    return Derived(of_both.value / (servers / of_baseline), of_both.used)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +208,9 @@ class Source:
     partition: str
     environment: str
     tier: str
-    #: Parameter that is varied; if empty, every case is a point of its own.
+    #: Parameter that is varied; if empty, every case is a point of its own, at ``x``.
     varied: str = ""
+    x: float = 0.0
     #: Declared points; other points in the history are ignored. If empty, all points count.
     expected: Sequence[float] = ()
     #: Wanted metrics; if empty, all metrics of the records.
@@ -253,25 +254,19 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """The parts of a record that matter here."""
+    """A record as a point of a source: where it stands, its name, and what all points must have in common."""
 
+    record: Record
     x: float
     name: str
-    same_tier: bool
-    metrics: Mapping[str, MetricRecord]
     alike: tuple[tuple[str, object], ...]
-    record: Record
+
+    def metric(self, name: str) -> MetricRecord | None:
+        return next((m for m in self.record.metrics if m.name == name), None)
 
     def point(self, value: float) -> Point:
-        record = self.record
-        return Point(
-            x=self.x,
-            value=value,
-            partition=record.partition,
-            session=record.session,
-            case=record.case,
-            time=record.time,
-        )
+        kept = {key: getattr(self.record, key) for key in ("partition", "session", "case", "time")}
+        return Point(x=self.x, value=value, **kept)
 
 
 def _case(record: Record, source: Source, oldest: float) -> _Case | None:
@@ -292,21 +287,17 @@ def _case(record: Record, source: Source, oldest: float) -> _Case | None:
         or record.tier not in (source.tier, "")  # empty if refused before the tier was known
     ):
         return None
-    x = float(record.parameters[source.varied]) if source.varied else 0.0
+    x = float(record.parameters[source.varied]) if source.varied else source.x
     if source.expected and x not in source.expected:
         return None
     values = record.to_json() if source.alike else {}
+    uuid = record.fingerprint.get(FILE_SYSTEM, "unknown")
     return _Case(
-        x=x,
-        name=_name(source, x) if source.varied else record.case,
-        same_tier=record.tier == source.tier,
-        metrics={m.name: m for m in record.metrics},
+        record,
+        x,
+        _name(source, x) if source.varied else record.case,
         # The points of one curve are of one file system.
-        alike=(
-            *((key, values[key]) for key in source.alike),
-            (FILE_SYSTEM, record.fingerprint.get(FILE_SYSTEM, "unknown")),
-        ),
-        record=record,
+        (*((key, values[key]) for key in source.alike), (FILE_SYSTEM, uuid)),
     )
 
 
@@ -331,14 +322,14 @@ def newest_points(records: Iterable[Record], source: Source, oldest: float) -> O
             continue
         if case is None:
             continue
-        if not case.metrics:
+        if not record.metrics:
             refused.setdefault((None, case.name), f"{record.verdict.value} in {record.session}")
-        for wanted in source.metrics or map(_metric, case.metrics.values()):
+        for wanted in source.metrics or map(_metric, record.metrics):
             name, metric = wanted.name, metrics.setdefault(wanted.name, wanted)
             points = by_metric.setdefault(name, {})
             if case.name in points:
                 continue
-            value = _value(case, metric, agreed)
+            value = _value(case, source, metric, agreed)
             if isinstance(value, str):
                 refused.setdefault((name, case.name), value)
             else:
@@ -361,16 +352,16 @@ def _metric(measured: MetricRecord) -> Metric:
 
 
 def _value(
-    case: _Case, metric: Metric, agreed: tuple[tuple[str, object], ...] | None
+    case: _Case, source: Source, metric: Metric, agreed: tuple[tuple[str, object], ...] | None
 ) -> float | str:
     """Return a case's value of a metric, or the reason why there is no usable value."""
-    session, measured = case.record.session, case.metrics.get(metric.name)
+    session, measured = case.record.session, case.metric(metric.name)
     verdict = measured.verdict if measured else case.record.verdict
     if not verdict.is_valid:
         return f"{verdict.value} in {session}"
     if measured and _metric(measured) != metric:
         return f"in {measured.unit}, not {metric.unit}, in {session}"
-    if not measured or not case.same_tier or measured.median <= 0:
+    if not measured or case.record.tier != source.tier or measured.median <= 0:
         return f"without a value in {session}"
     if agreed is not None and case.alike != agreed:
         was = ", ".join(f"{key}={value}" for key, value in case.alike)

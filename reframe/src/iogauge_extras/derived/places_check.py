@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, Final, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 from reframe.core.runtime import runtime
@@ -15,14 +15,8 @@ from iogauge.core.units import dimension
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.topology import Servers
 from iogauge_extras.derived import derive
-from iogauge_extras.derived.check import DerivedCheck, Formula, of_best
-from iogauge_extras.derived.derive import (
-    Derived,
-    NotComputable,
-    Operands,
-    Point,
-    Source,
-)
+from iogauge_extras.derived.check import DerivedCheck, Formula
+from iogauge_extras.derived.derive import NotComputable, Operands, Source
 
 
 def _partition_extras() -> dict[str, PartitionExtras]:
@@ -65,25 +59,61 @@ def sized_checks() -> list[str]:
     return [check for check in baseline_checks() if sizes(check)]
 
 
-#: Ends of a metric's name in a comparison, with their direction.
-_COMPARED: Final[dict[str, Literal["more", "less"]]] = {
-    "_time_ratio": "less",
-    "_ratio": "more",
-    "_scale_out": "more",
-}
-
-
-#: Ends of a metric's name over several sizes, with their formulas.
-_OVER_SIZES: Final = {"_fit": derive.fit, "_scale_out": derive.scale_out}
-
-
-class BaselineCheck(DerivedCheck):
-    """A check on this partition against the same check on its baseline.
+class PlacesCheck(DerivedCheck):
+    """A check on several file systems, compared by the metrics that all of them have.
 
     A subclass makes ``check`` a parameter.
     """
 
     check: str
+    #: Ends of the metrics' names, with their direction.
+    ends: Mapping[str, Literal["more", "less"]]
+
+    def places(self) -> Mapping[str, float]:
+        """Return the compared partitions, each with its number on the curve."""
+        raise TypeError(f"{type(self).__name__} must define places()")
+
+    def compared(self, metric: Metric) -> Iterator[Formula]:
+        """Yield the formulas of a metric."""
+        raise TypeError(f"{type(self).__name__} must define compared()")
+
+    def sources(self) -> tuple[Source, ...]:
+        """Return all cases of the check on each file system."""
+        return tuple(self.source(self.check, place, x=x) for place, x in self.places().items())
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the metrics of the reference file that have the form of a comparison.
+
+        The metrics that all sides have are known only after their records are read.
+        """
+        named = leaves(self._references.data.get(type(self).__name__))
+        return tuple(
+            Metric(name, "1", "less" if _bounds_above(named[name]) else better)
+            for name in sorted(named)
+            if (better := next((b for end, b in self.ends.items() if name.endswith(end)), None))
+        )
+
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
+        """Compare the best cases, for every metric that all sides have."""
+        first, *others = operands
+        common = [
+            metric
+            for name, metric in first.metrics.items()
+            if all(side.metrics.get(name) == metric for side in others)
+        ]
+        if not common:
+            here, *there = (
+                f"on {place} {', '.join(side.metrics)}"
+                for place, side in zip(self.places(), operands, strict=True)
+            )
+            raise NotComputable(f"{self.check} has no metric in common: {here}; {'; '.join(there)}")
+        return [formula for metric in common for formula in self.compared(metric)]
+
+
+class BaselineCheck(PlacesCheck):
+    """A check on this partition against the same check on its baseline."""
+
+    ends = {"_time_ratio": "less", "_ratio": "more", "_scale_out": "more"}
 
     @builtins.run_after("init")
     def _select_environments(self) -> None:
@@ -97,64 +127,35 @@ class BaselineCheck(DerivedCheck):
                 chosen |= both or environments[name]
         self.valid_prog_environs = sorted(chosen)
 
-    @property
-    def _baseline(self) -> str:
+    def places(self) -> Mapping[str, float]:
+        """Return this partition and its baseline."""
         assert self.site.baseline is not None
-        return self.site.baseline.partition
+        return dict.fromkeys((self.current_partition.name, self.site.baseline.partition), 0.0)
 
-    def sources(self) -> tuple[Source, ...]:
-        """Return all cases of the check here, and all on the baseline."""
-        here = self.current_partition.name
-        return (self.source(self.check, here), self.source(self.check, self._baseline))
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the metrics of the reference file that have the form of a comparison.
-
-        The metrics that both sides have are known only after their records are read.
-        """
-        named = leaves(self._references.data.get(type(self).__name__))
-        return tuple(
-            Metric(name, "1", "less" if _bounds_above(named[name]) else better)
-            for name in sorted(named)
-            if (better := next((b for end, b in _COMPARED.items() if name.endswith(end)), None))
-        )
-
-    def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Compare the best case here with the best there, for every metric that both sides have."""
-        self._demand(operands)
-        this, other = operands
-        names = [name for name in this.metrics if this.metrics[name] == other.metrics.get(name)]
-        if not names:
-            raise NotComputable(
-                f"{self.check} has no metric in common: here {', '.join(this.metrics)}; on "
-                f"{self._baseline} {', '.join(other.metrics)}"
-            )
-        return [formula for name in names for formula in self._compare(name, operands)]
-
-    def _compare(self, name: str, sides: Sequence[Operands]) -> Iterator[Formula]:
-        metric = sides[0].metrics[name]
-        yield of_best(Metric(f"{name}_ratio", "1", metric.better), name, sides, derive.ratio)
-        if dimension(metric.unit) not in ("bandwidth", "operations"):
+    def compared(self, metric: Metric) -> Iterator[Formula]:
+        """Yield the ratio; of rates also that of the times, and of the shares of the servers."""
+        name = metric.name
+        yield Formula(Metric(f"{name}_ratio", "1", metric.better), name, derive.ratio)
+        if not _is_rate(metric):
             return
-        yield of_best(Metric(f"{name}_time_ratio", "1", "less"), name, sides, derive.time_ratio)
-        beside = _partition_extras().get(self._baseline)
-        here, there = self.site.topology, beside and beside.topology
-        if here and here.servers and there and there.servers:
-            counts = here.servers.count, there.servers.count
+        yield Formula(Metric(f"{name}_time_ratio", "1", "less"), name, derive.time_ratio)
+        every = _partition_extras()
+        parts = [every[place].topology for place in self.places() if place in every]
+        servers = [part.servers.count for part in parts if part and part.servers]
+        if len(servers) == 2:
+            scale_out = partial(
+                derive.scale_out_against, servers=servers[0], of_baseline=servers[1]
+            )
+            yield Formula(Metric(f"{name}_scale_out", "1"), name, scale_out)
 
-            def scale_out(a: Point, b: Point) -> Derived:
-                return derive.scale_out_against(a, b, *counts)
 
-            yield of_best(Metric(f"{name}_scale_out", "1"), name, sides, scale_out)
-
-
-class SizesCheck(DerivedCheck):
+class SizesCheck(PlacesCheck):
     """A check over file systems of several sizes: a baseline, and those that are compared with it.
 
-    A subclass makes ``check`` a parameter. The point of a size is the best case there.
+    The point of a size is the best case there.
     """
 
-    check: str
+    ends = {"_fit": "more", "_scale_out": "more"}
 
     @builtins.run_after("init")
     def _select_places(self) -> None:
@@ -167,43 +168,19 @@ class SizesCheck(DerivedCheck):
         self.valid_systems = [f"{system.name}:{name}" for name in families]
         self.valid_prog_environs = sorted(set().union(*shared))
 
-    @property
-    def _sizes(self) -> dict[str, int]:
+    def places(self) -> Mapping[str, float]:
+        """Return the file systems with their sizes."""
         return sizes(self.check)[self.current_partition.name]
 
-    def sources(self) -> tuple[Source, ...]:
-        """Return all cases of the check on each file system."""
-        return tuple(self.source(self.check, partition) for partition in self._sizes)
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the metrics of the reference file that have the form of a curve over sizes."""
-        names = leaves(self._references.data.get(type(self).__name__))
-        return tuple(
-            Metric(name, "1") for name in sorted(names) if name.endswith(tuple(_OVER_SIZES))
-        )
-
-    def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Compute each quantity of each rate that all sizes have."""
-        self._demand(operands)
-        first, *others = operands
-        return [
-            of_best(
-                Metric(f"{name}{end}", "1"), name, operands, over(self._sizes.values(), formula)
-            )
-            for name, metric in first.metrics.items()
-            if dimension(metric.unit) in ("bandwidth", "operations")
-            and all(side.metrics.get(name) == metric for side in others)
-            for end, formula in _OVER_SIZES.items()
-        ]
+    def compared(self, metric: Metric) -> Iterator[Formula]:
+        """Yield both quantities of a rate."""
+        if _is_rate(metric):
+            for end, formula in (("fit", derive.fit), ("scale_out", derive.scale_out)):
+                yield Formula(Metric(f"{metric.name}_{end}", "1"), metric.name, formula)
 
 
-def over(
-    numbers: Iterable[int], formula: Callable[[Sequence[Point]], Derived]
-) -> Callable[..., Derived]:
-    """Return the formula of a curve over numbers: a point for each."""
-    return lambda *best: formula(
-        [replace(point, x=float(x)) for point, x in zip(best, numbers, strict=True)]
-    )
+def _is_rate(metric: Metric) -> bool:
+    return dimension(metric.unit) in ("bandwidth", "operations")
 
 
 class BoxScalingCheck(DerivedCheck):
@@ -220,44 +197,36 @@ class BoxScalingCheck(DerivedCheck):
         assert self.site.topology and self.site.topology.servers  # the partitions have boxes
         return self.site.topology.servers
 
-    def _spans(self) -> list[str]:
-        """Return all servers first, then what they are compared with."""
-        return ["all", "one-box"]
+    def _spans(self) -> Mapping[str, float]:
+        """Return all servers first, then what they are compared with, each with its number on the curve."""
+        return {"all": 0, "one-box": 0}
 
     def sources(self) -> tuple[Source, ...]:
         """Return the reads from each span."""
         here = self.current_partition.name
         alike = {"block": self.block, "tasks": self.tasks}
         return tuple(
-            self.source("RandomRead", here, fixed={**alike, "span": span}) for span in self._spans()
+            self.source("RandomRead", here, x=float(x), fixed={**alike, "span": span})
+            for span, x in self._spans().items()
         )
 
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the share of what as many boxes would do if each did as much as the first."""
-        return (Metric("read_iops_scale_out", "1"),)
-
-    def _compute(self, *best: Point) -> Derived:
-        (every, box), servers = best, self._servers
-        return derive.scale_out_against(every, box, servers.count, servers.per_box or 1)
-
     def formulas(self, *operands: Operands) -> Sequence[Formula]:
-        """Compare all boxes with one, or fit the line through all numbers of boxes."""
-        self._demand(operands, "read_iops")
-        return [of_best(self.promise()[0], "read_iops", operands, self._compute)]
+        """Return the share of what as many boxes would do if each did as much as the first."""
+        count, of_box = self._servers.count, self._servers.per_box or 1
+        against = partial(derive.scale_out_against, servers=count, of_baseline=of_box)
+        return [Formula(Metric("read_iops_scale_out", "1"), "read_iops", against)]
 
 
 class BoxCurveCheck(BoxScalingCheck):
     """Random reads over the number of boxes that hold the files, from one to all."""
 
-    def _spans(self) -> list[str]:
-        return ["all", *map(span_of_boxes, range(1, self._servers.boxes))]
+    def _spans(self) -> Mapping[str, float]:
+        boxes = self._servers.boxes
+        return {"all": boxes, **{span_of_boxes(n): n for n in range(1, boxes)}}
 
-    def promise(self) -> tuple[Metric, ...]:
+    def formulas(self, *operands: Operands) -> Sequence[Formula]:
         """Return how well a straight line through the origin describes the operations."""
-        return (Metric("read_iops_fit", "1"),)
-
-    def _compute(self, *best: Point) -> Derived:
-        return over((self._servers.boxes, *range(1, self._servers.boxes)), derive.fit)(*best)
+        return [Formula(Metric("read_iops_fit", "1"), "read_iops", derive.fit)]
 
 
 def leaves(entry: object) -> dict[str, list[Any]]:

@@ -36,7 +36,6 @@ from iogauge_extras.history.runs import (
     RunChoice,
     Runs,
     SeriesSummary,
-    SkippedRuns,
     check_one_series,
     outlook,
     proven,
@@ -47,7 +46,6 @@ from iogauge_extras.history.runs import (
 from iogauge_extras.history.statistics import CONFIDENCE
 from iogauge_extras.history.yamledit import (
     KEPT,
-    EditError,
     FilePosition,
     Key,
     add_words,
@@ -71,15 +69,6 @@ def _share(bound: float, value: float, better: Better) -> float | int:
     return rounded / 1e4 if rounded else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceChange:
-    """The old value of a leaf (None if it is new) and its new value, with a note for the reader."""
-
-    old: list[Any] | None
-    new: list[Any]
-    note: str = ""
-
-
 def follow(
     summary: SeriesSummary,
     old: Sequence[Any] | None,
@@ -88,8 +77,8 @@ def follow(
     better: Better,
     accepted: bool,
     lower: str | None,
-) -> ReferenceChange | None:
-    """Return how a reference changes; returns None if it stays.
+) -> tuple[list[Any], str] | None:
+    """Return the new reference and a note for the reader; None if it stays.
 
     The value moves to the median if that is certainly better. The bound moves only to the stricter
     side. Once the value was ``accepted``, the bound moves only together with the value. With the
@@ -97,44 +86,37 @@ def follow(
     certainly worse and there is no reason.
     """
     side, sign = (1, 1) if better == "more" else (2, -1)
-    value = _rounded(summary.median)
+    value, bound, note = _rounded(summary.median), summary.bound, ""
     if old is None:
         leaf: list[Any] = [value, None, None, unit]
-        leaf[side] = _share(summary.bound, value, better)
-        return ReferenceChange(old=None, new=leaf)
-    before = float(old[0])
-    share = old[side]
-    open_end = share is None or share == -1
-    bound_before = None if open_end else before * (1 + share)
-    leaf, note = list(old), ""
+        leaf[side] = _share(bound, value, better)
+        return leaf, ""
+    before, share, leaf = float(old[0]), old[side], list(old)
+    bound_before = None if share is None or share == -1 else before * (1 + share)
     gain = sign * math.log(summary.median / before)
     doubt = normal_quantile((1 + CONFIDENCE) / 2) * summary.error
-    if lower:
-        leaf[0], bound = value, summary.bound
+    if lower or gain > doubt:
+        leaf[0] = value
     elif gain < -doubt:
         verb = "lower" if better == "more" else "raise"
         raise Refused(
             f"would {verb} the reference from {format_value(before)} to {with_unit(value, unit)} "
             f"({value / before - 1:+.1%}): never done without --lower REASON"
         )
-    else:
-        if gain > doubt:
-            leaf[0] = value
-        elif accepted:
-            return None
-        bound = summary.bound
+    elif accepted:
+        return None
+    if not lower:
         if bound_before is not None and sign * bound < sign * bound_before:
             bound = bound_before
             note = (
                 f"the bound stays at {format_value(bound)}; the noise alone would ask for "
                 f"{format_value(summary.bound)}"
             )
-        if sign * bound > sign * float(leaf[0]):
-            bound = float(leaf[0])
+        bound = min(bound, float(leaf[0]), key=lambda one: sign * one)
     if leaf[0] == old[0] and bound == bound_before:
         return None
     leaf[side] = _share(bound, float(leaf[0]), better)
-    return ReferenceChange(old=list(old), new=leaf, note=note) if leaf != list(old) else None
+    return (leaf, note) if leaf != list(old) else None
 
 
 def _at(data: Any, path: Sequence[Key]) -> Any:
@@ -211,48 +193,40 @@ def _remark(
 def _apply(
     text: str,
     data: dict[str, Any],
-    runs: Runs,
+    check: str,
     position: FilePosition,
     new: list[Any],
-    **words: Any,
+    accepted: Sequence[Any],
+    remark: str,
 ) -> str:
     """Return the file's text with one reference set, together with its source and remarks."""
-    check = runs.record.check
-    path = (check, *position.keys)
+    path, name = (check, *position.keys), ".".join(map(str, position.keys))
     if check not in data:
         text = put(text, (SOURCES, check), _SOURCE)
         if position.index:
             text = put(text, (check, "$index"), list(position.index))
     elif data[SOURCES][check] != _SOURCE:
         text = add_words(text, (SOURCES, check), _NOTE)
-    label = ".".join(map(str, position.keys)) + ": calibrated"
-    remark = ".".join(map(str, position.keys)) + ": " + words["remark"]
-    text = put(text, path, new, remark, label)
+    text = put(text, path, new, f"{name}: {remark}", f"{name}: calibrated")
     if _at(data, (ACCEPTED, *path)) is None:
-        text = put(text, (ACCEPTED, *path), words["accepted"])
+        text = put(text, (ACCEPTED, *path), accepted)
     return text
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    runs: Runs
-    position: FilePosition
-    summary: SeriesSummary
+#: Runs of a metric, where their reference stands, and what they show.
+_Candidate = tuple[Runs, FilePosition, SeriesSummary]
 
 
 def _examine(
     runs: Runs, data: Mapping[str, Any], max_spread: Callable[[str, str], float]
 ) -> _Candidate:
-    """Return a candidate from the runs of a metric.
-
-    Raises :class:`Refused` or :class:`SkippedRuns`.
-    """
+    """Return a candidate from the runs of a metric; raises :class:`Refused`."""
     check = runs.record.check
     position = position_of(data.get(check), runs.record, runs.metric)
     check_one_series(runs)
     limit = max_spread(runs.record.partition, check)
     summary = summary_of(runs.times, runs.values, better=runs.better, max_spread=limit)
-    return _Candidate(runs, position, summary)
+    return runs, position, summary
 
 
 def propose(
@@ -274,99 +248,83 @@ def propose(
         raise CalibrateError(mistakes)
     outcomes: list[MetricOutcome] = []
     candidates: dict[tuple[Key, ...], list[_Candidate]] = {}
+
+    def refuse(runs: Runs, why: Refused) -> None:
+        outcomes.append(MetricOutcome(name=runs.name, state=why.state, text=str(why)))
+
     for runs in all_runs:
         try:
             candidate = _examine(runs, data, max_spread)
-            candidates.setdefault((runs.record.check, *candidate.position.keys), []).append(
-                candidate
-            )
+            path = (runs.record.check, *candidate[1].keys)
+            candidates.setdefault(path, []).append(candidate)
         except Refused as error:
-            outcomes.append(MetricOutcome(name=runs.name, state="refused", text=str(error)))
-        except SkippedRuns as error:
-            outcomes.append(MetricOutcome(name=runs.name, state="left out", text=str(error)))
+            refuse(runs, error)
     after = text
     for path, rivals in candidates.items():
-        if len(rivals) > 1:
-            outcomes += [_rivalry(candidate, rivals) for candidate in rivals]
-            continue
-        (candidate,) = rivals
-        try:
-            after, outcome = _settle(after, path, candidate, settings)
-        except (Refused, EditError) as error:
-            outcome = MetricOutcome(name=candidate.runs.name, state="refused", text=str(error))
-        outcomes.append(outcome)
+        for candidate in rivals:
+            try:
+                _check_rivals(candidate, rivals)
+                after, outcome = _settle(after, path, candidate, settings)
+                outcomes.append(outcome)
+            except Refused as error:
+                refuse(candidate[0], error)
     if wrong := "; ".join(map(str, find_mistakes(yamlfile.parse(after, FILE) or {}))):
         raise CalibrateError(f"the proposal would not be read: {wrong}")
     return Proposal(text, after, outcomes)
 
 
-def _rivalry(candidate: _Candidate, rivals: Sequence[_Candidate]) -> MetricOutcome:
+def _check_rivals(candidate: _Candidate, rivals: Sequence[_Candidate]) -> None:
+    """Raise :class:`Refused` if one entry would hold for several kinds of runs."""
+    if len(rivals) == 1:
+        return
+
     def described(record: Record) -> dict[str, str]:
         kept = {name: str(getattr(record, name)) for name in (*KEPT, "environment")}
         return kept | {k: str(v) for k, v in record.parameters.items()}
 
-    own = described(candidate.runs.record)
-    others = [described(rival.runs.record) for rival in rivals if rival is not candidate]
+    own = described(candidate[0].record)
+    others = [described(rival[0].record) for rival in rivals if rival is not candidate]
     differing = [
         f"{name}={own[name]} beside {', '.join(sorted({other.get(name, '') for other in others}))}"
         for name in own
         if any(other.get(name) != own[name] for other in others)
     ]
-    text = (
+    raise Refused(
         f"its entry holds for {len(rivals)} kinds of runs ({'; '.join(differing)}): name the difference in "
         "$index, or choose with -n or --since"
     )
-    return MetricOutcome(name=candidate.runs.name, state="refused", text=text)
 
 
 def _settle(
     text: str, path: tuple[Key, ...], candidate: _Candidate, settings: Settings
 ) -> tuple[str, MetricOutcome]:
-    """Return the text with one candidate's reference, and the outcome.
-
-    Raises :class:`Refused` and EditError.
-    """
-    runs, summary = candidate.runs, candidate.summary
+    """Return the text with one candidate's reference, and the outcome; raises :class:`Refused`."""
+    runs, position, summary = candidate
     data = yamlfile.parse(text, FILE) or {}
-    old = _at(data, path)
-    kept = _at(data, (ACCEPTED, *path))
+    old, kept = _at(data, path), _at(data, (ACCEPTED, *path))
     if old is not None and old[0] == XFAIL:
         raise Refused(f"its failure is expected ({old[1]}): remove {XFAIL} first")
     if old is not None and old[3] != runs.unit:
         raise Refused(f"its reference is in {old[3]!r}, the records are in {runs.unit!r}")
+    since = _since_accepted(kept, summary.median)
+    words: dict[str, Any] = {"unit": runs.unit, "better": runs.better, "lower": settings.lower}
     try:
-        change = follow(
-            summary,
-            old,
-            unit=runs.unit,
-            better=runs.better,
-            accepted=kept is not None,
-            lower=settings.lower,
-        )
+        change = follow(summary, old, accepted=kept is not None, **words)
     except Refused as error:
-        raise Refused(f"{error}{_since_accepted(kept, summary.median)}") from error
+        raise Refused(f"{error}{since}") from error
     figures = (
         f"median {with_unit(summary.median, runs.unit)} of {summary.runs} runs, spread "
-        f"{summary.spread:.1%}{_since_accepted(kept, summary.median)}; {outlook(summary.runs, summary.spread)}"
+        f"{summary.spread:.1%}{since}; {outlook(summary.runs, summary.spread)}"
     )
     if change is None:
         return text, MetricOutcome(name=runs.name, state="holds", text=figures)
-    accepted = kept or [old[0] if old is not None else change.new[0], runs.unit, settings.today]
-    after = _apply(
-        text,
-        data,
-        runs,
-        candidate.position,
-        change.new,
-        accepted=accepted,
-        remark=_remark(runs, summary, accepted, settings.lower if old else None, settings.today),
-    )
-    notes = [change.note] if change.note else []
-    if candidate.position.wide:
-        notes.append(
-            f"the entry {', '.join(map(repr, candidate.position.wide))} holds for other cases too"
-        )
-    message = "; ".join(["changed" if change.old else "new", figures, *notes])
+    new, note = change
+    accepted = kept or [old[0] if old is not None else new[0], runs.unit, settings.today]
+    remark = _remark(runs, summary, accepted, settings.lower if old else None, settings.today)
+    after = _apply(text, data, path[0], position, new, accepted, remark)  # type: ignore[arg-type]
+    wide = ", ".join(map(repr, position.wide))
+    notes = [note, f"the entry {wide} holds for other cases too" if wide else ""]
+    message = "; ".join(filter(None, ["changed" if old else "new", figures, *notes]))
     return after, MetricOutcome(name=runs.name, state="proposed", text=message)
 
 

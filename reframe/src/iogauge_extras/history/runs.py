@@ -22,8 +22,8 @@ from iogauge.core.text import did_you_mean
 from iogauge.core.units import format_value
 from iogauge.evidence.fingerprint import changed
 from iogauge.judge.verdict import Verdict
-from iogauge.records import names
 from iogauge.records.record import Record, short_name
+from iogauge.report.history_table import narrowed
 from iogauge_extras.history.statistics import (
     CONFIDENCE,
     MEDIAN_EFFICIENCY,
@@ -59,6 +59,14 @@ _MAX_BEYOND: Final = 0.1
 class Refused(ValueError):
     """A series does not support a reference; the message says why, and what is needed."""
 
+    state: Literal["refused", "left out"] = "refused"
+
+
+class SkippedRuns(Refused):
+    """Runs to which references do not apply; the message says why."""
+
+    state = "left out"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesSummary:
@@ -75,6 +83,11 @@ class SeriesSummary:
     def error(self) -> float:
         """Return the standard error of the logarithm of the median."""
         return self.spread / math.sqrt(MEDIAN_EFFICIENCY * self.runs)
+
+
+def _more(runs: int) -> str:
+    missing = LEAST_RUNS - runs
+    return f", {missing} more run(s) needed" if missing > 0 else ""
 
 
 def outlook(runs: int, spread: float) -> str:
@@ -115,12 +128,10 @@ def summary_of(
     if changes := change_points(values):
         split = changes[-1]
         old, new = float(np.median(values[:split])), float(np.median(values[split:]))
-        missing = max(0, LEAST_RUNS - (runs - split))
-        more = f", {missing} more run(s) needed" if missing else ""
         raise Refused(
             f"the level changes on {times[split]:%Y-%m-%d}: median {format_value(old)} in {split} run(s) "
             f"before, {format_value(new)} in {runs - split} from then on ({new / old - 1:+.1%}), as a step or "
-            f"a trend. Find out why; if it is to stay: --since {times[split]:%Y-%m-%dT%H:%M:%S}{more}"
+            f"a trend. Find out why; if it is to stay: --since {times[split]:%Y-%m-%dT%H:%M:%S}{_more(runs - split)}"
         )
     median, spread = location_and_spread(values)
     if variation(spread) > max_spread:
@@ -139,10 +150,6 @@ def summary_of(
             "the bad runs have in common"
         )
     return SeriesSummary(runs=runs, median=median, spread=spread, bound=bound)
-
-
-class SkippedRuns(Exception):
-    """Runs to which references do not apply; the message says why."""
 
 
 class CalibrateError(ValueError):
@@ -169,12 +176,9 @@ class Runs:
 
     def provenance(self, key: str) -> str:
         """Return on one line the values that the fingerprints have under a key."""
-        values = list(
-            dict.fromkeys(str(content[key]) for content in self.contents if key in content)
-        )
-        if not values:
-            return "unknown"
-        return values[0] if len(values) == 1 else f"{values[-1]} and {len(values) - 1} other(s)"
+        values = [*dict.fromkeys(str(content[key]) for content in self.contents if key in content)]
+        others = f" and {len(values) - 1} other(s)" if len(values) > 1 else ""
+        return f"{values[-1]}{others}" if values else "unknown"
 
 
 def check_one_series(runs: Runs) -> None:
@@ -182,20 +186,18 @@ def check_one_series(runs: Runs) -> None:
     names = list(dict.fromkeys(runs.series))
     if len(names) == 1:
         return
-    last = runs.series[-1]
-    first = next(
-        i for i in range(len(runs.series)) if all(name == last for name in runs.series[i:])
-    )
+    last, newest = runs.series[-1], 1
+    while runs.series[-newest - 1] == last:
+        newest += 1
+    first = len(runs.series) - newest
     differing = [
         f"{key} {old} -> {new}" for key, old, new in changed(*runs.contents[first - 1 : first + 1])
     ]
     shown = "; ".join(differing[:6]) or "nothing that the fingerprints name"
     more = f" and {len(differing) - 6} more" if len(differing) > 6 else ""
-    missing = max(0, LEAST_RUNS - (len(runs.series) - first))
     raise Refused(
         f"runs of {len(names)} series ({', '.join(names)}); changed last: {shown}{more}. The newest has "
-        f"{len(runs.series) - first} run(s): --since {runs.times[first]:%Y-%m-%dT%H:%M:%S}"
-        + (f", {missing} more run(s) needed" if missing else "")
+        f"{newest} run(s): --since {runs.times[first]:%Y-%m-%dT%H:%M:%S}{_more(newest)}"
     )
 
 
@@ -222,21 +224,18 @@ def runs_of(
     """
     runs = []
     for (line, _), rows in frame.group_by(["line", "metric"], maintain_order=True):
-        if str(line) not in newest:  # its file has gone meanwhile
-            continue
-        last = rows.row(-1, named=True)
-        runs.append(
-            Runs(
-                record=newest[str(line)],
-                metric=last["metric"],
-                unit=last["unit"],
-                better=last["better"],
-                times=tuple(rows["time"].to_list()),
-                values=tuple(rows["median"].to_list()),
-                series=tuple(rows["series"].to_list()),
-                contents=tuple(contents.get(name, {}) for name in rows["fingerprint"].to_list()),
+        if str(line) in newest:  # else its file has gone meanwhile
+            last = rows.row(-1, named=True)
+            runs.append(
+                Runs(
+                    record=newest[str(line)],
+                    **{name: last[name] for name in ("metric", "unit", "better")},
+                    times=tuple(rows["time"]),
+                    values=tuple(rows["median"]),
+                    series=tuple(rows["series"]),
+                    contents=tuple(contents.get(name, {}) for name in rows["fingerprint"]),
+                )
             )
-        )
     return runs
 
 
@@ -246,17 +245,11 @@ def without_valid_run(frame: pl.DataFrame) -> list[tuple[str, str]]:
     for (partition, case, metric), group in frame.drop_nulls(["metric", "metric_verdict"]).group_by(
         ["partition", "case", "metric"], maintain_order=True
     ):
-        verdicts = Counter(map(Verdict, group["metric_verdict"]))
-        if any(verdict.is_valid for verdict in verdicts):
-            continue
-        counted = ", ".join(f"{number} {one.value}" for one, number in verdicts.most_common())
-        ((most, _),) = verdicts.most_common(1)
-        found.append(
-            (
-                f"{partition} {short_name(str(case))} {metric}",
-                f"no run is valid ({counted}). Next: iogauge explain {most.value}",
-            )
-        )
+        verdicts = Counter(map(Verdict, group["metric_verdict"])).most_common()
+        if not any(verdict.is_valid for verdict, _ in verdicts):
+            counted = ", ".join(f"{number} {one.value}" for one, number in verdicts)
+            why = f"no run is valid ({counted}). Next: iogauge explain {verdicts[0][0].value}"
+            found.append((f"{partition} {short_name(str(case))} {metric}", why))
     return found
 
 
@@ -270,29 +263,16 @@ class RunChoice:
     since: datetime | None = None
 
     def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the chosen rows of a history; raises :class:`CalibrateError` if there are none."""
-        for column, wanted in (
-            ("system", (self.system,) if self.system else ()),
-            ("metric", self.metrics),
-        ):
-            present = sorted(frame[column].drop_nulls().unique().to_list())
-            missing = [name for name in wanted if name not in present]
-            if missing:
-                listed = ", ".join(present) or "none"
-                hint = did_you_mean(missing[0], present)
-                raise CalibrateError(
-                    f"no record has the {column} {missing[0]!r}{hint}; there are: {listed}"
-                )
-            if wanted:
-                frame = frame.filter(pl.col(column).is_in(wanted))
-        if self.name:
-            try:
-                cases = names.chosen(self.name, frame["case"].unique())
-            except ValueError as error:
-                raise CalibrateError(str(error)) from error
-            frame = frame.filter(pl.col("case").is_in(cases))
-        if self.since is not None:
-            frame = frame.filter(pl.col("time") >= self.since)
+        """Return the chosen rows of a history; raises ValueError if there are none."""
+        present = sorted(frame["metric"].drop_nulls().unique().to_list())
+        for name in [name for name in self.metrics if name not in present]:
+            raise CalibrateError(
+                f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
+                f"{', '.join(present) or 'none'}"
+            )
+        frame = narrowed(frame, system=self.system, name=self.name, since=self.since)
+        if self.metrics:
+            frame = frame.filter(pl.col("metric").is_in(self.metrics))
         if frame.is_empty():
             raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
         return frame

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
-import polars as pl
 from rich.markup import escape
 
 from iogauge.cli.screen import drawn, new_console
@@ -16,9 +15,9 @@ from iogauge.core.paths import history_dir
 from iogauge.core.text import visible
 from iogauge.core.units import with_unit
 from iogauge.evidence import fingerprint
-from iogauge.records import names, query
+from iogauge.records import query
 from iogauge.records.record import short_name
-from iogauge.report.history_table import of_system
+from iogauge.report.history_table import narrowed
 from iogauge_extras.history import statistics
 from iogauge_extras.history.states import (
     HEAD,
@@ -214,12 +213,7 @@ def show_trend(
     """
     folder, console = history_dir(), new_console()
     frame = query.load(folder, columns=_COLUMNS)
-    if system:
-        frame = of_system(frame, system)
-    if since:
-        frame = frame.filter(pl.col("time") >= since)
-    if name:
-        frame = frame.filter(pl.col("case").is_in(names.chosen(name, frame["case"].unique())))
+    frame = narrowed(frame, system=system, since=since, name=name)
     judged = states_of(frame, false_alarms=false_alarms)
     fingerprints = query.fingerprints(folder, fingerprint_ids(judged))
     if as_json:

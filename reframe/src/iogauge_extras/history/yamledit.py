@@ -25,7 +25,7 @@ _WIDTH: Final = 118
 _INDENT: Final = 2
 
 
-class EditError(ValueError):
+class EditError(Refused):
     """A change cannot be made as text; the message names the key and the reason."""
 
 

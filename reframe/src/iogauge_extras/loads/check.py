@@ -53,10 +53,7 @@ class FillLevelCheck(FioSequentialCheck):
         case, most = super().plan(), self.site.limits.fill_bytes
         # The files of the repetition before go, not those that fill the target: new ones must find room again.
         again = 'rm -rf "$1" && mkdir "$1"'
-        fresh = PhasePlan(
-            name="fresh",
-            command=["sh", "-c", again, "sh", case.directory],
-        )
+        fresh = PhasePlan(name="fresh", command=["sh", "-c", again, "sh", case.directory])
         case = replace(case, repeat=[fresh, *case.repeat])
         if not self.fill:
             return case
@@ -165,12 +162,8 @@ class EnduranceCheck(FioCheck):
                 f"{format_seconds(self._time_limit_s)}: raise it, or shorten the case"
             )
         layout = layout_job(directory=DIRECTORY, file_bytes=file_bytes, numjobs=self.tasks_per_node)
-        job = replace(
-            layout,
-            name="write",
-            block_bytes=self.transfer,
-            runtime_s=self.site.limits.phase_seconds,
-        )
+        seconds = self.site.limits.phase_seconds
+        job = replace(layout, name="write", block_bytes=self.transfer, runtime_s=seconds)
         rates = {metric.name: quantity for metric, quantity in self.quantities().items()}
         access = Access(direction="write", o_direct=True, fsync=True)
         return self.fio_case(
@@ -206,18 +199,13 @@ class SampleReadCheck(FioCheck):
         """Lay the files out once, then read for the time of the limits."""
         sample, limits = parse_bytes(self.sample), self.site.limits
         file_bytes = self.share_of_file(sample, _SHARDS)
-        layout = layout_job(
-            directory=DIRECTORY,
-            file_bytes=file_bytes,
-            numjobs=_SHARDS,
-            checksum_bytes=CHECKED_BYTES,
-        )
+        of_all: dict[str, Any] = {"directory": DIRECTORY, "file_bytes": file_bytes}
+        layout = layout_job(numjobs=_SHARDS, checksum_bytes=CHECKED_BYTES, **of_all)
         read = random_read_job(
-            directory=DIRECTORY,
             block_bytes=sample,
-            file_bytes=file_bytes,
             numjobs=self.tasks_per_node,
             runtime_s=limits.phase_seconds,
+            **of_all,
         )
         layout = replace(layout, in_common=True)
         read = replace(read, files=_SHARDS, in_common=True)

@@ -6,31 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from iogauge.cases.fio import (
-    DIRECTORY,
-    LAID_OUT,
-    WRITE_BW,
-    FioCheck,
-    OneNodeFioCheck,
-    parse_fio,
-)
-from iogauge.cases.storage import StorageCheck
+from iogauge.cases.fio import DIRECTORY, LAID_OUT, WRITE_BW, FioCheck, OneNodeFioCheck
 from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.units import format_bytes
 from iogauge.core.words import FIO_METADATA
 from iogauge.plan.case import REP, Access, CasePlan, Computed, PhasePlan, Printed
-from iogauge.tools.fio.options import (
-    FioJob,
-    layout_job,
-    metadata_job,
-)
+from iogauge.tools.fio.options import FioJob, layout_job, metadata_job
 from iogauge_extras.loads.beside import (
     APART_LEAD_S,
     LEAD_S,
-    disturbed_jobs,
     disturbed_pair,
-    parse_apart,
     parse_disturbed,
+    side_by_side,
 )
 
 #: Files that a process of a storm makes before it removes them, at most. fio counts no removal: they must take less than
@@ -38,9 +25,10 @@ from iogauge_extras.loads.beside import (
 _STORM_FILES: Final = 32
 #: Phases of a repetition, and so the ends of the metrics' names.
 _ALONE, _DISTURBED, _AGAIN = "alone", "disturbed", "again"
+_DISTURBER: Final = "disturber"
 
 
-def loads(check: StorageCheck, transfer: int, nodes: int = 1) -> dict[str, FioJob]:
+def loads(check: FioCheck, transfer: int, nodes: int = 1) -> dict[str, FioJob]:
     """Return the layout and both loads of a check by name; raises ValueError if the limits are too small.
 
     The stream writes in requests of ``transfer`` bytes, on so many ``nodes``.
@@ -69,12 +57,14 @@ def loads(check: StorageCheck, transfer: int, nodes: int = 1) -> dict[str, FioJo
     }
 
 
-class _Loads:
-    """What both forms have in common: what is measured, and its ratio to the same alone."""
+class _Loads(OneNodeFioCheck):
+    """A load alone, beside the other, and alone again; a subclass says on which nodes."""
 
     needs = FIO_METADATA
     measured: Literal["stream", "metadata"]
     transfer: int
+    #: Seconds for which the disturber runs before and after.
+    lead_s: int = LEAD_S
 
     def quantities(self) -> Mapping[Metric, str]:
         """Return fio's quantity of each metric, whose name has no end yet."""
@@ -96,34 +86,78 @@ class _Loads:
             )
         )
 
-    @property
-    def _other(self) -> Literal["stream", "metadata"]:
-        """Return the load that disturbs."""
-        return "metadata" if self.measured == "stream" else "stream"
+    def _nodes_of(self, load: str) -> int:
+        """Return on how many nodes a load runs."""
+        return 1
 
-    @property
-    def _kind(self) -> Literal["write", "create"]:
-        """Return fio's phase of what is measured."""
-        return "write" if self.measured == "stream" else "create"
+    def _on(self, phase: PhasePlan, load: str) -> PhasePlan:
+        """Return the phase of a load on its nodes."""
+        return phase
 
-    @property
-    def _how(self) -> Access:
-        if self.measured == "stream":
-            return Access(direction="write", o_direct=True, fsync=True)
-        return Access(direction="metadata")
+    def _beside(self, phase: PhasePlan, measured: FioJob, other: FioJob) -> tuple[PhasePlan, Any]:
+        """Return the phase of the measured job with the disturber beside it, and the texts of their job files."""
+        raise TypeError(f"{type(self).__name__} must define _beside()")
 
-    def _ratios(self) -> dict[str, Computed]:
-        """Return what is disturbed over the mean of both others."""
-        return {
-            f"{metric.name}_ratio": Computed(
-                sources=tuple(f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)),
-                compute=_over_both,
+    def plan(self) -> CasePlan:
+        """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
+        streams, storms = (self._nodes_of(load) for load in ("stream", "metadata"))
+        jobs = loads(self, self.transfer, streams)
+        own, layout = jobs[self.measured], jobs["layout"]
+        other = "metadata" if self.measured == "stream" else "stream"
+        access = (
+            Access(direction="write", o_direct=True, fsync=True)
+            if self.measured == "stream"
+            else Access(direction="metadata")
+        )
+        phases = {
+            name: self._on(
+                self.fio_phase(
+                    replace(own, name=name),
+                    {f"{metric.name}_{name}": rate for metric, rate in self.quantities().items()},
+                    access,
+                ),
+                self.measured,
             )
-            for metric in self.quantities()
+            for name in (_ALONE, _DISTURBED, _AGAIN)
         }
+        pair = disturbed_pair(
+            replace(own, name=_DISTURBED), replace(jobs[other], name=_DISTURBER), self.lead_s
+        )
+        disturbed, texts = self._beside(phases[_DISTURBED], *pair)
+        disturbed = replace(
+            disturbed,
+            beside="write" if other == "stream" else "metadata",
+            lasts_s=own.runtime_s + 2 * self.lead_s,
+        )
+        prepared = self._on(self.fio_phase(layout, {}, LAID_OUT, repeated=False), "stream")
+        held = layout.bytes_total * streams
+        case = self.fio_case(
+            jobs=[layout, *(replace(own, name=name) for name in (_ALONE, _AGAIN))],
+            prepare=[replace(prepared, data_bytes=held)],
+            repeat=[phases[_ALONE], disturbed, replace(phases[_AGAIN], again=_ALONE)],
+            warm_up=False,
+            held_bytes=held,
+            files=self.tasks_per_node * (streams + jobs["metadata"].files * storms),
+            computed={
+                f"{metric.name}_ratio": Computed(
+                    sources=tuple(f"{metric.name}_{n}" for n in (_DISTURBED, _ALONE, _AGAIN)),
+                    compute=_over_both,
+                )
+                for metric in self.quantities()
+            },
+        )
+        return replace(case, inputs={**case.inputs, **texts})
+
+    def _parse(self, printed: Printed) -> ToolOutput:
+        text, apart = (
+            printed.result + printed.stdout + printed.stderr,
+            printed.files.get("fio.txt", ""),
+        )
+        kind = "write" if self.measured == "stream" else "create"
+        return parse_disturbed(text, _DISTURBED, _DISTURBER, kind, apart)
 
 
-class InterferenceCheck(_Loads, OneNodeFioCheck):
+class InterferenceCheck(_Loads):
     """A stream and a metadata storm of fio: one of them alone, beside the other, and alone again.
 
     A subclass sets ``measured``: ``stream``, sequential writes with O_DIRECT, or ``metadata``, creates of empty files.
@@ -137,43 +171,12 @@ class InterferenceCheck(_Loads, OneNodeFioCheck):
         declared = super().declared()
         return {**declared, "tasks_per_node": max(1, declared["tasks_per_node"] // 2)}
 
-    def _phase(self, name: str, job: FioJob) -> PhasePlan:
-        """Return a phase with its own metrics."""
-        rates = {f"{metric.name}_{name}": rate for metric, rate in self.quantities().items()}
-        phase = self.fio_phase(replace(job, name=name), rates, self._how)
-        return replace(phase, again=_ALONE if name == _AGAIN else None, data_bytes=None)
-
-    def plan(self) -> CasePlan:
-        """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
-        jobs = loads(self, self.transfer)
-        own = jobs[self.measured]
-        both = disturbed_jobs(
-            replace(own, name=_DISTURBED), replace(jobs[self._other], name="disturber")
-        )
-
-        def parse(printed: Printed) -> ToolOutput:
-            text = printed.result + printed.stdout + printed.stderr
-            return parse_disturbed(text, _DISTURBED, "disturber", self._kind)
-
-        disturbed = replace(
-            self._phase(_DISTURBED, own),
-            parse=parse,
-            beside="write" if self._other == "stream" else "metadata",
-            lasts_s=own.runtime_s + 2 * LEAD_S,
-        )
-        case = self.fio_case(
-            jobs=[jobs["layout"], *(replace(own, name=name) for name in (_ALONE, _AGAIN))],
-            prepare=[self.fio_phase(jobs["layout"], {}, LAID_OUT, repeated=False)],
-            repeat=[self._phase(_ALONE, own), disturbed, self._phase(_AGAIN, own)],
-            warm_up=False,
-            held_bytes=jobs["layout"].bytes_total,
-            files=self.tasks_per_node * (1 + jobs["metadata"].files),
-            computed=self._ratios(),
-        )
-        return replace(case, inputs={**case.inputs, f"{_DISTURBED}.fio": both})
+    def _beside(self, phase: PhasePlan, measured: FioJob, other: FioJob) -> tuple[PhasePlan, Any]:
+        text = side_by_side(measured, other)
+        return replace(phase, parse=self._parse), {f"{_DISTURBED}.fio": text}
 
 
-class InterferenceApartCheck(_Loads, FioCheck):
+class InterferenceApartCheck(_Loads):
     """The loads of :class:`InterferenceCheck` on different nodes: what one costs the other across the servers.
 
     A stream is measured on half of the nodes, rounded up, and the storm runs on the others. Creates are measured on the
@@ -181,80 +184,36 @@ class InterferenceApartCheck(_Loads, FioCheck):
     """
 
     on_all_nodes = True
+    fio_case = FioCheck.fio_case
+    lead_s = APART_LEAD_S
 
-    def _on(self, load: str) -> tuple[int, int]:
+    def _nodes_of(self, load: str) -> int:
+        first = self.nodes - self.nodes // 2 if self.measured == "stream" else 1
+        return first if load == self.measured else self.nodes - first
+
+    def _words(self, load: str) -> list[str]:
         """Return the first and the last node of a load, counted from 1."""
-        last = self.nodes - self.nodes // 2 if self.measured == "stream" else 1
-        return (1, last) if load == self.measured else (last + 1, self.nodes)
+        number = self._nodes_of(load)
+        first = 1 if load == self.measured else self.nodes - number + 1
+        return [str(first), str(first + number - 1)]
 
-    def _phase(self, name: str, *parts: tuple[str, str, str]) -> PhasePlan:
-        """Return a phase of jobs side by side; each part is a load, its job file and its output."""
+    def _on(self, phase: PhasePlan, load: str) -> PhasePlan:
+        command = [*self._words(load), *phase.command]
+        return replace(phase, launch="parts", command=command, on_nodes=self._nodes_of(load))
+
+    def _beside(self, phase: PhasePlan, measured: FioJob, other: FioJob) -> tuple[PhasePlan, Any]:
+        folder = f"{_DISTURBER}.{REP}"
         words = [
-            word
-            for load, job, output in parts
-            for word in (*map(str, self._on(load)), f"{job}.fio", output)
+            *self._words("metadata" if self.measured == "stream" else "stream"),
+            *(f"{_DISTURBER}.fio", f"{folder}/fio.txt"),
         ]
-        return PhasePlan(
-            name=name,
-            command=words,
-            launch="parts",
-            parse=parse_fio,
-            rates={},
-            access=LAID_OUT,
-            output=parts[0][2],
-        )
-
-    def _measured_phase(self, name: str, *others: tuple[str, str, str]) -> PhasePlan:
-        first, last = self._on(self.measured)
-        return replace(
-            self._phase(name, (self.measured, name, f"fio-{name}.{REP}.json"), *others),
-            rates={
-                f"{metric.name}_{name}": (self._kind, rate)
-                for metric, rate in self.quantities().items()
-            },
-            access=self._how,
-            on_nodes=last - first + 1,
-            again=_ALONE if name == _AGAIN else None,
-        )
+        phase = replace(phase, command=[*phase.command, *words], parse=self._parse, folder=folder)
+        return phase, {f"{job.name}.fio": job.job_file() for job in (measured, other)}
 
     def plan(self) -> CasePlan:
-        """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
+        """Plan as on one node; raises ValueError on one."""
         self.need_nodes("the loads run on different nodes")
-        first, last = self._on("stream")
-        streams = last - first + 1
-        jobs = loads(self, self.transfer, streams)
-        own = jobs[self.measured]
-        pair = disturbed_pair(
-            replace(own, name=_DISTURBED), replace(jobs[self._other], name="disturber")
-        )
-        beside = f"disturber.{REP}"
-
-        def parse(printed: Printed) -> ToolOutput:
-            text = printed.result + printed.stdout + printed.stderr
-            other_text = printed.files.get("fio.txt", "")
-            return parse_apart(text, other_text, _DISTURBED, "disturber", self._kind)
-
-        disturbed = replace(
-            self._measured_phase(_DISTURBED, (self._other, "disturber", f"{beside}/fio.txt")),
-            parse=parse,
-            folder=beside,
-            beside="metadata" if self.measured == "stream" else "write",
-            lasts_s=own.runtime_s + 2 * APART_LEAD_S,
-        )
-        layout = replace(
-            self._phase("layout", ("stream", "layout", "fio-layout.0.json")),
-            data_bytes=jobs["layout"].bytes_total * streams,
-            on_nodes=streams,
-        )
-        return self.fio_case(
-            jobs=[jobs["layout"], *(replace(own, name=name) for name in (_ALONE, _AGAIN)), *pair],
-            prepare=[layout],
-            repeat=[self._measured_phase(_ALONE), disturbed, self._measured_phase(_AGAIN)],
-            warm_up=False,
-            held_bytes=jobs["layout"].bytes_total * streams,
-            files=self.tasks_per_node * (streams + jobs["metadata"].files * (self.nodes - streams)),
-            computed=self._ratios(),
-        )
+        return super().plan()
 
 
 def _over_both(disturbed: Quantity, alone: Quantity, again: Quantity) -> Quantity:

@@ -12,7 +12,6 @@ import io
 import json
 import os
 import socket
-import subprocess
 import sys
 import tarfile
 import threading
@@ -21,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from iogauge.core.commands import output
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
 
@@ -94,45 +94,27 @@ def _pack(archive: Path, files: int) -> None:
                 packed.addfile(member, io.BytesIO(content))
 
 
-def _run(*words: str | Path, **options: str) -> bytes:
-    """Return what a program prints; raises OSError with its complaint if it fails."""
-    done = subprocess.run(
-        [str(word) for word in words],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        env=os.environ | options,
-    )
-    if done.returncode:
-        complaint = done.stderr.decode(errors="replace").strip().splitlines()
-        raise OSError(
-            f"{words[0]} ended with {done.returncode}: {(complaint or ['no word'])[-1][:300]}"
-        )
-    return done.stdout
-
-
 def _walk(phase: str, own: Path, next_one: Path, files: int) -> int:
     """Do a phase; return the files that it handled, as the program says if it says so."""
     match phase:
         case "unpack":
             archive = own.parent.parent / "pack" / f"{own.name}.tar"
-            _run("tar", "-xf", archive, "-C", own)
+            output("tar", "-xf", str(archive), "-C", str(own))
             return len(PARTS) * files
         case "list":
             # Its first lines are the part itself, and the other directories.
-            lines = _run("find", next_one / "list", "-ls").count(b"\n")
+            lines = output("find", str(next_one / "list"), "-ls").count("\n")
             return max(0, lines - 1 - directories_of(files))
         case "import":
-            said = (
-                f"import sys, {_ALL}; print(sum(name.startswith('stack') for name in sys.modules))"
-            )
-            path = str(next_one / "import")
-            return int(_run(sys.executable, "-S", "-B", "-c", said, PYTHONPATH=path))
+            counted = "sum(name.startswith('stack') for name in sys.modules)"
+            words = (sys.executable, "-S", "-B", "-c", f"import sys, {_ALL}; print({counted})")
+            path = os.environ | {"PYTHONPATH": str(next_one / "import")}
+            return int(output(*words, environment=path))
         case "clone":
-            _run("cp", "-a", next_one / "clone", own / "again")
+            output("cp", "-a", str(next_one / "clone"), str(own / "again"))
             return files
         case "remove":
-            _run("rm", "-r", next_one)
+            output("rm", "-r", str(next_one))
             return (len(PARTS) + 1) * files
     raise ValueError(f"phase {phase!r}: expected unpack, list, import, clone or remove")
 

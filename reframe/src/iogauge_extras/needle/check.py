@@ -10,7 +10,7 @@ the same way. On a metadata target each turn creates files with new names. The r
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -107,40 +107,37 @@ class NeedleCheck(FioCheck):
         write = replace(layout, name="write", runtime_s=seconds)
         return layout, write, replace(write, name="read", pattern="read", fsync_at_end=False)
 
-    def _pass(self, rounds: Rounds, *servers: str) -> PhasePlan:
-        """Return all rounds of a way; ``servers`` is the file that lists the probed nodes."""
-        way = rounds.direction
-        access = (
-            Access(direction="metadata")
-            if way == "create"
-            else Access(direction=way, o_direct=True, fsync=way == "write")
-        )
+    def _needle(
+        self, texts: Mapping[str, str], probes: Mapping[str, Any], *servers: str, **case: Any
+    ) -> CasePlan:
+        """Return the case: all rounds of each way, with job files. ``servers`` is the file that lists the probed nodes."""
+        deviation = self.site.limits.max_deviation
 
-        def parse(printed: Printed) -> ToolOutput:
-            return parse_rounds(printed.result + printed.stderr, rounds, printed.servers)
+        def one_pass(way: Any) -> PhasePlan:
+            rounds = Rounds(
+                direction=way, rounds=self.repetitions, max_deviation=deviation, **probes
+            )
+            of_files = Access(direction=way, o_direct=True, fsync=way == "write")
 
-        return PhasePlan(
-            name=way,
-            command=["sh", str(_ROUNDS), f"{way}.fio", str(rounds.rounds), *servers],
-            launch="servers" if servers else "once",
-            parse=parse,
-            rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
-            access=access,
-            pauses=True,
-            asks=True,
-        )
+            def parse(printed: Printed) -> ToolOutput:
+                return parse_rounds(printed.result + printed.stderr, rounds, printed.servers)
 
-    def _for_rounds(self) -> str:
-        """Return the text of the file that tells the job whom to suspect."""
-        return json.dumps({"max_deviation": self.site.limits.max_deviation})
+            return PhasePlan(
+                name=way,
+                command=["sh", str(_ROUNDS), f"{way}.fio", str(rounds.rounds), *servers],
+                launch="servers" if servers else "once",
+                parse=parse,
+                rates={f"{way}_slowest": (way, "slowest"), f"{way}_median": (way, "median")},
+                access=Access(direction="metadata") if way == "create" else of_files,
+                pauses=True,
+                asks=True,
+            )
 
-    def _rounds(self, way: Any, **probes: Any) -> Rounds:
-        return Rounds(
-            direction=way,
-            rounds=self.repetitions,
-            max_deviation=self.site.limits.max_deviation,
-            **probes,
-        )
+        # The job must know whom to suspect.
+        inputs = {**texts, ROUNDS: json.dumps({"max_deviation": deviation})}
+        passes = [one_pass(way) for way in self.ways]
+        plan = self.case("fio", passes, warm_up=False, inputs=inputs, **case)
+        return replace(plan, repetitions=1)
 
 
 class OneProcessNeedleCheck(NeedleCheck):
@@ -187,22 +184,11 @@ class TargetNeedleCheck(OneProcessNeedleCheck):
 
         layout = self.fio_phase(jobs[0], {}, LAID_OUT, repeated=False)
         held = jobs[0].bytes_total * len(names)
-        return CasePlan(
-            tool="fio",
-            repetitions=1,
-            warm_up=False,
-            tasks=1,
-            nodes=1,
+        texts = {f"{job.name}.fio": job_file(job) for job in jobs}
+        return self._needle(
+            texts | {"layout.fio": job_file(jobs[0], "stonewall\n")},
+            {"targets": names},
             prepare=[replace(layout, data_bytes=held)],
-            repeat=[
-                self._pass(self._rounds("write", targets=names)),
-                self._pass(self._rounds("read", targets=names)),
-            ],
-            inputs={
-                **{f"{job.name}.fio": job_file(job) for job in jobs},
-                "layout.fio": job_file(jobs[0], "stonewall\n"),
-                ROUNDS: self._for_rounds(),
-            },
             held_bytes=held,
             files=len(names),
             pins=Pins(names=names, kind="directory", targets=tuple(range(len(names)))),
@@ -236,17 +222,9 @@ class MdtNeedleCheck(OneProcessNeedleCheck):
             filename_format=f"{ROUND}.$clientuid.$jobnum.$filenum",
         )
         jobs = (replace(job, name=name, directory=f"{DIRECTORY}/{name}") for name in names)
-        return CasePlan(
-            tool="fio",
-            repetitions=1,
-            warm_up=False,
-            tasks=1,
-            nodes=1,
-            repeat=[self._pass(self._rounds("create", targets=names))],
-            inputs={
-                "create.fio": "\n".join(job.job_file() for job in jobs),
-                ROUNDS: self._for_rounds(),
-            },
+        return self._needle(
+            {"create.fio": "\n".join(job.job_file() for job in jobs)},
+            {"targets": names},
             held_bytes=0,
             files=turns * files + len(names),
             mdts=len(names),
@@ -267,16 +245,12 @@ class NodeNeedleCheck(NeedleCheck):
         self.need_nodes("they are compared with each other")
         jobs = self._probe_jobs(self.nodes, self.tasks_per_node)
         striped = self.site.target.striped_by == "lustre"
-        case = self.fio_case(
-            jobs=jobs,
+        return self._needle(
+            {f"{job.name}.fio": job.job_file() for job in jobs},
+            {"nodes": self.nodes},
+            SERVERS,
             prepare=[self.fio_phase(jobs[0], {}, LAID_OUT, repeated=False)],
-            repeat=[
-                self._pass(self._rounds("write", nodes=self.nodes), SERVERS),
-                self._pass(self._rounds("read", nodes=self.nodes), SERVERS),
-            ],
-            warm_up=False,
             held_bytes=jobs[0].bytes_total * self.nodes,
             files=self.total_tasks,
             layout=Layout(stripe_count=-1) if striped else None,
         )
-        return replace(case, repetitions=1, inputs={**case.inputs, ROUNDS: self._for_rounds()})

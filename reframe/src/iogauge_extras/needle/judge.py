@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from iogauge.core.quantiles import t_quantile
 from iogauge.core.units import with_unit
 from iogauge.tools.fio.output import join_options
 from iogauge.tools.parsing import excerpt, unique
-from iogauge_extras.needle.measured import Turn, in_order, parse_turns, rates_of
+from iogauge_extras.needle.measured import Turn, by_round, parse_turns, rates_of
 from iogauge_extras.needle.rounds import Again, again, shares, turns_again
 
 #: Probability that a pass names any probe, if all are alike and some were measured again.
@@ -157,25 +157,21 @@ class Needle:
         ]
         told = [probe for mine in servers.values() for probe in mine]
         slow, unproven = ([p for p in some if p not in told] for some in (self.slow, self.open))
-        parts += [self._say(probe) for probe in slow[:_NAMED]]
-        parts += _more(slow, "that are slow")
-        parts += [self._say(probe) for probe in unproven[:_NAMED]]
-        parts += _more(unproven, f"below {1 - self.max_deviation:.0%}, and not proven")
-        if not self.slow and not self.open:
+        parts += self._named(slow, "that are slow")
+        parts += self._named(unproven, f"below {1 - self.max_deviation:.0%}, and not proven")
+        if not parts:
             parts.append(f"slowest is {self._say(self.slowest)}")
-        parts += [
-            f"{probe.name} seemed slow in the rounds ({probe.in_rounds:.0%}), and is not when measured again "
-            f"{self.turns} times ({probe.share:.0%})"
-            for probe in self.cleared[:_NAMED]
-        ]
-        parts += _more(self.cleared, "that seemed slow")
-        parts += [f"faster than the others: {self._say(probe)}" for probe in self.fast[:_NAMED]]
-        parts += _more(self.fast, "that are fast")
+        seemed = "{0.name} seemed slow in the rounds ({0.in_rounds:.0%}), and is not when measured again {1} times ({0.share:.0%})"
+        parts += _first(self.cleared, lambda p: seemed.format(p, self.turns), "that seemed slow")
+        parts += self._named(self.fast, "that are fast", "faster than the others: ")
         parts.append(
             f"the turns of each differ by {self.within:.0%}, their medians by {self.between:.0%} "
             "(robust standard deviations)"
         )
         return "; ".join(parts)
+
+    def _named(self, probes: Sequence[Probe], what: str, before: str = "") -> list[str]:
+        return _first(probes, lambda probe: before + self._say(probe), what)
 
     def _say(self, probe: Probe) -> str:
         said = f"{probe.name}: {with_unit(probe.rate, self.unit)}, {probe.share:.0%} of "
@@ -187,8 +183,10 @@ class Needle:
         )
 
 
-def _more(probes: Sequence[Probe], what: str) -> list[str]:
-    return [f"and {len(probes) - _NAMED} more {what}"] if len(probes) > _NAMED else []
+def _first(probes: Sequence[Probe], say: Callable[[Probe], str], what: str) -> list[str]:
+    """Return the words of the first probes, and how many more there are."""
+    more = [f"and {len(probes) - _NAMED} more {what}"] if len(probes) > _NAMED else []
+    return [*map(say, probes[:_NAMED]), *more]
 
 
 def decide(
@@ -215,20 +213,15 @@ def decide(
     _check(rates)
     _check(measured_again or rates)
     in_rounds = shares(rates)
-    chosen = again(rates, max_deviation)
-    proofs = _proofs(measured_again, chosen)
+    proofs = _proofs(measured_again, again(rates, max_deviation))
     median_of = {name: statistics.median(values) for name, values in rates.items()}
     probes = []
-    for name, share in in_rounds.items():
-        if name in proofs:
-            share, t, limit = proofs[name]
-            rate = statistics.median(measured_again[name])
-            probe = Probe(
-                name=name, rate=rate, share=share, in_rounds=in_rounds[name], t=t, limit=limit
-            )
-        else:
-            probe = Probe(name=name, rate=median_of[name], share=share, in_rounds=share)
-        probes.append(probe)
+    for name, in_round in in_rounds.items():
+        share, t, limit = proofs.get(name, (in_round, None, 0.0))
+        rate = statistics.median(measured_again[name]) if name in proofs else median_of[name]
+        probes.append(
+            Probe(name=name, rate=rate, share=share, in_rounds=in_round, t=t, limit=limit)
+        )
     probes.sort(key=lambda probe: (probe.share, probe.name))
     between, within = _between(in_rounds), _within(rates)
     scale = max(LEAST_SCALE, between, within)
@@ -352,52 +345,44 @@ def parse_rounds(
     if not turns:
         raise ToolOutputError(f"needle: no turn in the output; it begins: {excerpt(text)}")
     hosts = unique(turn.probe for turn in turns)
-    _check_turns(turns, hosts, planned)
-    rates = rates_of(turns, 1, planned.rounds)
-    names = planned.targets or hosts
-    rates = {name: rates[name] for name in names}
-    _check(rates)
-    chosen = again(rates, planned.max_deviation)
-    last = planned.rounds + (turns_again(planned.rounds) if chosen.suspects else 0)
-    later = rates_of(turns, planned.rounds + 1, last) if chosen.suspects else {}
-    for turn in turns:
-        if turn.round > last or (turn.round > planned.rounds and turn.probe not in chosen.names):
-            raise ToolOutputError(f"needle: {turn.probe}, round {turn.round}: it was not planned")
-    for name in chosen.names:
-        if name not in later:
-            raise ToolOutputError(f"needle: {name} was not measured again after the rounds")
-    unit = turns[0].quantity.unit
-    needle = decide(rates, later, max_deviation=planned.max_deviation, unit=unit)
-    return _as_output(turns, hosts, planned, rates, needle, needle.describe(server_of))
-
-
-def _check_turns(turns: Sequence[Turn], hosts: Sequence[str], planned: Rounds) -> None:
-    """Raise :class:`ToolOutputError` for other probes or directions than planned."""
+    names, table = planned.targets or hosts, by_round(turns)
     if not planned.targets and len(hosts) != planned.nodes:
         raise ToolOutputError(
             f"needle: {len(hosts)} node(s) ({', '.join(hosts)}): expected {planned.nodes}"
         )
     for turn in turns:
-        where = f"needle, round {turn.round}, {turn.probe}"
-        jobs: Any = turn.output.parameters["jobs"]
+        where, jobs = f"needle, round {turn.round}, {turn.probe}", turn.output.parameters["jobs"]
         if turn.phase.name != planned.direction:
             raise ToolOutputError(f"{where}: {turn.phase.name}, expected {planned.direction}")
-        if planned.targets and (turn.probe not in planned.targets or list(jobs) != [turn.probe]):
-            raise ToolOutputError(f"{where}: it was not planned")
-    for name in planned.targets:
-        if name not in hosts:
-            raise ToolOutputError(f"needle: {name} is missing in round 1")
+        if planned.targets and [*jobs] != [turn.probe]:  # type: ignore[misc]
+            raise ToolOutputError(f"{where}: fio ran another job")
+    rates = rates_of(table, names, range(1, planned.rounds + 1))
+    chosen = again(rates, planned.max_deviation)
+    last = planned.rounds + (turns_again(planned.rounds) if chosen.suspects else 0)
+    later = rates_of(table, chosen.names, range(planned.rounds + 1, last + 1))
+    if beyond := [turn for turn in turns if turn.round > last]:
+        raise ToolOutputError(
+            f"needle: {beyond[0].probe}, round {beyond[0].round}: it was not planned"
+        )
+    unit = turns[0].quantity.unit
+    needle = decide(rates, later, max_deviation=planned.max_deviation, unit=unit)
+    in_order = [
+        {name: float(f"{rate:.5g}") for name, rate in table[number].items()}
+        for number in sorted(table)
+    ]
+    told = {"rates": rates, "rounds": in_order}
+    return _as_output(turns, len(hosts), planned, needle, needle.describe(server_of), told)
 
 
 def _as_output(
     turns: Sequence[Turn],
-    hosts: Sequence[str],
+    hosts: int,
     planned: Rounds,
-    rates: Mapping[str, Sequence[float]],
     needle: Needle,
     said: str,
+    told: Mapping[str, object],
 ) -> ToolOutput:
-    """Return all turns as the output of one execution."""
+    """Return all turns as the output of one execution, with what is told beside fio's options."""
     outputs, phases = [turn.output for turn in turns], [turn.phase for turn in turns]
     tasks = [output.tasks for output in outputs[: planned.nodes]]
     moved = [phase.bytes_moved for phase in phases if phase.bytes_moved is not None]
@@ -425,9 +410,9 @@ def _as_output(
             ),
         ),
         tasks=None if planned.targets or None in tasks else sum(task or 0 for task in tasks),
-        nodes=1 if planned.targets else len(hosts),
+        nodes=1 if planned.targets else hosts,
         warnings=unique(warning for output in outputs for warning in output.warnings),
-        parameters={**options, "jobs": jobs, "rates": rates, "rounds": in_order(turns)},
+        parameters={**options, "jobs": jobs, **told},
         notes={"slowest": said},
         unsettled={"slowest": needle.unsettled} if needle.unsettled else {},
         moments=tuple(moment for output in outputs for moment in output.moments),

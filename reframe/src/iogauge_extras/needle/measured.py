@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -34,11 +34,6 @@ class Turn:
         """Return MiB/s, or operations per second of a metadata engine."""
         rates = self.phase.rates
         return rates["bw"] if "bw" in rates else rates["rate"]
-
-    @property
-    def rate(self) -> float:
-        """Return the number of :attr:`quantity`."""
-        return self.quantity.value
 
 
 def parse_turns(text: str) -> list[Turn]:
@@ -86,33 +81,30 @@ def _of_whole(output: ToolOutput, number: int, probe: str) -> ToolOutput:
     return replace(output, parameters={**output.parameters, "jobs": jobs})
 
 
-def rates_of(turns: Sequence[Turn], first: int, last: int) -> dict[str, tuple[float, ...]]:
-    """Return the rates of each probe in the rounds from ``first`` to ``last``, round by round.
-
-    Raises :class:`ToolOutputError` if a probe of these rounds is missing in one of them, or was
-    measured twice.
-    """
-    table: dict[str, dict[int, float]] = {}
-    for turn in turns:
-        if first <= turn.round <= last:
-            row = table.setdefault(turn.probe, {})
-            if turn.round in row:
-                raise ToolOutputError(
-                    f"needle, round {turn.round}: {turn.probe} was measured twice"
-                )
-            row[turn.round] = turn.rate
-    for name, row in table.items():
-        for number in range(first, last + 1):
-            if number not in row:
-                raise ToolOutputError(
-                    f"needle: {name} is missing in round {number}, the last is {last}"
-                )
-    return {name: tuple(row[n] for n in range(first, last + 1)) for name, row in table.items()}
-
-
-def in_order(turns: Sequence[Turn]) -> list[dict[str, float]]:
-    """Return each round as the rates by probe, five digits, in the order of measuring."""
+def by_round(turns: Sequence[Turn]) -> dict[int, dict[str, float]]:
+    """Return the rates by probe of each round; raises :class:`ToolOutputError` if a probe was measured twice in one."""
     rounds: dict[int, dict[str, float]] = {}
     for turn in turns:
-        rounds.setdefault(turn.round, {})[turn.probe] = float(f"{turn.rate:.5g}")
-    return [rounds[number] for number in sorted(rounds)]
+        row = rounds.setdefault(turn.round, {})
+        if turn.probe in row:
+            raise ToolOutputError(f"needle, round {turn.round}: {turn.probe} was measured twice")
+        row[turn.probe] = turn.quantity.value
+    return rounds
+
+
+def rates_of(
+    rounds: Mapping[int, Mapping[str, float]], names: Sequence[str], numbers: range
+) -> dict[str, tuple[float, ...]]:
+    """Return the rates of each probe in some rounds, of which each must have these probes and no others.
+
+    Raises :class:`ToolOutputError`.
+    """
+    for number in numbers:
+        row = rounds.get(number, {})
+        for name in [name for name in names if name not in row]:
+            raise ToolOutputError(
+                f"needle: {name} is missing in round {number}, the last is {numbers[-1]}"
+            )
+        for name in row.keys() - names:
+            raise ToolOutputError(f"needle: {name}, round {number}: it was not planned")
+    return {name: tuple(rounds[number][name] for number in numbers) for name in names}

@@ -15,7 +15,7 @@ import sys
 from iogauge.core import untrusted
 from iogauge.plan.stage import ROUNDS
 from iogauge_extras.needle import rounds as plan
-from iogauge_extras.needle.measured import parse_turns, rates_of
+from iogauge_extras.needle.measured import by_round, parse_turns, rates_of
 
 
 def next_turns(job_file: str, rounds: int, measured: str, servers: str | None) -> list[str]:
@@ -28,7 +28,8 @@ def next_turns(job_file: str, rounds: int, measured: str, servers: str | None) -
     names, first = tuple(options), 1
     if done:
         deviation = json.loads(untrusted.read_text(ROUNDS))["max_deviation"]
-        names = plan.again(rates_of(done, 1, rounds), float(deviation)).names
+        rates = rates_of(by_round(done), names, range(1, rounds + 1))
+        names = plan.again(rates, float(deviation)).names
         first, rounds = rounds + 1, plan.turns_again(rounds)
     # Another order in each execution: what only a place in the order makes slow must not hit one probe in every sweep.
     orders = plan.orders(names, rounds, f"{os.environ['IOG_TOKEN']} {first}")

@@ -14,10 +14,10 @@ import polars as pl
 
 from iogauge.core.text import count, visible
 from iogauge.judge.verdict import Verdict
-from iogauge.records import names, query
+from iogauge.records import query
 from iogauge.records.record import ADDED, Record, short_name
 from iogauge.report.endings import Ending
-from iogauge.report.history_table import CASE, in_place, of_system
+from iogauge.report.history_table import CASE, in_place, narrowed
 from iogauge.report.layout import Column, Group, Table
 from iogauge.report.outcome import STYLE
 from iogauge_extras.page.past import GRAVEST
@@ -63,10 +63,7 @@ def read_marks(
     """
     columns = (*CASE, "time", "verdict", "record", *query.PLACE)
     frame = query.load(folder, columns=columns).unique("record", keep="first", maintain_order=True)
-    if system:
-        frame = of_system(frame, system)
-    if name:
-        frame = frame.filter(pl.col("case").is_in(names.chosen(name, frame["case"].unique())))
+    frame = narrowed(frame, system=system, name=name)
     shown = pl.col("case").str.replace_all(ADDED.pattern, "")  # one row for all runs of --repeat
     cases = frame.group_by(*CASE[:-1], shown, maintain_order=True).agg(
         pl.col("verdict").tail(RUNS).alias("verdicts"), pl.col("time", *query.PLACE).last()

@@ -26,7 +26,6 @@ _SALT: Final = 1181783497
 #: Seconds by which its two words for a time may differ: it cuts its milliseconds.
 _ROUNDING_S: Final = 0.002
 
-_PHASES: Final = {"WRITE": "write", "READ": "read"}
 _NUMBER: Final = re.compile(r"\d{1,18}")
 _VERSION: Final = re.compile(r"\d{1,6}(?:[.-]\d{1,6}){1,4}")
 
@@ -40,6 +39,8 @@ _ACTIONS: Final[Mapping[Action, tuple[str, str]]] = {
     "read": ("-r", "READ"),
     "remove": ("-F", "RMFILES"),
 }
+#: Actions that end with syncfs(2), which elbencho times as a phase of its own, and what it calls that.
+_SYNCED: Final = ("create", "remove")
 _SYNC: Final = "SYNC"
 
 
@@ -68,8 +69,8 @@ class ElbenchoOptions:
 
     @property
     def syncs(self) -> bool:
-        """Return whether the execution ends with syncfs(2), which elbencho times as a phase of its own."""
-        return self.action in ("create", "remove")
+        """Return whether the execution ends with syncfs(2)."""
+        return self.action in _SYNCED
 
     def arguments(self) -> list[str]:
         """Return the arguments after ``elbencho``."""
@@ -97,32 +98,13 @@ def verification() -> tuple[str, ...]:
     return ("--verify", str(_SALT))
 
 
-def parse(text: str) -> ToolOutput:
-    """Parse the JSON file of one execution: one phase, ``write`` or ``read``.
+def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
+    """Parse the JSON file of one execution: one phase, named as the ``action``.
 
-    ``rates`` has ``bw`` and ``iops``. Raises :class:`ToolOutputError` if there is not exactly one
-    phase, or if its bytes, its rate and its milliseconds do not agree.
-    """
-    lines = [line for line in text.splitlines() if line.strip()]
-    if len(lines) != 1:
-        raise ToolOutputError(
-            f"elbencho: expected one line of JSON, for one phase, found {len(lines)}: {excerpt(text)}"
-        )
-    data = _line(lines[0])
-    name = member(data, "phase_type", "elbencho")
-    if not isinstance(name, str) or name not in _PHASES:
-        raise ToolOutputError(
-            f"elbencho: the phase is {excerpt(repr(name))}, expected {' or '.join(_PHASES)}"
-        )
-    return _output(data, _phase(_PHASES[name], _done(data), _count(_config(data), "block_size")))
-
-
-def parse_files(text: str, action: Action, files: int) -> ToolOutput:
-    """Parse the JSON file of one execution over many files: one phase, named as the ``action``.
-
-    ``rates`` has ``rate`` (ops/s), over the seconds of the phase and of the syncfs(2) after it, if there is one. A read
-    has ``bytes_moved`` if its files have bytes. Raises :class:`ToolOutputError` if a phase is missing or is there
-    twice, or if it did not do all ``files`` of all processes. Files, rate and milliseconds must agree.
+    ``rates`` has ``bw`` and ``iops`` of whole files. Of many ``files`` of all processes it has ``rate`` (ops/s). Its
+    seconds are those of the phase and of the syncfs(2) after it, if there is one. A read has ``bytes_moved`` if its files have
+    bytes. Raises :class:`ToolOutputError` if a phase is missing or is there twice, or if it did not do all files. Bytes
+    or files, rate and milliseconds must agree.
     """
     wanted = _ACTIONS[action][1]
     lines = [_line(line) for line in text.splitlines() if line.strip()]
@@ -133,13 +115,51 @@ def parse_files(text: str, action: Action, files: int) -> ToolOutput:
         )
     at = names.index(wanted)
     data, rest = lines[at], names[at + 1 :]
-    expected = [_SYNC] if action in ("create", "remove") else []
+    expected = [_SYNC] if action in _SYNCED else []
     if rest != expected:
         raise ToolOutputError(
             f"elbencho: {action}: after {wanted} expected {' '.join(expected) or 'no phase'}, "
             f"found {excerpt(' '.join(rest))}"
         )
-    done = _done(data)
+    synced_ms = sum(_milliseconds(_done(line)) for line in lines[at + 1 :])
+    phase = _of_files(action, _done(data), files, synced_ms) if files else _of_bytes(action, data)
+    config = _config(data)
+    version = member(config, "version", "elbencho")
+    if not isinstance(version, str) or not _VERSION.fullmatch(version):
+        raise ToolOutputError(
+            f"elbencho: the version is {excerpt(repr(version))}, expected numbers"
+        )
+    return ToolOutput(
+        tool="elbencho",
+        version=version,
+        phases=(phase,),
+        tasks=_count(config, "threads") * _count(config, "hosts"),
+        nodes=_count(config, "hosts"),
+        command=_command(config),
+        moments=(_begin(data),),
+    )
+
+
+def _of_bytes(action: Action, data: Mapping[str, Any]) -> Phase:
+    block, done = _count(_config(data), "block_size"), _done(data)
+    moved, rate, shown_ms = (_count(done, key) for key in ("bytes", "bytes/s", "elapsed_time_ms"))
+    seconds = moved / rate
+    if abs(seconds - shown_ms / 1000) > _ROUNDING_S + seconds / 100:
+        raise ToolOutputError(
+            f"elbencho: {action}: {moved} bytes at {rate} bytes/s take {seconds:.3f} s, but it says {shown_ms} ms"
+        )
+    operations = moved // block
+    return Phase(
+        action,
+        {"bw": Quantity(rate / 2**20, "MiB/s"), "iops": Quantity(operations / seconds, "ops/s")},
+        seconds,
+        bytes_moved=moved,
+        operations=operations,
+        transfer_bytes=block,
+    )
+
+
+def _of_files(action: Action, done: Any, files: int, synced_ms: int) -> Phase:
     (entries, rate), shown_ms = (
         (_count(done, key) for key in ("entries", "entries/s")),
         _milliseconds(done),
@@ -151,17 +171,14 @@ def parse_files(text: str, action: Action, files: int) -> ToolOutput:
         raise ToolOutputError(
             f"elbencho: {action}: {entries} files in {shown_ms} ms, but it says {rate} a second"
         )
-    seconds = min(entries / rate, (shown_ms + 1) / 1000)
-    if rest:
-        seconds += _milliseconds(_done(lines[at + 1])) / 1000
-    phase = Phase(
+    seconds = min(entries / rate, (shown_ms + 1) / 1000) + synced_ms / 1000
+    return Phase(
         action,
         {"rate": Quantity(entries / seconds, "ops/s")},
         seconds,
         bytes_moved=_count(done, "bytes") if action == "read" and "bytes" in done else None,
         operations=entries,
     )
-    return _output(data, phase)
 
 
 def _line(text: str) -> dict[str, Any]:
@@ -189,25 +206,6 @@ def _config(data: Mapping[str, Any]) -> Any:
     return data["config"]
 
 
-def _output(data: Mapping[str, Any], phase: Phase) -> ToolOutput:
-    """Return the report of an execution, whose words are those of a line."""
-    config = _config(data)
-    version = member(config, "version", "elbencho")
-    if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise ToolOutputError(
-            f"elbencho: the version is {excerpt(repr(version))}, expected numbers"
-        )
-    return ToolOutput(
-        tool="elbencho",
-        version=version,
-        phases=(phase,),
-        tasks=_count(config, "threads") * _count(config, "hosts"),
-        nodes=_count(config, "hosts"),
-        command=_command(config),
-        moments=(_begin(data),),
-    )
-
-
 def _count(container: object, key: str, least: int = 1) -> int:
     """Return the whole number, ``least`` or more, that a text at a key says."""
     value = member(container, key, "elbencho")
@@ -221,24 +219,6 @@ def _count(container: object, key: str, least: int = 1) -> int:
 def _milliseconds(done: object) -> int:
     """Return how long a phase took; less than a millisecond is 0."""
     return _count(done, "elapsed_time_ms", least=0)
-
-
-def _phase(name: str, done: object, block: int) -> Phase:
-    moved, rate, shown_ms = (_count(done, key) for key in ("bytes", "bytes/s", "elapsed_time_ms"))
-    seconds = moved / rate
-    if abs(seconds - shown_ms / 1000) > _ROUNDING_S + seconds / 100:
-        raise ToolOutputError(
-            f"elbencho: {name}: {moved} bytes at {rate} bytes/s take {seconds:.3f} s, but it says {shown_ms} ms"
-        )
-    operations = moved // block
-    return Phase(
-        name,
-        {"bw": Quantity(rate / 2**20, "MiB/s"), "iops": Quantity(operations / seconds, "ops/s")},
-        seconds,
-        bytes_moved=moved,
-        operations=operations,
-        transfer_bytes=block,
-    )
 
 
 def _command(config: Any) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from iogauge.cases.fio import READ_BW, WRITE_BW
 from iogauge.cases.mdtest import CREATE, READ, REMOVE, STAT, files_of_each
@@ -26,13 +26,38 @@ class _OnAllNodes(StorageCheck):
     needs = words.ELBENCHO
     own_processes = 1
 
-    def _served_by(self, hosts: str) -> dict[str, Any]:
-        """Return the options of servers, in the order of a file; empty on one node, without servers."""
-        return {"hosts": hosts, "secret": SERVERS_SECRET} if self.nodes > 1 else {}
-
-    @property
-    def _launch(self) -> Literal["servers", "once"]:
-        return "servers" if self.nodes > 1 else "once"
+    def _phase(
+        self, action: elbencho.Action, access: Access, metric: Metric, rate: str, **options: Any
+    ) -> PhasePlan:
+        """Return an execution; after the first, each node works on the files of another one."""
+        output = f"elbencho-{action}.{REP}.json"
+        if self.nodes > 1:
+            # The order of the servers decides who works on which file.
+            hosts = SERVERS_HOSTS if action in ("write", "create") else SERVERS_NEXT
+            options |= {"hosts": hosts, "secret": SERVERS_SECRET}
+        words = elbencho.ElbenchoOptions(
+            directory=DIR,
+            action=action,
+            threads=self.tasks_per_node,
+            json_file=output,
+            **options,
+        )
+        data = words.files * words.file_bytes * self.total_tasks
+        checked = Verification(elbencho.verification(), elbencho.MISMATCH)
+        return PhasePlan(
+            name=action,
+            command=["elbencho", *words.arguments()],
+            launch="servers" if self.nodes > 1 else "once",
+            parse=lambda printed: elbencho.parse(printed.result, action),
+            rates={metric.name: (action, rate)},
+            access=access,
+            output=output,
+            data_bytes=data if action in ("write", "read") else None,
+            stored_bytes=data if action == "create" else 0,
+            # The tool syncs what it makes and removes; nothing is left then, unless its sync did nothing.
+            syncs=words.syncs,
+            verifies=checked if words.file_bytes and action not in ("stat", "remove") else None,
+        )
 
 
 class ElbenchoCheck(_OnAllNodes):
@@ -47,39 +72,19 @@ class ElbenchoCheck(_OnAllNodes):
         """Return the bandwidths of write and read."""
         return (WRITE_BW, READ_BW)
 
-    def _phase(self, name: Literal["read", "write"], file_bytes: int) -> PhasePlan:
-        output = f"elbencho-{name}.{REP}.json"
-        # The order of the servers decides who works on which file: each node reads what another one wrote.
-        hosts = SERVERS_HOSTS if name == "write" else SERVERS_NEXT
-        options = elbencho.ElbenchoOptions(
-            directory=DIR,
-            action=name,
-            threads=self.tasks_per_node,
-            file_bytes=file_bytes,
-            block_bytes=parse_bytes(self.block),
-            direct=True,
-            json_file=output,
-            **self._served_by(hosts),
-        )
-        whole = self.nodes >= self.site.scale.nodes
-        return PhasePlan(
-            name=name,
-            command=["elbencho", *options.arguments()],
-            launch=self._launch,
-            parse=lambda printed: elbencho.parse(printed.result),
-            rates={f"{name}_bw": (name, "bw")},
-            access=Access(direction=name, o_direct=True, saturates="bandwidth" if whole else None),
-            output=output,
-            data_bytes=file_bytes * self.total_tasks,
-            verifies=Verification(elbencho.verification(), elbencho.MISMATCH),
-        )
-
     def plan(self) -> CasePlan:
         """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
         each = share_of_bytes(self, self.block)
+        sizes = {"file_bytes": each, "block_bytes": parse_bytes(self.block), "direct": True}
+        whole = self.nodes >= self.site.scale.nodes
+        write = Access(direction="write", o_direct=True, saturates="bandwidth" if whole else None)
+        read = replace(write, direction="read")
         return self.case(
             "elbencho",
-            [self._phase("write", each), self._phase("read", each)],
+            [
+                self._phase("write", write, WRITE_BW, "bw", **sizes),
+                self._phase("read", read, READ_BW, "bw", **sizes),
+            ],
             held_bytes=each * self.total_tasks,
             files=self.total_tasks,
         )
@@ -109,54 +114,27 @@ class ElbenchoFilesCheck(_OnAllNodes):
         """Create the files, then stat, read and remove them; raises ValueError if the limits allow none."""
         each = files_of_each(self, self.share, self.file_bytes)
         all_files = each * self.total_tasks
-        data = all_files * self.file_bytes
-        shifted = self.nodes > 1
-
-        def phase(
-            action: elbencho.Action, metric: Metric, access: Access, **more: Any
-        ) -> PhasePlan:
-            output = f"elbencho-{action}.{REP}.json"
-            options = elbencho.ElbenchoOptions(
-                directory=DIR,
-                action=action,
-                threads=self.tasks_per_node,
-                files=each,
-                file_bytes=self.file_bytes,
-                block_bytes=self.file_bytes,  # a file is one request
-                own_directory=self.own_directory,
-                json_file=output,
-                # After the creation each node works on the files of another one.
-                **self._served_by(SERVERS_HOSTS if action == "create" else SERVERS_NEXT),
-            )
-            parse = partial(_parse_files, action=action, files=all_files, tasks=self.tasks_per_node)
-            return PhasePlan(
-                name=action,
-                command=["elbencho", *options.arguments()],
-                launch=self._launch,
-                parse=parse,
-                rates={metric.name: (action, "rate")},
-                access=access,
-                output=output,
-                # The tool syncs what it makes and removes; nothing is left then, unless its sync did nothing.
-                syncs=options.syncs,
-                **more,
-            )
-
+        offset = 1 if self.nodes > 1 else None
         metadata = Access(direction="metadata")
-        moved = Access(direction="metadata", task_offset=1 if shifted else None)
-        checked = Verification(elbencho.verification(), elbencho.MISMATCH)
-        verifies = {"verifies": checked} if self.file_bytes else {}
-        phases = [phase("create", CREATE, metadata, stored_bytes=data, **verifies)]
-        if shifted:
-            phases.append(phase("stat", STAT, moved))
-        if self.file_bytes:
-            read = Access(direction="read", task_offset=moved.task_offset, evict=not shifted)
-            phases.append(phase("read", READ, read, data_bytes=data, **verifies))
-        phases.append(phase("remove", REMOVE, metadata))
+        accesses: dict[Metric, tuple[elbencho.Action, Access]] = {
+            CREATE: ("create", metadata),
+            STAT: ("stat", replace(metadata, task_offset=offset)),
+            READ: ("read", Access(direction="read", task_offset=offset, evict=offset is None)),
+            REMOVE: ("remove", metadata),
+        }
+
+        def phase(metric: Metric, action: elbencho.Action, access: Access) -> PhasePlan:
+            of_each = {"files": each, "own_directory": self.own_directory}
+            # A file is one request.
+            sizes = {"file_bytes": self.file_bytes, "block_bytes": self.file_bytes}
+            planned = self._phase(action, access, metric, "rate", **of_each, **sizes)
+            parse = partial(_parse_files, action=action, files=all_files, tasks=self.tasks_per_node)
+            return replace(planned, parse=parse)
+
         return self.case(
             "elbencho",
-            phases,
-            held_bytes=max(data, 4096 * all_files if self.file_bytes else 0),
+            [phase(metric, *accesses[metric]) for metric in self.promise()],
+            held_bytes=max(self.file_bytes, 4096 if self.file_bytes else 0) * all_files,
             files=all_files + (2 * self.total_tasks if self.own_directory else 0),
         )
 
@@ -165,7 +143,7 @@ def _parse_files(
     printed: Printed, *, action: elbencho.Action, files: int, tasks: int
 ) -> ToolOutput:
     """Return one execution's phase; whose servers took the files in the other order is shifted by a node."""
-    output = elbencho.parse_files(printed.result, action, files)
+    output = elbencho.parse(printed.result, action, files)
     if SERVERS_NEXT in output.command.split():
         return replace(output, parameters={"shift": tasks})
     return output

@@ -17,25 +17,21 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.mdtest import SHIFT, RankPhase, parse_rank_csv
 from iogauge.tools.parsing import excerpt, local_moment, unique
 
-#: Scored phases that IOR runs, in GiB/s, and that mdtest and find run, in 1000 operations/s.
-BANDWIDTHS: Final = ("ior-easy-write", "ior-hard-write", "ior-easy-read", "ior-hard-read")
-RATES: Final = (
-    "mdtest-easy-write",
-    "mdtest-hard-write",
-    "find",
-    "mdtest-easy-stat",
-    "mdtest-hard-stat",
-    "mdtest-easy-delete",
-    "mdtest-hard-read",
-    "mdtest-hard-delete",
+#: The scored phases in IO500's order.
+PHASES: Final = (
+    *("ior-easy-write", "mdtest-easy-write", "ior-hard-write", "mdtest-hard-write", "find"),
+    *("ior-easy-read", "mdtest-easy-stat", "ior-hard-read", "mdtest-hard-stat"),
+    *("mdtest-easy-delete", "mdtest-hard-read", "mdtest-hard-delete"),
 )
+#: Those that IOR runs, in GiB/s, and those that mdtest and find run, in 1000 operations/s.
+BANDWIDTHS: Final = tuple(name for name in PHASES if name.startswith("ior"))
+RATES: Final = tuple(name for name in PHASES if name not in BANDWIDTHS)
 #: The seconds in which a phase must write, if the result is to be published.
 OFFICIAL_S: Final = 300
 #: What IO500 says of any run with a shorter stonewall, and of nothing else.
@@ -47,25 +43,16 @@ IOR_HARD_BYTES: Final = 47008
 FILE_BYTES: Final = 3901
 
 #: Options that a site may set, by section. All others follow from the case, or change the benchmark.
-SETTABLE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
-    {
-        "global": frozenset({"api", "dataPacketType"}),
-        "ior-easy": frozenset({"API", "transferSize", "filePerProc", "uniqueDir"}),
-        "ior-hard": frozenset({"API", "collective"}),
-        "ior-hard-write": frozenset({"API", "collective"}),
-        "ior-hard-read": frozenset({"API", "collective"}),
-        "mdtest-easy": frozenset({"API"}),
-        "mdtest-hard": frozenset({"API"}),
-        "find": frozenset(
-            {
-                "nproc",
-                "pfind-queue-length",
-                "pfind-steal-next",
-                "pfind-parallelize-single-dir-access-using-hashing",
-            }
-        ),
-    }
-)
+SETTABLE: Final[Mapping[str, tuple[str, ...]]] = {
+    "global": ("api", "dataPacketType"),
+    "ior-easy": ("API", "transferSize", "filePerProc", "uniqueDir"),
+    **dict.fromkeys(("ior-hard", "ior-hard-write", "ior-hard-read"), ("API", "collective")),
+    **dict.fromkeys(("mdtest-easy", "mdtest-hard"), ("API",)),
+    "find": (
+        *("nproc", "pfind-queue-length", "pfind-steal-next"),
+        "pfind-parallelize-single-dir-access-using-hashing",
+    ),
+}
 
 _GIB: Final = 2**30
 _FAULT: Final = re.compile(r"(?m)^ERROR (?:INVALID )?\([^()\n]{1,80}:\d{1,6}\) (.*\S)\s*$")
@@ -166,17 +153,13 @@ def parse(result: str, stdout: str, files: Mapping[str, str]) -> ToolOutput:
     """
     sections, tasks = _begin(result)
     scores = _scores(sections, stdout)
-    phases = [
-        _phase(name, scores[name], sections[name], files, tasks) for name in (*BANDWIDTHS, *RATES)
-    ]
     order = [name for name in sections if name in scores]
-    phases.sort(key=lambda phase: order.index(phase.name))
-    by_name = {phase.name: phase for phase in phases}
+    phases = [_phase(name, scores[name], sections[name], files, tasks) for name in order]
     config = _sections(_file(files, "config.ini"), "io500: config.ini")
     nodes, shift = _placing(files, tasks)
-    found = int(sections["find"].get("total-files", "0"))
-    made = [by_name[f"mdtest-{kind}-write"].operations or 0 for kind in ("easy", "hard")]
-    missed = [f"find looked at {found} files, mdtest made {sum(made)}"] if found < sum(made) else []
+    of_phase = {phase.name: phase.operations or 0 for phase in phases}
+    found, made = of_phase["find"], sum(of_phase[f"mdtest-{k}-write"] for k in ("easy", "hard"))
+    missed = [f"find looked at {found} files, mdtest made {made}"] if found < made else []
     parameters: dict[str, object] = {
         "jobs": config,
         "data_type": config.get("global", {}).get("datapackettype", ""),
@@ -247,15 +230,14 @@ def _number(text: str, where: str) -> float:
 
 def _scores(sections: Mapping[str, Mapping[str, str]], stdout: str) -> dict[str, float]:
     """Return the score of each scored phase; raises :class:`ToolOutputError`, see :func:`parse`."""
-    names = (*BANDWIDTHS, *RATES)
     scores = {
         name: _number(sections[name]["score"], f"the score of {name}")
-        for name in names
+        for name in PHASES
         if "score" in sections.get(name, {})
     }
-    if missing := [name for name in names if not scores.get(name)]:
+    if missing := [name for name in PHASES if not scores.get(name)]:
         raise ToolOutputError(
-            f"io500: {len(names) - len(missing)} of {len(names)} phases have a score, {missing[0]} has "
+            f"io500: {len(PHASES) - len(missing)} of {len(PHASES)} phases have a score, {missing[0]} has "
             "none. IO500 leaves such a phase out of the total"
         )
     final = sections.get("SCORE", {})
@@ -264,16 +246,12 @@ def _scores(sections: Mapping[str, Mapping[str, str]], stdout: str) -> dict[str,
         raise ToolOutputError(
             "io500: expected one line of the total score: it was killed before its end"
         )
-    bandwidth = geometric_mean([scores[name] for name in BANDWIDTHS])
-    rate = geometric_mean([scores[name] for name in RATES])
-    for key, ours, said in (
-        ("bw", bandwidth, printed[0][0]),
-        ("md", rate, printed[0][1]),
-        ("score", math.sqrt(bandwidth * rate), printed[0][2]),
-    ):
+    bandwidth, rate = (geometric_mean([scores[n] for n in of]) for of in (BANDWIDTHS, RATES))
+    follows = {"bw": bandwidth, "md": rate, "score": math.sqrt(bandwidth * rate)}
+    for (key, ours), said in zip(follows.items(), printed[0], strict=False):
         theirs = _number(final[key].split()[0] if final[key] else "", key)
         # Each score is printed with six decimals.
-        slack = 1e-6 + ours * sum(0.5e-6 / scores[name] for name in names)
+        slack = 1e-6 + ours * sum(0.5e-6 / score for score in scores.values())
         if abs(theirs - ours) > slack or abs(_number(said, key) - theirs) > 1e-6:
             raise ToolOutputError(
                 f"io500: {key.upper()} is {theirs:.6f} in result.txt and {excerpt(said)} on the screen, "

@@ -9,7 +9,6 @@ write have a time limit, the stonewall; the others take as long as these left wo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
@@ -39,30 +38,24 @@ METRICS: Final[Mapping[str, Metric]] = {
         f"{name.replace('-', '_')}_{'bw' if name in io500.BANDWIDTHS else 'rate'}",
         "GiB/s" if name in io500.BANDWIDTHS else "kops/s",
     )
-    for name in (
-        *("ior-easy-write", "mdtest-easy-write", "ior-hard-write", "mdtest-hard-write", "find"),
-        *("ior-easy-read", "mdtest-easy-stat", "ior-hard-read", "mdtest-hard-stat"),
-        *("mdtest-easy-delete", "mdtest-hard-read", "mdtest-hard-delete"),
-    )
+    for name in io500.PHASES
 }
 BW = Metric("bw", "GiB/s")
 MD = Metric("md", "kops/s")
 SCORE = Metric("score", "points")
 
 
-def _mean(unit: str, names: tuple[str, ...]) -> Computed:
+def _mean(unit: str, *means: tuple[str, ...]) -> Computed:
+    """Return the geometric mean of the means of phases."""
+
     def compute(*values: Quantity) -> Quantity:
-        return Quantity(io500.geometric_mean([value.value for value in values]), unit)
+        left = [value.value for value in values]
+        of_each = [[left.pop(0) for _ in names] for names in means]
+        return Quantity(io500.geometric_mean([*map(io500.geometric_mean, of_each)]), unit)
 
-    return Computed(sources=tuple(METRICS[name].name for name in names), compute=compute)
-
-
-def _score(*values: Quantity) -> Quantity:
-    count = len(io500.BANDWIDTHS)
-    means = (
-        io500.geometric_mean([v.value for v in part]) for part in (values[:count], values[count:])
+    return Computed(
+        sources=tuple(METRICS[n].name for names in means for n in names), compute=compute
     )
-    return Quantity(math.sqrt(math.prod(means)), SCORE.unit)
 
 
 def _access(name: str) -> Access:
@@ -227,9 +220,6 @@ class Io500Check(StorageCheck):
             computed={
                 BW.name: _mean(BW.unit, io500.BANDWIDTHS),
                 MD.name: _mean(MD.unit, io500.RATES),
-                SCORE.name: Computed(
-                    sources=tuple(METRICS[n].name for n in (*io500.BANDWIDTHS, *io500.RATES)),
-                    compute=_score,
-                ),
+                SCORE.name: _mean(SCORE.unit, io500.BANDWIDTHS, io500.RATES),
             },
         )

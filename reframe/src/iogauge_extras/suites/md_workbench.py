@@ -17,51 +17,24 @@ from iogauge.tools.parsing import COMPLAINT, excerpt, local_moment, unique
 
 #: Operations on each object, in the order in which they are done.
 OPERATIONS: Final = ("stat", "read", "delete", "create")
-
-
 #: What is printed of each operation's latencies.
 _QUANTILES: Final = ("min", "p25", "p50", "p75", "p90", "p99", "max")
 
-
 _ARGS: Final = re.compile(r"(?m)^Args: (\S+)(.*)$")
-
-
 _NODEMAP: Final = re.compile(r"(?m)^Nodemap: ([01]{1,1000000})\s*$")
-
-
 _START: Final = re.compile(
     r"(?m)^MD-Workbench total objects: \d{1,18} .*\(version: (\S{1,40})\) time: (\S+ \S+)\s*$"
 )
-
-
 _END: Final = re.compile(r"(?m)^Total runtime: \d{1,9}s time: (\S+ \S+)\s*$")
-
-
 _PHASE: Final = re.compile(r"(?m)^(precreate|benchmark|cleanup) process (.*)$")
-
-
-_OBJECTS: Final = re.compile(r"\bobjects:(\d{1,18})\b")
-
-
-_RATE: Final = re.compile(r"\brate:(\d{1,15}\.\d) obj/s")
-
-
-_LONGEST: Final = re.compile(r"^max:(\d{1,9}\.\d\d)s ")
-
-
+#: The seconds of the longest task, then in any order the objects, their rate and the errors.
+_FIGURES: Final = re.compile(
+    r"max:(\d{1,9}\.\d\d)s (?=.*\bobjects:(\d{1,18})\b)(?=.*\brate:(\d{1,15}\.\d) obj/s)(?=.*\((\d{1,18}) errs)"
+)
 #: What the digits of seconds and of a rate may leave out.
 _HUNDREDTH_S: Final = 0.01
-
-
 _ROUNDED: Final = 0.1
-
-
-_ERRORS: Final = re.compile(r"\((\d{1,18}) errs")
-
-
 _TIME: Final = r"(\d\.\d{4}e[+-]\d{2})s"
-
-
 _LATENCIES: Final = re.compile(rf"\b(\w+)\({', '.join([_TIME] * len(_QUANTILES))}\)")
 
 
@@ -136,41 +109,29 @@ def parse(text: str) -> ToolOutput:
 
 
 def _latency_phase(name: str, line: str) -> Phase:
-    objects, rate, errors = _OBJECTS.search(line), _RATE.search(line), _ERRORS.search(line)
-    longest = _LONGEST.search(line)
-    if (
-        longest is None
-        or objects is None
-        or rate is None
-        or errors is None
-        or not float(rate[1])
-        or not int(objects[1])
-    ):
+    figures = _FIGURES.match(line)
+    longest_s, count, rate, errors = map(float, figures.groups()) if figures else [0.0] * 4
+    if not rate or not count:
         raise ToolOutputError(
             f"md-workbench: {name}: expected seconds, objects and a rate above 0, found {excerpt(line)}"
         )
-    total_s = int(objects[1]) / float(rate[1])
-    if abs(total_s - float(longest[1])) > _HUNDREDTH_S + _ROUNDED / float(rate[1]) * total_s:
+    total_s, objects = count / rate, int(count)
+    if abs(total_s - longest_s) > _HUNDREDTH_S + _ROUNDED / rate * total_s:
         raise ToolOutputError(
-            f"md-workbench: {name}: {objects[1]} objects at {rate[1]} objects/s take {total_s:.2f} s, but its longest "
-            f"task took {longest[1]} s; the output is damaged"
+            f"md-workbench: {name}: {objects} objects at {rate} objects/s take {total_s:.2f} s, but its longest "
+            f"task took {longest_s} s; the output is damaged"
         )
-    if int(errors[1]):
-        raise ToolOutputError(f"md-workbench: {name}: {errors[1]} operations failed")
-    rates = {"rate": Quantity(float(rate[1]), "ops/s")}
+    if errors:
+        raise ToolOutputError(f"md-workbench: {name}: {errors:.0f} operations failed")
+    rates = {"rate": Quantity(rate, "ops/s")}
     if name == "benchmark":
         times = {match[1]: match.groups()[1:] for match in _LATENCIES.finditer(line)}
+        if missing := [operation for operation in OPERATIONS if operation not in times]:
+            said = excerpt(line, width=400)
+            raise ToolOutputError(f"md-workbench: no latencies of {missing[0]}: {said}")
         for operation in OPERATIONS:
-            if operation not in times:
-                raise ToolOutputError(
-                    f"md-workbench: no latencies of {operation}: {excerpt(line, width=400)}"
-                )
             for quantile, seconds in zip(_QUANTILES, times[operation], strict=True):
                 if float(seconds) > 0:  # its clock cannot tell less than a microsecond from none
                     rates[f"{operation}_{quantile}"] = Quantity(float(seconds) * 1e6, "us")
-    return Phase(
-        name,
-        rates,
-        total_s,
-        operations=int(objects[1]) * (len(OPERATIONS) if name == "benchmark" else 1),
-    )
+    done = objects * (len(OPERATIONS) if name == "benchmark" else 1)
+    return Phase(name, rates, total_s, operations=done)

@@ -44,7 +44,7 @@ class WrfOutputCheck(StorageCheck):
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the seconds, the bandwidth, and the writers if Darshan can count them."""
-        return tuple(m for m in self.promise_all() if m is not WRITERS or self._watched)
+        return self.promise_all() if self._watched else tuple(_METRICS)
 
     def promise_all(self) -> tuple[Metric, ...]:
         """Return all metrics."""
@@ -65,7 +65,7 @@ class WrfOutputCheck(StorageCheck):
             parse=lambda printed: wrf.parse(printed.result, header),
             rates={},
             access=Access(direction="write", fsync=True),
-            stored_bytes=self._bytes,
+            stored_bytes=_POINT_BYTES * (self._points + 1) ** 2,
         )
 
     @property
@@ -81,10 +81,6 @@ class WrfOutputCheck(StorageCheck):
             )
         return points
 
-    @property
-    def _bytes(self) -> int:
-        return _POINT_BYTES * (self._points + 1) ** 2
-
     def plan(self) -> CasePlan:
         """Write one output in each repetition, and count the writers of another one."""
         rates = {metric.name: ("write", told) for metric, told in _METRICS.items()}
@@ -96,7 +92,7 @@ class WrfOutputCheck(StorageCheck):
         return self.case(
             "wrf_io",
             phases,
-            held_bytes=len(phases) * self._bytes,
+            held_bytes=len(phases) * phases[0].stored_bytes,
             files=len(phases),
             passing_files=self.total_tasks,
             layout=self.layout(),
