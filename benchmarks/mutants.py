@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "calibrate-over-step", "iogauge_extras/history", "runs.py",
-        'if changes := change_points(values):',
+        'if changes := statistics.change_points(values):',
         'if changes := []:',
         "tests/unit/test_calibrate.py::test_runs_that_prove_nothing_are_refused",
         "a reference rests on runs from before and after a loss",

@@ -83,10 +83,9 @@ def foreign_load(seen: CaseSeen) -> Finding:
         foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
         who = f"others on {len(distinct) or seen.plan.nodes} node(s)"
         weigh(foreign, counted.read + counted.written, who, _all_requests(seen))
-    new = "ext4" if seen.extras.target.type in ("ext4", "overlay") else ""
     saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
     limit = seen.extras.limits.max_foreign
-    return within("G19 foreign load", max(shares), limit, saw, key="max_foreign", case=new)
+    return within("G19 foreign load", max(shares), limit, saw, key="max_foreign")
 
 
 def _executions(seen: CaseSeen) -> list[tuple[PhaseSeen, ToolOutput, Testimony]]:
