@@ -25,7 +25,6 @@ from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan import bounds
 from iogauge.plan.case import Access
 from iogauge.site import folders, settings
-from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from support import stage as healthy
@@ -327,7 +326,7 @@ def site(folder: Path, **change: Any) -> Path:
 def test_the_doctor_compares_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     monkeypatch.setattr(doctor, "usable_cores", lambda: 4)
-    monkeypatch.setattr(site_machine, "memory_bytes", lambda: 24 * GIB)
+    monkeypatch.setattr(doctor, "memory_bytes", lambda: 24 * GIB)
 
     def said(**change: Any) -> list[tuple[str, str]]:
         folder = site(tmp_path / "here", **change)
