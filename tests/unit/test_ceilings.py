@@ -13,7 +13,7 @@ from iogauge.core.measurement import Metric
 from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes
 from iogauge.guards.finding import Outcome
-from iogauge.plan.bounds import NOTHING_MEASURED, Bounds, MeasuredCeiling
+from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeiling, MetricBounds
 from iogauge.plan.case import Access
 from iogauge.records.record import MetricRecord, Record
 from iogauge.site.extras import Ceilings
@@ -124,7 +124,7 @@ MEASURED = MeasuredCeiling(
 )
 def test_the_lower_of_declared_and_measured_limits(unit, direction, value, by):
     access = Access(direction=direction)
-    found = Bounds(Metric("m", unit), access, extras(**NIC), 3).lowest([MEASURED])
+    found = MetricBounds(Metric("m", unit), access, extras(**NIC), 3).lowest([MEASURED])
     assert (found and (found.value, found.limited_by)) == (value and (value, by))
 
 

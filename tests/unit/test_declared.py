@@ -261,10 +261,10 @@ PARTS = {
 def test_references_beside_their_ceiling(value, lower, access, refused):
     reference = Reference(value, lower, None, "MB/s", "x")
     site = extras(topology=PARTS)
-    doubt = bounds.Bounds(Metric("bw", "MB/s"), access, site, 2).doubt(reference)
+    doubt = bounds.MetricBounds(Metric("bw", "MB/s"), access, site, 2).doubt(reference)
     assert (doubt and doubt.refused) is refused, doubt
     assert doubt is None or " of the ceiling " in doubt.saw
-    assert bounds.Bounds(Metric("bw", "MB/s"), access, extras(), 2).doubt(reference) is None
+    assert bounds.MetricBounds(Metric("bw", "MB/s"), access, extras(), 2).doubt(reference) is None
 
 
 def test_the_job_is_told_which_storage_targets_are_out():

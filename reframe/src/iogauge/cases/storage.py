@@ -36,7 +36,7 @@ from iogauge.evidence import collect, fingerprint, model
 from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
-from iogauge.plan.bounds import NOTHING_MEASURED, Bounds, Cost, MeasuredCeilings
+from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, MetricBounds
 from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.script import shell_command
 from iogauge.plan.stage import PlannedCase
@@ -431,7 +431,7 @@ class StorageCheck(JudgedCheck):
         return model.layout_of_record(seen.striping) if seen else None
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
-        return Bounds.of(self._plan, metric, self._extras).lowest(self._measured.usable)
+        return MetricBounds.of(self._plan, metric, self._extras).lowest(self._measured.usable)
 
     def _cold_value(self, metric: Metric) -> float | None:
         return self._cold.get(metric.name)

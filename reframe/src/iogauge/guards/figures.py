@@ -21,7 +21,7 @@ from iogauge.evidence.model import SERIES, OverTime
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.plan.bounds import MOST_SHARE, Bounds
+from iogauge.plan.bounds import MOST_SHARE, MetricBounds
 from iogauge.plan.stage import FILL
 from iogauge.site.doubts import DOUBTFUL_LIMIT, generous
 from iogauge.tools.fio.output import in_flight
@@ -147,7 +147,7 @@ def ceiling(seen: PhaseSeen) -> Iterator[Finding]:
     case, access = seen.case, seen.access
     for metric in (one for one in case.metrics if one.name in seen.phase.rates):
         value, unit = max(case.values[metric.name]), metric.unit
-        limit = Bounds.of(case.plan, metric, case.extras).lowest(case.measured.usable)
+        limit = MetricBounds.of(case.plan, metric, case.extras).lowest(case.measured.usable)
         if limit is None:
             found = rule("G6 ceiling", "undeclared").ok("no ceiling declared")
         else:

@@ -24,7 +24,7 @@ from iogauge.judge.verdict import (
     needed,
     worst,
 )
-from iogauge.plan.bounds import NOTHING_MEASURED, Bounds, MeasuredCeilings
+from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings, MetricBounds
 from iogauge.plan.case import CasePlan
 from iogauge.site.doubts import Doubt, doubt_of_bounds, doubt_of_figure
 from iogauge.site.extras import PartitionExtras
@@ -131,7 +131,7 @@ def references_of(
     for metric in metrics:
         reference = references.get(metric.name) or standing.get(metric.name)
         if reference is None and not unreferenced:
-            reference = Bounds.of(plan, metric, extras).reference
+            reference = MetricBounds.of(plan, metric, extras).reference
         if reference is not None:
             used[metric.name] = reference
     return used
@@ -146,7 +146,7 @@ def beside_ceilings(
     """Yield the references of a case that its ceilings put in doubt, with the name of the metric."""
     for metric in metrics:
         reference = references.get(metric.name)
-        doubt = Bounds.of(plan, metric, extras).doubt(reference) if reference else None
+        doubt = MetricBounds.of(plan, metric, extras).doubt(reference) if reference else None
         if doubt:
             yield metric.name, doubt
 

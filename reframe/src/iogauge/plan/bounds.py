@@ -151,7 +151,7 @@ def excess(budget: Budget, cost: Cost) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class MetricBounds:
     """What bounds a metric of a case at a site: how its phase touches data, on how many nodes and servers (None: all)."""
 
     metric: Metric
@@ -161,7 +161,7 @@ class Bounds:
     servers: int | None = None
 
     @classmethod
-    def of(cls, plan: CasePlan, metric: Metric, extras: PartitionExtras) -> Bounds:
+    def of(cls, plan: CasePlan, metric: Metric, extras: PartitionExtras) -> MetricBounds:
         """Return the bounds of a metric of a plan."""
         access, nodes = access_of(plan, metric.name), nodes_of(plan, metric.name)
         return cls(metric, access, extras, nodes, plan.servers)
