@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "calibrate-over-step", "iogauge_extras/history", "runs.py",
-        'if changes := change_points(values):',
+        'if changes := statistics.change_points(values):',
         'if changes := []:',
         "tests/unit/test_calibrate.py::test_runs_that_prove_nothing_are_refused",
         "a reference rests on runs from before and after a loss",
@@ -217,8 +217,8 @@ MUTANTS = (
     ),
     Mutant(
         "samples-of-one-file", "iogauge_extras/loads", "check.py",
-        "        read = replace(read, files=_SHARDS, in_common=True)",
-        "        read = replace(read, files=1, in_common=True)",
+        "            files=_SHARDS,\n            numjobs",
+        "            files=1,\n            numjobs",
         "tests/e2e/test_loads.py::test_all_processes_read_samples_of_all_large_files",
         "a training's samples come from one file of eight",
         passes=True,
@@ -389,8 +389,8 @@ MUTANTS = (
     ),
     Mutant(
         "requests-not-counted", "guards", "others.py",
-        "            if total and theirs >= FOREIGN_REQUESTS:",
-        "            if total and theirs >= FOREIGN_BYTES:",
+        "        if total and theirs >= FOREIGN_REQUESTS:",
+        "        if total and theirs >= FOREIGN_BYTES:",
         "tests/unit/test_guards.py::test_g19_counts_requests_if_all_are_small",
         "others have half of the requests of a slow disk, in few bytes",
         passes=True,
@@ -537,7 +537,7 @@ MUTANTS = (
     ),
     Mutant(
         "ran-longer-than-said", "guards", "clock.py",
-        "        words.append(WORK.least(saw, working, exact=True, often=True))",
+        "        words.append(work.least(saw, working, exact=True, often=True))",
         "        words.append(WORK.least(saw, 0.0, exact=True, often=True))",
         "tests/unit/test_guards.py::test_g4_knows_how_long_a_tool_worked",
         "a tool reports a third of the seconds for which it worked",
@@ -743,7 +743,7 @@ MUTANTS = (
     ),
     Mutant(
         "out-not-asked-again", "guards", "preflight.py",
-        "            out=topology.out if topology else (),\n",
+        "        out=topology.out if topology else (),\n",
         "",
         "tests/unit/test_judge.py::test_storage_targets_are_out_as_declared_when_the_case_is_judged",
         "the verdict does not know which storage targets are declared out",

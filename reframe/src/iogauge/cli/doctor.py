@@ -13,7 +13,7 @@ import platform
 import socket
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -26,7 +26,8 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import declared_node
-from iogauge.guards.preflight import cores, health, identity, servers
+from iogauge.guards.preflight import cores, expected_settings, health, identity, servers
+from iogauge.node import probes
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
 from iogauge.node.kinds import Below, traits
@@ -292,7 +293,7 @@ def of_target(place: PartitionExtras | str) -> list[Check]:
         what = "set IOGAUGE_TARGET to a directory"
         if extras:
             what = "correct target.path, or look on a node that mounts it"
-        return [Check("problem", subject, str(error), what)]
+        return [Check("problem", subject, error.strerror or str(error), what)]
     checks = _target_mount(path, view, extras is not None and extras.target.compresses is not None)
     if extras:
         checks += _target_otherwise(subject, extras, view)
@@ -314,7 +315,10 @@ def of_target(place: PartitionExtras | str) -> list[Check]:
         )
     except OSError as error:
         what = "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site"
-        return [*checks, Check("problem", subject, after(str(path), str(error)), what)]
+        return [
+            *checks,
+            Check("problem", subject, after(str(path), error.strerror or str(error)), what),
+        ]
     if not writable:
         checks.append(not_writable(path))
     if on_lustre and holder is None:
@@ -371,7 +375,7 @@ def _objections(subject: str, findings: Iterable[Finding]) -> Iterator[Check]:
     for finding in findings:
         if finding.outcome is not Outcome.OK:
             state: Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-            yield Check(state, subject, f"{finding.name}: {finding.saw}", finding.remedy)
+            yield Check(state, subject, str(replace(finding, remedy="")), finding.remedy)
 
 
 def _target_mount(path: str, view: View, compression_declared: bool) -> list[Check]:
@@ -409,9 +413,25 @@ def _target_promises(
     if known.unsynced:
         text = f"fsync proves nothing ({known.unsynced}): writes and metadata are INVALID"
         yield note(text, "choose another directory")
+    if kind == "ext4" and _writes_inode_tables():
+        text = (
+            "the kernel's ext4lazyinit still writes inode tables of a new ext4: load beside yours"
+        )
+        yield note(
+            text, "wait until it has ended, or make the file system with -E lazy_itable_init=0"
+        )
     if below.compresses and not compression_declared:
         text = f"data may be compressed, or stored once ({below.compresses})"
         yield note(text, "declare target.compresses: true")
+
+
+def _writes_inode_tables() -> bool:
+    """Return whether the kernel's thread runs that makes a new ext4 whole."""
+    for file in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):
+            if file.read_text() == "ext4lazyinit\n":
+                return True
+    return False
 
 
 def _target_sessions(
@@ -450,7 +470,17 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
             cores(tasks if of_mpirun else 0, usable, declared.cores),
             declared_node(declared, [usable], [memory]),
         ]
-        yield from _objections(f"site {folder.name}, partition {partition['name']}", findings)
+        path, subject = extras.target.path, f"site {folder.name}, partition {partition['name']}"
+        facts = probes.collect(path) if extras.expect else {}
+        if expect := {key: value for key, value in extras.expect.items() if key in facts}:
+            fsname, host = fsname_of(extras.target.source or "*"), socket.gethostname()
+            findings.append(
+                expected_settings(expect=expect, facts=facts, host=host, path=path, fsname=fsname)
+            )
+        if extras.scale.nodes > 1:
+            text = f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host"
+            yield Check("problem", subject, text, "name a scheduler, or the nodes (extras.hosts)")
+        yield from _objections(subject, findings)
 
 
 def of_this_host() -> list[Check]:

@@ -78,6 +78,23 @@ def settled(context: typer.Context) -> list[str]:
     return arguments
 
 
+def no_site(name: str, known: Sequence[str]) -> str:
+    """Return what is said of a site that does not exist."""
+    return f"no site {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}"
+
+
+def demand_known(system: str, name: str) -> None:
+    """End the command if a system is neither a site nor in the history, or if a case's name fits no check."""
+    sites = {folder.name for folder in folders.site_folders(*folders.site_dirs())}
+    sites |= {path.name for path in history_dir().glob("*/")}
+    if system and system not in sites:
+        raise slip(no_site(system, sorted(sites)))
+    checks = known_checks(project_root() / "checks")
+    word = re.match(r"\^?(\w+)", name)
+    if word and not any(word[1] in check for check in checks):
+        raise slip(f"-n {name} fits no check{did_you_mean(word[1], checks)}")
+
+
 def _slips(arguments: Sequence[str]) -> Iterable[str]:
     """Yield what is wrong with options, sites and modes that the arguments name."""
     for option in (word.partition("=")[0] for word in arguments):
@@ -87,7 +104,7 @@ def _slips(arguments: Sequence[str]) -> Iterable[str]:
     sites = [folder.name for folder in folders.site_folders(*folders.site_dirs())]
     for system in () if own_files else selected.values(arguments, "--system", "--system"):
         if (name := system.partition(":")[0]) not in (*sites, "generic"):
-            yield f"no site {name!r}{did_you_mean(name, sites)}; known: {', '.join(sites)}"
+            yield no_site(name, sites)
     modes = _modes()
     for mode in selected.values(arguments, "--mode", "--mode"):
         if modes and not own_files and mode not in modes:
@@ -235,12 +252,13 @@ def unmeasured_remarks(arguments: list[str]) -> list[str]:
 
 
 def planned_cases(
-    arguments: list[str], notes: Path | None = None
+    arguments: list[str], notes: Path | None = None, **variables: str
 ) -> tuple[list[PlannedCase], list[str]]:
     """Return the footprints of the cases that ReFrame's arguments select, found by a dry run.
 
     The lines say which cases cannot run, or why there is none; they are empty if all can. The run
     writes what :func:`iogauge.records.selected.noted` reads into the file ``notes``.
+    ``variables`` are set for the dry run.
     """
     with tempfile.TemporaryDirectory(prefix="iogauge-plan-") as scratch:
         # Nothing runs, so ReFrame need not wait between the cases.
@@ -250,7 +268,7 @@ def planned_cases(
         words = ["--nocolor", "--prefix", scratch, *arguments, "--dry-run", "--exec-policy=serial"]
         words += ["--report-file", str(report)]
         status, output, errors = processes.Fork.printed(
-            reframe_main, reframe_command(words), environment_of(**quick)
+            reframe_main, reframe_command(words), environment_of(**quick, **variables)
         )
         files = sorted(Path(scratch).rglob(FOOTPRINT))
         cases = [PlannedCase.from_json(untrusted.read_json(file)) for file in files]
@@ -346,7 +364,7 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
         try:
             allowed = processes.call_in_time(target, partial(permission.reason, target))
         except OSError as error:
-            why = after(target, str(error))
+            why = after(target, error.strerror or str(error))
             console.print(f"{plain(target)}: [bold red]refused[/] {plain(why)}")
         objections = [one for one in said if one[0].outcome is not Outcome.OK]
         for finding, of in objections:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from iogauge.cli import doctor, nodes
 from iogauge.cli.doctor import Check
-from iogauge.cli.planning import at_targets, planned_cases
+from iogauge.cli.planning import at_targets, no_site, planned_cases
 from iogauge.cli.screen import new_console, slip
-from iogauge.core.text import count, did_you_mean
+from iogauge.core.text import count
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Outcome
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
 from iogauge.report.outcome import plain
-from iogauge.site import folders, machine, settings
+from iogauge.site import folders, machine, programs, settings
 
 
 def check(
@@ -42,7 +44,7 @@ def check(
     known = [folder.name for folder in every]
     for name in names or ():
         if name not in known:
-            raise slip(f"no site {name!r}{did_you_mean(name, known)}; known: {', '.join(known)}")
+            raise slip(no_site(name, known))
     of_host = [] if files else folders.sites_of_host(every, socket.gethostname())
     chosen = [folder for folder in every if folder.name in names] if names else [*of_host[:1]]
     lines, summaries = [] if files else doctor.of_this_host(), []
@@ -73,6 +75,12 @@ def _show(lines: Sequence[Check], everything: bool, summaries: Sequence[str]) ->
     in_log = not console.is_terminal
     lines = list(dict.fromkeys(lines))
     problems = [one for one in lines if one.state == "problem"]
+    told = [(one.subject, one.text) for one in problems]
+    problems = [  # what a target lacks is said once, whatever cases it stops
+        one
+        for one in problems
+        if not any(s == one.subject and one.text.startswith(f"{text} (") for s, text in told)
+    ]
     notes: dict[str, list[Check]] = {}
     for one in lines:
         if everything and one.state == "ok":
@@ -94,6 +102,30 @@ def _show(lines: Sequence[Check], everything: bool, summaries: Sequence[str]) ->
     for text in () if problems else summaries:
         console.print(f"[bold green]ready[/]: {plain(text)}", soft_wrap=in_log)
     return 1 if problems else 0
+
+
+#: The program that hands jobs to a scheduler.
+_SUBMITS: Final = {
+    **dict.fromkeys(("slurm", "squeue"), "sbatch"),
+    **dict.fromkeys(("pbs", "pbspro", "torque", "sge"), "qsub"),
+    **{"lsf": "bsub", "flux": "flux", "oar": "oarsub"},
+}
+
+
+def _not_on_path(partition: Mapping[str, Any], site: Mapping[str, Any]) -> Iterator[Check]:
+    """Yield the line about a scheduler's program that this host lacks, or about tools of an environment of PATH."""
+    program, subject = _SUBMITS.get(partition["scheduler"]), f"partition {partition['name']}"
+    if program and not shutil.which(program):
+        text = f"scheduler is {partition['scheduler']}, and {program} is not on PATH"
+        yield Check("problem", subject, text, f"put {program} on PATH, or correct scheduler")
+    of_path = partition["scheduler"] == "local" and not {"modules", "prepare_cmds"} & {*partition}
+    for one in site.get("environments", ()) if of_path else ():
+        lacks = {*one.get("features", ())} - {*programs.machine().features}
+        if lacks and not {"modules", "prepare_cmds", "env_vars", "extras"} & {*one}:
+            text = f"features names {', '.join(sorted(lacks))}, which no program on PATH has"
+            yield Check(
+                "note", f"environment {one['name']}", text, "install it, or leave the feature out"
+            )
 
 
 def _summary(folder: Path, cases: Sequence[PlannedCase], here: bool) -> str:
@@ -155,7 +187,8 @@ def _of_partition(
             else one
             for one in target
         ]
-    return [*target, *asked, *doctor.declared_nodes(folder)]
+    lacks = _not_on_path(partition, site)
+    return [*lacks, *target, *asked, *doctor.declared_nodes(folder)]
 
 
 def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check]]:
@@ -188,5 +221,5 @@ def _room(cases: Sequence[PlannedCase]) -> Iterator[Check]:
         ):  # the lines about the target say so
             if finding.outcome is not Outcome.OK:
                 state: doctor.Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-                text = f"{finding.name}: {finding.saw}{of}"
+                text = f"{replace(finding, remedy='')}{of}"
                 yield Check(state, f"target {target}", text, finding.remedy)

@@ -44,6 +44,8 @@ def sessions_of(console: Console, names: list[str]) -> Asked:
     files = sorted(paths.history_dir().glob("*/*.json*"), key=lambda file: file.name)
     files = [file for file in files if file.suffix in (".json", ".jsonl")]
     sessions = list(dict.fromkeys(file.stem for file in files))
+    if not sessions:
+        raise slip(f"{paths.history_dir()} has no session yet: iogauge run makes one")
     wanted = names or sessions[-1:]
     for name in wanted or [""]:
         if name not in sessions:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.padding import Padding
 
+from iogauge.cli.planning import demand_known
 from iogauge.cli.screen import Wide, new_console, slip
 from iogauge.core import paths
 from iogauge.core.paths import project_root
@@ -79,6 +80,7 @@ def show_history(
     from iogauge.report import history_table  # imported here because polars starts slowly
 
     folder, console = paths.history_dir(), new_console()
+    demand_known(system, name)
     try:
         choice = history_table.RecordChoice(
             system=system,

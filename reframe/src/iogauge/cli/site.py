@@ -274,19 +274,21 @@ def _limit(seconds: float, queue: Queue | None) -> str:
     return f"{minutes // 60}h{minutes % 60}m" if minutes >= 60 else f"{minutes}m"
 
 
-def _plan(folder: Path, text: Callable[[str], str], queue: Queue | None, tier: str) -> bool:
+def _plan(
+    folder: Path, text: Callable[[str], str], queue: Queue | None, tier: str, speed: float
+) -> bool:
     """Write the settings, plan the cases, and write the time limit that they need; print the plan.
 
-    Returns whether every case fits its target and the longest one the time limit.
+    ``speed`` is that of a node in bytes/s, or 0. Returns whether all cases fit the target and the time limit.
     """
     file = folder / folders.SETTINGS
     file.write_text(text(_FIRST_LIMIT), encoding="utf-8")
     _, mistakes = settings.read_site(folder)
-    for mistake in mistakes:
-        _say(str(mistake))
     if mistakes:
+        _say("; ".join(map(str, mistakes)))
         return False
-    cases, unable = planned_cases([f"--system={folder.name}", "-t", tier])
+    words = [f"--system={folder.name}", "-t", tier]
+    cases, unable = planned_cases(words, IOGAUGE_PROBED=str(speed))
     for line in unable:
         _say(line)
     longest = max((case.seconds for case in cases), default=0.0)
@@ -296,10 +298,9 @@ def _plan(folder: Path, text: Callable[[str], str], queue: Queue | None, tier: s
     _say(f"longest case: about {format_seconds(longest)}; time_limit: {limit}")
     most = queue.limit_seconds if queue else None
     if most is not None and longest > most:
-        _say(
-            f"the queue {queue.name if queue else ''} ends jobs after {format_seconds(most)}: make "
-            f"limits.case_bytes in {file} smaller"
-        )
+        name = queue.name if queue else ""
+        ends = f"the queue {name} ends jobs after {format_seconds(most)}"
+        _say(f"{ends}: make limits.case_bytes in {file} smaller")
         return False
     return fits and not unable
 
@@ -447,7 +448,8 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
         paths = [str(folder.parent), *([before] if before else [])]
         os.environ[folders.VARIABLE] = os.pathsep.join(paths)
     tier = writing.sizes_of(found, answers.nodes)[0].tier
-    fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier)
+    speed = min(known.speed_bytes_s / one.nodes for one, known in targets)
+    fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier, speed)
     _say(f"{folder / folders.SETTINGS}: written")
     if pinned:
         _say(pinned)
@@ -481,16 +483,15 @@ def _write_repository(into: Path, name: str, found: Found) -> str:
 
 def next_commands(name: str, tier: str, into: Path | None, sites: Path) -> list[str]:
     """Return the commands that follow; ``sites`` is the folder that holds the site's."""
-    first = (
-        [
+    first = []
+    if into:
+        built = f"iogauge/ci/build-stack environments/{name} && . ./activate"
+        first = [
             f"cd {into} && ./setup && . ./activate",
-            f"iogauge/ci/build-stack environments/{name} && . ./activate    # load the MPI's module first",
+            f"{built}    # load the MPI's module first",
         ]
-        if into
-        else []
-    )
-    if not into and sites != project_root() / "site-configs":
-        first = [f"export {folders.VARIABLE}={os.environ[folders.VARIABLE]}    # in every shell"]
+    elif (places := os.environ.get(folders.VARIABLE)) and sites != project_root() / "site-configs":
+        first = [f"export {folders.VARIABLE}={places}    # in every shell"]
     return [
         *first,
         f"iogauge check {name}",

@@ -92,7 +92,11 @@ def of_case(directory: str) -> dict[int, str]:
     Only this user's processes on this host count. Ancestors of this process are left out, and so is
     the keeper of the target's lock: it ends by itself and reports how that went.
     """
-    wanted = _VARIABLE + os.fsencode(directory)
+    return marked(_VARIABLE + os.fsencode(directory))
+
+
+def marked(wanted: bytes) -> dict[int, str]:
+    """Return other processes with a word in their environment, or one that goes on with a slash, as :func:`of_case`."""
     spared = _ancestors()
     programs = {}
     for entry in Path("/proc").iterdir():
@@ -114,18 +118,24 @@ def of_case(directory: str) -> dict[int, str]:
 
 def end(directory: str) -> list[str]:
     """Kill the processes that work for a case in a directory or below it; return a message each."""
+    ended, _ = kill(_VARIABLE + os.fsencode(directory), _WAIT_S)
+    return [
+        f"killed {program} (process {pid}), which was still at work there"
+        for pid, program in ended.items()
+    ]
+
+
+def kill(wanted: bytes, seconds: float) -> tuple[dict[int, str], dict[int, str]]:
+    """Kill the processes that are :func:`marked` until there are none, for so long; return those, and who is left."""
     ended: dict[int, str] = {}
-    deadline = time.monotonic() + _WAIT_S
-    while (left := of_case(directory)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + seconds
+    while (left := marked(wanted)) and time.monotonic() < deadline:
         for pid in left:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         ended |= left
         time.sleep(0.02)
-    return [
-        f"killed {program} (process {pid}), which was still at work there"
-        for pid, program in ended.items()
-    ]
+    return ended, left
 
 
 def flush() -> None:

@@ -286,7 +286,9 @@ def prepare(order: JobOrder, leaving: contextlib.ExitStack) -> Opened:
     except processes.NoAnswer as error:
         return replace(opened, failed=str(error))
     except (OSError, LustreError) as error:
-        return replace(opened, refused=(f"{order.target}: {error}",))
+        return replace(
+            opened, refused=(f"{order.target}: {getattr(error, 'strerror', None) or error}",)
+        )
     except lock.Occupied as error:
         return replace(opened, occupied=str(error))
 

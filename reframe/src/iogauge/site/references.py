@@ -85,7 +85,8 @@ def _leaf(key: str, value: object) -> Iterator[Mistake]:
             return
         value = value[2]
     if not isinstance(value, list) or len(value) != 4:
-        yield Mistake(key, show(value), _FORM)
+        commas = isinstance(value, list) and len(value) > 4
+        yield Mistake(key, show(value), _FORM + "; write decimals with a point: -0.1" * commas)
         return
     number, lower, upper, unit = value
     wrong = [
@@ -408,7 +409,8 @@ def _check_mistakes(name: str, entry: object, source: object) -> Iterator[Mistak
         if metric:
             yield from _leaf(key, leaf)
         else:
-            yield Mistake(key, show(leaf), "a mapping down to the metrics")
+            levels = ", then ".join([*(index or ["$partition"]), "the metric"])
+            yield Mistake(key, show(leaf), f"a key for each level of $index: {levels}")
 
 
 @lru_cache(maxsize=32)

@@ -6,6 +6,7 @@ them is its loss. The file system and the tool take the rest: the highest valid 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,6 +213,13 @@ def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str
     return found
 
 
+def of_site(folder: Path, site: Path) -> Iterator[Shown]:
+    """Yield the layers of each partition of a site, beside a history in ``folder``; raises OSError or ValueError."""
+    for name, extras in settings.partitions(site).items():
+        seen = of_history(folder, site.name, name, extras.ceilings)
+        yield Shown.of(f"{site.name}:{name}", extras, seen)
+
+
 def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
     """Return the layers of every partition of the systems that have a site here, by ``system:partition``.
 
@@ -219,16 +227,10 @@ def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
     """
     found: dict[str, Shown] = {}
     for site in folders.site_folders(*folders.site_dirs()):
-        if site.name not in names:
-            continue
-        try:
-            for name, extras in settings.partitions(site).items():
-                seen = of_history(folder, site.name, name, extras.ceilings)
-                shown = Shown.of(f"{site.name}:{name}", extras, seen)
+        with contextlib.suppress(OSError, ValueError):
+            for shown in of_site(folder, site) if site.name in names else ():
                 if any(chain.limit for chain in shown.chains):
                     found.setdefault(shown.partition, shown)
-        except (OSError, ValueError):
-            continue
     return found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,7 +66,8 @@ def show_comparison(
             subject = registry.load("iogauge_answers", "darshan.subject")
             found = logs.compare(subject(a), subject(b))
         else:
-            found = _contrast((a, b), html, (_two(servers), _two(tib)))
+            by_server, by_tib = _two(servers), _two(tib)
+            found = contrast(((a, a), (b, b)), html, by_server, by_tib)
     except (CompareError, registry.Missing) as error:
         raise slip(str(error)) from error
     if as_json:
@@ -92,19 +95,23 @@ def _two(text: str) -> tuple[float | None, float | None]:
     return first or None, second or None
 
 
-def _contrast(
-    names: tuple[str, str],
+def contrast(
+    named: Sequence[tuple[str, str]],
     html: Path | None,
-    divisors: tuple[tuple[float | None, float | None], ...],
+    servers: Sequence[float | None] = (None, None),
+    tib: Sequence[float | None] = (None, None),
 ) -> sides.Contrast:
-    """Return the contrast of two sets of records, and write its page; raises CompareError."""
+    """Return the contrast of two sets of records, each a choice and its title, and write its page.
+
+    Raises :class:`CompareError`.
+    """
     from iogauge_extras.compare import (
         sides,  # with numpy, which takes longer to start than all else
     )
 
-    servers, tib = divisors
     a, b = (
-        sides.read(paths.history_dir(), name, servers[n], tib[n]) for n, name in enumerate(names)
+        replace(sides.read(paths.history_dir(), choice, servers[n], tib[n]), name=title)
+        for n, (choice, title) in enumerate(named)
     )
     found = sides.contrast(a, b)
     if html:

@@ -23,7 +23,9 @@ def show_profile(log: Path, as_json: bool = False) -> None:
         typer.echo(profile.to_json(found))
         return
     console = new_console()
-    console.print(plain(f"{found.name}: {' '.join(profile.verdict(found))}"), soft_wrap=True)
+    console.print(
+        plain(f"{found.figures.name}: {' '.join(profile.verdict(found))}"), soft_wrap=True
+    )
     for name, text in profile.lines(found).items():
         console.print(plain(f"{name + ':':<29} {text}"), soft_wrap=True)
     for note in found.figures.notes:

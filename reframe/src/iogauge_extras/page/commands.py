@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from iogauge.cli.planning import demand_known
 from iogauge.cli.reporting import Asked, sessions_of, write_file
 from iogauge.cli.screen import Wide, new_console, say, slip
 from iogauge.core import paths, registry
@@ -150,6 +151,7 @@ def show_status(
     from iogauge_extras.page.collect import collect  # with numpy and polars
 
     console = new_console()
+    demand_known(system, name)
     try:
         start = moment(since or ("" if trend else "30d")) if since or not trend else None
         if trend:
