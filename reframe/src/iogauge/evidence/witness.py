@@ -53,7 +53,7 @@ class Testimony:
 
     ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak. ``asked_for`` is when the job
     script on the first node waited for these servers, in seconds since its boot. ``watched`` are the bytes that the agent
-    there saw the first task ask for.
+    there saw the first task ask for. Without ``in_calls`` the tasks' bytes do not pass in calls that the kernel counts.
     """
 
     witnesses: tuple[Witness, ...] = ()
@@ -61,6 +61,7 @@ class Testimony:
     of_tasks: bool = True
     asked_for: tuple[float, float] | None = None
     watched: int = 0
+    in_calls: bool = True
 
     @property
     def complete(self) -> bool:
@@ -75,7 +76,7 @@ class Testimony:
         """
         asked = self.asked
         known = asked.read + asked.written + STARTING_BYTES
-        return self.of_tasks and asked.read > 0 and known >= self.watched
+        return self.of_tasks and self.in_calls and asked.read > 0 and known >= self.watched
 
     @property
     def hosts(self) -> list[str]:
@@ -250,6 +251,7 @@ def hear(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
         expected=plan.tasks if phase.launch == "tasks" else 1,
         watched=max(within, default=0),
+        in_calls=phase.in_calls,
     )
 
 

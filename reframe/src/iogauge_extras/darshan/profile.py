@@ -113,7 +113,13 @@ def _matters(log: DarshanLog, seconds: float) -> bool:
 
 def _of_ranks(profile: Profile) -> Iterator[str]:
     times = {rank: sum(parts.values()) for rank, parts in ranks(profile.log).items()}
-    slowest, middle = next(iter(times), 0), median(times.values()) if times else 0.0
+    slowest = next(iter(times), 0)
+    moved = dict.fromkeys(times, 0.0)
+    for record in profile.log.of("POSIX") if times else []:
+        moved[record.rank] += total([record], "BYTES_READ", "BYTES_WRITTEN")
+    # The writers of a collective write are compared with each other, not with ranks that wait for them.
+    alike = [rank for rank in times if moved[rank] >= moved[slowest] / 2]
+    middle = median([times[rank] for rank in (alike if len(alike) > 2 else times)] or [0.0])
     uneven = bool(middle) and times[slowest] >= _UNEVEN * middle
     if uneven and _matters(profile.log, times[slowest] - middle):
         yield (
