@@ -270,8 +270,8 @@ MUTANTS = (
     ),
     Mutant(
         "gone-from-the-gate", "cli", "planning.py",
-        '        missed += gone(before, records, system)',
-        '        gone(before, records, system)',
+        '        missed += selected.gone(before, records, system)',
+        '        selected.gone(before, records, system)',
         "tests/e2e/test_cli.py::test_gate_misses_what_it_had_before",
         "a gate passes though a case that it always measured is gone",
     ),
@@ -1455,8 +1455,8 @@ MUTANTS = (
     ),
     Mutant(
         "prometheus-of-invalid", "report", "export.py",
-        "                    metric.median if valid else None,",
-        "                    metric.median,",
+        "    measured = (metric.median, metric.spread) if metric.verdict.is_valid else (None, None)\n",
+        "    measured = (metric.median, metric.spread)\n",
         "tests/unit/test_export.py::test_what_is_not_valid_is_no_measurement",
         "Prometheus gets values of INVALID runs",
     ),
@@ -1469,8 +1469,8 @@ MUTANTS = (
     ),
     Mutant(
         "export-all-rows", "report", "export.py",
-        '        how="semi",',
-        '        how="left",',
+        'how="semi"',
+        'how="left"',
         "tests/unit/test_export.py::test_parquet_has_the_documented_columns_and_the_site",
         "an export holds rows that were not chosen, or lacks columns",
     ),

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import Reference
-from iogauge.core.text import digest
+from iogauge.core.text import digest, visible
 from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
@@ -131,6 +131,16 @@ class ReferenceRecord(untrusted.Form):
     def of(cls, reference: Reference) -> ReferenceRecord:
         """Return the record of a reference."""
         return cls(**_taken(reference, "value", "lower", "upper", "unit", "source", "xfail"))
+
+    @property
+    def least(self) -> float | None:
+        """Return the least value that meets the reference; None if any does."""
+        return None if self.lower is None else self.value * (1 + self.lower)
+
+    @property
+    def most(self) -> float | None:
+        """Return the largest value that meets the reference; None if any does."""
+        return None if self.upper is None else self.value * (1 + self.upper)
 
     def _check(self, where: str) -> None:
         """Raise ValueError for a reference that is not positive."""
@@ -313,6 +323,16 @@ class Record(untrusted.Form):
     def place(self) -> tuple[str, str, str]:
         """Return system, partition and environment."""
         return (self.system, self.partition, self.environment)
+
+    @property
+    def where(self) -> str:
+        """Return system and partition, safe for a terminal: ``mysite:scratch``."""
+        return visible(f"{self.system}:{self.partition}")
+
+    @property
+    def minute(self) -> str:
+        """Return the time as people write it, to the minute."""
+        return self.time[:16].replace("T", " ")
 
     @property
     def needs_confirmation(self) -> bool:

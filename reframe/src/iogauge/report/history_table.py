@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
+from iogauge.core.groups import grouped
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import in_order, of_runs, with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, names, query
-from iogauge.records.record import (
-    Excerpt,
-    Record,
-    excerpts,
-    operations_of,
-    same_spread,
-)
-from iogauge.report.layout import Column, Group, Table
+from iogauge.records.record import Excerpt, Record, excerpts, operations_of, same_spread
+from iogauge.report.layout import Table, columns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RecordChoice:
     """Which records to show; empty values and None let all through.
 
@@ -50,15 +44,15 @@ class RecordChoice:
         The columns are ``record``, ``metric`` and the position of the record (:func:`records`).
         Raises ValueError for a name that fits no case, and for a system without records.
         """
-        columns = ["record", *query.PLACE, "metric"]
+        shown = ("record", *query.PLACE, "metric")
         used = {
-            "system": bool(self.system),
-            "case": bool(self.name),
-            "verdict": bool(self.verdicts),
-            "metric_verdict": bool(self.verdicts),
-            "time": bool(self.since or self.until),
+            "system": self.system,
+            "case": self.name,
+            "verdict": self.verdicts,
+            "metric_verdict": self.verdicts,
+            "time": self.since or self.until,
         }
-        columns += [column for column, needed in used.items() if needed]
+        columns = [*shown, *(column for column, needed in used.items() if needed)]
         frame = query.load(folder, cache, columns=columns)
         frame = narrowed(
             frame, system=self.system, name=self.name, since=self.since, until=self.until
@@ -74,10 +68,9 @@ class RecordChoice:
                 | (pl.col("verdict").is_in(wanted) & ~explained)
             )
         matching = frame["record"].unique().sort(descending=True)
-        chosen = matching.head(self.limit) if self.limit else matching
-        oldest = chosen[-1] if chosen.len() else 0
-        rows = frame.filter(pl.col("record") >= oldest)
-        rows = rows.select("record", *query.PLACE, "metric")
+        newest = matching.head(self.limit) if self.limit else matching
+        oldest = newest[-1] if newest.len() else 0
+        rows = frame.filter(pl.col("record") >= oldest).select(shown)
         return rows.sort("record", descending=True, maintain_order=True), matching.len()
 
 
@@ -121,60 +114,35 @@ def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], 
             yield contents[source, number], set(metrics)
 
 
-def moment(text: str, *, end: bool = False) -> datetime:
-    """Return a time: 2027-03-31, 2027-03-31T12:00 (UTC unless it has a zone), or 12h, 7d, 4w ago.
-
-    A day is its begin, with ``end`` its end. Raises ValueError.
-    """
-    if ago := re.fullmatch(r"(\d{1,5})([hdw])", text):
-        hours = int(ago[1]) * {"h": 1, "d": 24, "w": 168}[ago[2]]
-        return datetime.now(timezone.utc) - timedelta(hours=hours)
-    try:
-        time = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
-        if end and re.fullmatch(r"[\d-]+", text):
-            time = time.replace(hour=23, minute=59, second=59, microsecond=999_999)
-        zone = time.tzinfo or timezone.utc
-        return time.replace(tzinfo=zone).astimezone(timezone.utc)
-    except (ValueError, OverflowError) as error:
-        message = f"{text!r} is no time: expected 2027-03-31, 2027-03-31T12:00, 12h, 7d or 4w"
-        raise ValueError(message) from error
-
-
-_COLUMNS: Final = (
-    Column("scenario"),
-    Column("metric", whole=True),
-    Column("median ±spread", whole=True),
-    Column("verdict", whole=True),
-    Column("why", whole=True),
-)
-
-
-def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
+def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
     """Return a table of records with their chosen metrics, by time and place, reasons below it."""
-    places: dict[str, dict[tuple[object, ...], list[list[Excerpt]]]] = {}
-    for number, (record, metrics) in enumerate(chosen):
+    facts = []
+    for number, (record, metrics) in enumerate(found):
         again = "%.repeat_no=" in str(record.get("case"))
-        for fact in _facts(list(excerpts(record, metrics))):
-            one = fact[0]
-            run = record.get("session") if again else number
-            key = (one.case, run, one.metric, one.verdict)
-            places.setdefault(one.where, {}).setdefault(key, []).append(fact)
-    reasons: dict[str, None] = {}
-    groups = []
-    for where, runs in places.items():
+        run = record.get("session") if again else number
+        facts += [(run, fact) for fact in _facts(list(excerpts(record, metrics)))]
+    reasons: dict[str, int] = {}
+    blocks = {}
+    for where, here in grouped(facts, lambda one: one[1][0].where).items():
         rows: list[tuple[str, ...]] = []
         last = ""
-        for (case, *_), facts in runs.items():
-            first = facts[0][0]
+        for same in grouped(here, _same).values():
+            runs = [fact for _, fact in same]
+            first = runs[0][0]
             reason = first.reason if first.verdict != Verdict.PASS.value else ""
-            reasons |= {reason: None} if reason else {}
-            why = f"[{list(reasons).index(reason) + 1}]" if reason else ""
-            when = first.time[:16].replace("T", " ")
-            shown = f"{when}  {case}"
-            rows.append(("" if shown == last else shown, *_measured(facts), why))
+            why = f"[{reasons.setdefault(reason, len(reasons) + 1)}]" if reason else ""
+            shown = f"{first.time[:16].replace('T', ' ')}  {first.case}"
+            rows.append(("" if shown == last else shown, *_measured(runs), why))
             last = shown
-        groups.append(Group(where, rows))
-    return Table(_COLUMNS, groups, tuple(reasons), wide=wide)
+        blocks[where] = rows
+    headings = ("metric", "median ±spread", "verdict", "why")
+    return Table(columns("scenario", *headings, whole=headings), blocks, tuple(reasons), wide)
+
+
+def _same(one: tuple[object, Sequence[Excerpt]]) -> tuple[object, ...]:
+    """Return what the runs of ``--repeat`` have in common."""
+    run, (first, *_) = one
+    return first.case, run, first.metric, first.verdict
 
 
 def _facts(found: Sequence[Excerpt]) -> Iterator[list[Excerpt]]:

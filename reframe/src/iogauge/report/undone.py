@@ -11,11 +11,7 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.text import count
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import (
-    Record,
-    parameters_in,
-    short_name,
-)
+from iogauge.records.record import Record, parameters_in, short_name
 from iogauge.report.plan_table import first_and_more
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iogauge.cli.reporting import write_file
-from iogauge.cli.screen import Wide, new_console, slip
+from iogauge.cli.screen import Wide, new_console, slips
 from iogauge.core import paths, registry
 from iogauge_extras.compare import logs
 from iogauge_extras.compare.logs import CompareError
@@ -34,19 +34,9 @@ def show_comparison(
         ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page with a figure, of two sets of records.")
-    ] = None,
-    servers: Annotated[
-        str,
-        typer.Option(
-            help="Numbers of servers of A and B, as 4,8. Default: what the Lustre client sees."
-        ),
-    ] = "",
-    tib: Annotated[
-        str,
-        typer.Option(help="Capacities of A and B in TiB, as 100,250. Default: those of the price."),
-    ] = "",
+    html: Annotated[Path | None, typer.Option(help="Write a page, for records.")] = None,
+    servers: Annotated[str, typer.Option(help="Servers of A and B, as 4,8.")] = "",
+    tib: Annotated[str, typer.Option(help="Capacities of A and B in TiB, as 100,250.")] = "",
     wide: Wide = False,
 ) -> None:
     """Compare two sides: sets of records, records or Darshan logs."""
@@ -56,7 +46,7 @@ def show_comparison(
     found: logs.LogComparison | sides.Contrast
     console = new_console()
     of_logs = {_is_log(name) for name in (a, b)}
-    try:
+    with slips(CompareError, registry.Missing):
         if True in of_logs:
             if html or False in of_logs:
                 raise CompareError(
@@ -68,8 +58,6 @@ def show_comparison(
         else:
             by_server, by_tib = _two(servers), _two(tib)
             found = contrast(((a, a), (b, b)), html, by_server, by_tib)
-    except (CompareError, registry.Missing) as error:
-        raise slip(str(error)) from error
     if as_json:
         typer.echo(found.to_json())
     else:

@@ -20,12 +20,12 @@ import polars as pl
 from rich.console import Group as Lines
 
 from iogauge.core.text import count, visible
-from iogauge.core.units import UnitError, convert, with_unit
+from iogauge.core.units import UnitError, convert, moment, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record
-from iogauge.report.history_table import moment, narrowed
-from iogauge.report.layout import Column, Group, Table
+from iogauge.report.history_table import narrowed
+from iogauge.report.layout import Table, columns
 from iogauge_extras.compare.logs import CompareError, Comparison, Difference
 from iogauge_extras.history.statistics import interval
 
@@ -165,11 +165,10 @@ class Contrast(Comparison):
             case = visible(one.case) if one.case != last else ""
             rows.append((case, visible(one.metric), *map(visible, cells(one))))
             last = one.case
-        right = [Column(name, right=True, whole=name == "B / A") for name in HEADINGS[:-1]]
+        right = HEADINGS[:-1]
         table = Table(
-            columns=(Column("case"), Column("metric"), *right, Column("")),
-            groups=[Group(f"A: {visible(self.a)}; B: {visible(self.b)}", rows)],
-            styles={"better": "green", "worse": "bold red"},
+            columns("case", "metric", *right, "", right=right, whole=("B / A",)),
+            {f"A: {visible(self.a)}; B: {visible(self.b)}": rows},
             wide=wide,
         )
         starred = any(ratio.over == "samples" for ratio in self.ratios)
