@@ -29,6 +29,7 @@ from iogauge.guards.preflight import cores, expected_settings, health, identity,
 from iogauge.node import probes
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
+from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import traits
 from iogauge.node.lustre import client
 from iogauge.node.lustre.programs import LustreError, ask_lctl, run_lfs
@@ -38,7 +39,6 @@ from iogauge.node.mounts import fsname_of
 from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.script import binding_options
 from iogauge.site import folders, programs, settings
-from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.programs import BRINGS, Machine, brings, mpi_environment
 from iogauge.workspace import directory, lock, permission
@@ -411,7 +411,7 @@ def site_of_host(found: Sequence[Path]) -> Path | None:
 def declared_nodes(folder: Path) -> Iterator[Check]:
     """Yield lines about partitions that run on this machine and declare it as another one."""
     data, mistakes = settings.read_site(folder)
-    usable, memory = usable_cores(), site_machine.memory_bytes()
+    usable, memory = usable_cores(), memory_bytes()
     for partition in [] if mistakes else data["systems"][0]["partitions"]:
         extras = extras_of(partition)
         if partition["scheduler"] != "local" or extras.hosts:
