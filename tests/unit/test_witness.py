@@ -943,10 +943,9 @@ LUSTRE = Path(__file__).parents[1] / "support" / "lustre"
 #: server has for itself is beside them.
 NODE = """
 mount -t tmpfs none /sys/fs
-for client in ffff888129458800 $SECOND; do
-    for index in 0 1 2 3; do mkdir -p /sys/fs/lustre/osc/lustre-OST000$index-osc-$client; done
-    for index in 0 1; do mkdir -p /sys/fs/lustre/mdc/lustre-MDT000$index-mdc-$client; done
-done
+client=ffff888129458800
+for index in 0 1 2 3; do mkdir -p /sys/fs/lustre/osc/lustre-OST000$index-osc-$client; done
+for index in 0 1; do mkdir -p /sys/fs/lustre/mdc/lustre-MDT000$index-mdc-$client; done
 mkdir -p /sys/fs/lustre/osc/lustre-OST0000-osc-MDT0000
 exec "$@"
 """
@@ -954,7 +953,6 @@ exec "$@"
 
 def on_lustre(tmp_path: Path, tool: str, *words: str, **knobs: str) -> witness.Testimony:
     """What witness.sh says on a node of the stand-in's Lustre, while a shell runs a tool."""
-    second = "ffff888179c91800" if knobs.get("LFS_MOUNTS") == "2" else ""
     command = words or ("sh", "-c", tool)
     subprocess.run(
         ["unshare", "--mount", "sh", "-euc", NODE, "sh", *witnessed(tmp_path, *command)],
@@ -962,7 +960,6 @@ def on_lustre(tmp_path: Path, tool: str, *words: str, **knobs: str) -> witness.T
             **os.environ,
             "PATH": f"{LUSTRE}:{os.environ['PATH']}",
             "LFS_STATE": str(tmp_path),
-            "SECOND": second,
             **knobs,
         },
         capture_output=True,
