@@ -131,7 +131,7 @@ MUTANTS = (
     ),
     Mutant(
         "calibrate-over-step", "iogauge_extras/history", "runs.py",
-        'if changes := change_points(values):',
+        'if changes := statistics.change_points(values):',
         'if changes := []:',
         "tests/unit/test_calibrate.py::test_runs_that_prove_nothing_are_refused",
         "a reference rests on runs from before and after a loss",
@@ -217,8 +217,8 @@ MUTANTS = (
     ),
     Mutant(
         "samples-of-one-file", "iogauge_extras/loads", "check.py",
-        "        read = replace(read, files=_SHARDS, in_common=True)",
-        "        read = replace(read, files=1, in_common=True)",
+        "            files=_SHARDS,\n            numjobs",
+        "            files=1,\n            numjobs",
         "tests/e2e/test_loads.py::test_all_processes_read_samples_of_all_large_files",
         "a training's samples come from one file of eight",
         passes=True,
@@ -270,8 +270,8 @@ MUTANTS = (
     ),
     Mutant(
         "gone-from-the-gate", "cli", "planning.py",
-        '        missed += gone(before, records, system)',
-        '        gone(before, records, system)',
+        '        missed += selected.gone(before, records, system)',
+        '        selected.gone(before, records, system)',
         "tests/e2e/test_cli.py::test_gate_misses_what_it_had_before",
         "a gate passes though a case that it always measured is gone",
     ),
@@ -389,8 +389,8 @@ MUTANTS = (
     ),
     Mutant(
         "requests-not-counted", "guards", "others.py",
-        "            if total and theirs >= FOREIGN_REQUESTS:",
-        "            if total and theirs >= FOREIGN_BYTES:",
+        "        if total and theirs >= FOREIGN_REQUESTS:",
+        "        if total and theirs >= FOREIGN_BYTES:",
         "tests/unit/test_guards.py::test_g19_counts_requests_if_all_are_small",
         "others have half of the requests of a slow disk, in few bytes",
         passes=True,
@@ -413,8 +413,8 @@ MUTANTS = (
     ),
     Mutant(
         "slowest-below-ceiling", "guards", "figures.py",
-        "value, unit, plan = max(case.values[metric.name])",
-        "value, unit, plan = min(case.values[metric.name])",
+        "value, unit = max(case.values[metric.name])",
+        "value, unit = min(case.values[metric.name])",
         "tests/unit/test_judge.py::test_the_fastest_sample_must_stay_below_the_ceiling",
         "a sample above the ceiling counts if another one lies below",
         passes=True,
@@ -537,7 +537,7 @@ MUTANTS = (
     ),
     Mutant(
         "ran-longer-than-said", "guards", "clock.py",
-        "        words.append(WORK.least(saw, working, exact=True, often=True))",
+        "        words.append(work.least(saw, working, exact=True, often=True))",
         "        words.append(WORK.least(saw, 0.0, exact=True, often=True))",
         "tests/unit/test_guards.py::test_g4_knows_how_long_a_tool_worked",
         "a tool reports a third of the seconds for which it worked",
@@ -743,7 +743,7 @@ MUTANTS = (
     ),
     Mutant(
         "out-not-asked-again", "guards", "preflight.py",
-        "            out=topology.out if topology else (),\n",
+        "        out=topology.out if topology else (),\n",
         "",
         "tests/unit/test_judge.py::test_storage_targets_are_out_as_declared_when_the_case_is_judged",
         "the verdict does not know which storage targets are declared out",
@@ -1455,8 +1455,8 @@ MUTANTS = (
     ),
     Mutant(
         "prometheus-of-invalid", "report", "export.py",
-        "                    metric.median if valid else None,",
-        "                    metric.median,",
+        "    measured = (metric.median, metric.spread) if metric.verdict.is_valid else (None, None)\n",
+        "    measured = (metric.median, metric.spread)\n",
         "tests/unit/test_export.py::test_what_is_not_valid_is_no_measurement",
         "Prometheus gets values of INVALID runs",
     ),
@@ -1469,8 +1469,8 @@ MUTANTS = (
     ),
     Mutant(
         "export-all-rows", "report", "export.py",
-        '        how="semi",',
-        '        how="left",',
+        'how="semi"',
+        'how="left"',
         "tests/unit/test_export.py::test_parquet_has_the_documented_columns_and_the_site",
         "an export holds rows that were not chosen, or lacks columns",
     ),

@@ -6,21 +6,15 @@ from iogauge.cases import sweep, words
 from iogauge_extras.suites.wrf_check import WrfOutputCheck
 
 
-def _stripes(extras):
-    """Return the stripe counts of the output: 0, the target's own, if no sweep of Lustre names others."""
-    counts = extras.sweeps.stripe_counts if extras.target.striped_by == "lustre" else ()
-    return counts or (0,)
-
-
 @sweep.simple_test_if(sweep.environments(words.WRF_IO))
 class WrfOutput(WrfOutputCheck):
     descr = "A weather model's output through PnetCDF, from open to close and sync, and its input"
     tags = {"wrf_io", "weekly", "acceptance"}
 
-    stripe_count = parameter(sweep.found(_stripes), loggable=True)
+    stripe_count = parameter(sweep.found(sweep.stripes), loggable=True)
 
     @run_after("init")
     def choose(self):
         self.valid_systems = sweep.partitions_of(
-            lambda extras: self.stripe_count in _stripes(extras)
+            lambda extras: self.stripe_count in sweep.stripes(extras)
         )

@@ -15,6 +15,20 @@ class Elbencho(ElbenchoCheck):
     block = parameter(["1MiB", "4MiB"], loggable=True)
 
 
+@sweep.simple_test_if(sweep.with_devices("gpu") and sweep.environments(words.ELBENCHO))
+class ElbenchoGpu(ElbenchoCheck):
+    descr = "Bandwidth between a file for each process and the memory of a node's GPUs"
+    block = "4MiB"
+    tags = {"elbencho", "weekly", "acceptance"}
+
+    memory = parameter(["copied", "gds"], loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.gpu = self.memory
+        self.valid_systems = sweep.with_devices("gpu", words.O_DIRECT)
+
+
 #: Bytes of a file, a directory for each process, and the fraction of the case's files: as MdtestEasy, MdtestHard and
 #: MdtestShape have them.
 _SHAPES = {

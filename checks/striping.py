@@ -1,5 +1,6 @@
 """A file that all tasks write together: stripe count, stripe size, and number of writers."""
 
+import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
 from iogauge.cases import (
@@ -60,27 +61,41 @@ class StripeHints(HintedFileCheck):
         self.valid_systems = sweep.partitions("striping_hints", self.stripe_size, words.LUSTRE)
 
 
-def _output_stripes(extras):
-    """Return the stripe counts of an application's output: 0 if Lustre does not stripe the target."""
-    if not extras.sweeps.file_sizes:
-        return ()
-    return extras.sweeps.stripe_counts if extras.target.striped_by == "lustre" else (0,)
+@rfm.simple_test
+class SharedFile(SharedFileCheck):
+    descr = "Collective write and read of a shared file, by stripe count"
+    reads = True
+
+    api = parameter(_APIS, loggable=True)
+    stripe_count = parameter(sweep.found(sweep.stripes), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.choose_back_end(self.api)
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: self.stripe_count in sweep.stripes(extras)
+        )
+
+    def layout(self):
+        return Layout(stripe_count=self.stripe_count) if self.stripe_count else None
 
 
-@sweep.simple_test_if(sweep.found(_output_stripes))
+@sweep.simple_test_if(sweep.points("file_sizes"))
 class OutputFile(SizedFileCheck):
     descr = "Seconds for an application's output, a shared file of its size, by stripe count"
 
     api = parameter(_APIS, loggable=True)
     size = parameter(sweep.points("file_sizes"), loggable=True)
-    stripe_count = parameter(sweep.found(_output_stripes), loggable=True)
+    stripe_count = parameter(sweep.found(sweep.stripes), loggable=True)
 
     @run_after("init")
     def choose(self):
         self.choose_back_end(self.api)
-        sized = sweep.partitions("file_sizes", self.size)
-        striped = sweep.partitions_of(lambda extras: self.stripe_count in _output_stripes(extras))
-        self.valid_systems = [name for name in sized if name in striped]
+        self.valid_systems = sweep.partitions_of(
+            lambda extras: (
+                self.size in extras.sweeps.file_sizes and self.stripe_count in sweep.stripes(extras)
+            )
+        )
 
 
 @sweep.simple_test_if(sweep.points("aggregators"))

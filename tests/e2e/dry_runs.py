@@ -49,6 +49,7 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
     data = rig.settings()
     (partition,) = data["systems"][0]["partitions"]
     partition |= {"scheduler": scheduler, "launcher": launcher, "env_vars": [], "time_limit": "1h"}
+    partition["devices"] = [{"type": "gpu", "num_devices": 4}]
     if scheduler != "local":
         partition["access"] = ["--partition=compute"]
     partition["extras"] = {

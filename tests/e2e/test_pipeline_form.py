@@ -62,20 +62,10 @@ def test_gitlab_accepts_it(validate, tmp_path, jobs):
     assert len(FIVE_LINES.splitlines()) == 5
 
 
-@pytest.mark.parametrize(
-    ("job", "key", "value"),
-    [
-        ("iogauge-run", "when", "sometimes"),
-        ("iogauge-run", "resource_group", ["a"]),
-        ("iogauge-run", "artifacts", {"reports": {"junnit": "x"}}),
-        ("iogauge-judge", "retry", {"max": 1, "when": ["script_failed"]}),
-        ("iogauge-judge", "rules", [{"iff": "$X"}]),
-    ],
-)
-def test_gitlab_refuses_what_is_wrong(validate, tmp_path, jobs, job, key, value):
+def test_gitlab_refuses_what_is_wrong(validate, tmp_path, jobs):
     broken = copy.deepcopy(jobs)
-    broken[job][key] = value
-    assert job in gitlab(validate, tmp_path, broken)
+    broken["iogauge-judge"]["rules"] = [{"iff": "$X"}]
+    assert "iogauge-judge" in gitlab(validate, tmp_path, broken)
 
 
 def test_no_secret_is_named_in_a_job():

@@ -55,6 +55,8 @@ def encode(value: Any) -> Any:
         plain = {f.name for f in dataclasses.fields(value) if given[f.name] == f.default}
         kept = {name: encode(one) for name, one in given.items() if name not in plain}
         return {"": type(value).__name__, **kept}
+    if hasattr(value, "_asdict"):
+        return {"": type(value).__name__, **encode(value._asdict())}
     if hasattr(value, "model_fields_set"):
         named = {name: encode(getattr(value, name)) for name in sorted(value.model_fields_set)}
         return {"": type(value).__name__, **named}

@@ -13,9 +13,10 @@ from typing import Any, Final
 from iogauge.core.measurement import Metric, Moment, Phase, Quantity, Reference, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import ClockSeen, Evidence, Striping, rates_of
-from iogauge.evidence.witness import Moved, NodeActivity, Testimony, Witness
+from iogauge.evidence.witness import NodeActivity, Testimony, Witness
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.judge.case import Judgement, judge
+from iogauge.node.counters import Reading
 from iogauge.node.files import Block, Eviction, Held, Sample
 from iogauge.node.host import Load
 from iogauge.node.kinds import Below
@@ -194,38 +195,37 @@ def _view(system: System) -> View:
     )
 
 
-def _counted(system: System, moved: Moved) -> dict[str, Any]:
+def _counted(system: System, moved: Reading) -> dict[str, Any]:
     """What a node counts if its tasks moved so many bytes."""
     if system.mount:
         return {"counters": {"/s": moved}}
     if system.targets:
-        each = Moved(moved.read // system.targets, moved.written // system.targets)
+        each = Reading(moved.read // system.targets, moved.written // system.targets, 256)
         names = [f"scratch-OST{n:04x}" for n in range(system.targets)]
-        return {"targets": dict.fromkeys(names, each), "requests": dict.fromkeys(names, 256)}
+        return {"counters": dict.fromkeys(names, each)}
     least, _ = system.below.copies
     share = len(system.devices) or 1
-    each = Moved(moved.read // share, round(moved.written * least) // share)
+    each = Reading(moved.read // share, round(moved.written * least) // share, 1024)
     names = system.devices or system.below.ways
-    counters = dict.fromkeys((*names, *system.below.disks), each)
-    return {"counters": counters, "requests": dict.fromkeys(counters, 1024)}
+    return {"counters": dict.fromkeys((*names, *system.below.disks), each)}
 
 
-def _testimony(system: System, begin: float, moved: Moved, calls: int, synced: bool) -> Testimony:
-    half = Moved(moved.read // 2, moved.written // 2)
+def _testimony(system: System, begin: float, moved: Reading, calls: int, synced: bool) -> Testimony:
+    half = Reading(moved.read // 2, moved.written // 2)
     heard = Witness(
         host="n1",
         started=begin + 0.5,
         ended=begin + 1.0 + LASTS,
         synced=begin + 1.05 + LASTS if synced else None,
-        asked=half + Moved(MIB // 4, 0),
-        calls=Moved(calls // 2 + 50, calls // 2),
+        asked=half + Reading(MIB // 4, 0),
+        calls=Reading(calls // 2 + 50, calls // 2),
         moved=half,
         **_counted(system, moved),
     )
     return Testimony(witnesses=(heard, heard), expected=2)
 
 
-def _looks(begin: float, moved: Moved, files: int, total: Instant) -> list[Instant]:
+def _looks(begin: float, moved: Reading, files: int, total: Instant) -> list[Instant]:
     """The counters five times a second, from half a second before to half a second after a phase."""
     steps = round(5 * LASTS)
     rows = [(-2, 0.0), *((n, n / steps) for n in range(steps + 1)), (steps + 2, 1.0)]
@@ -300,8 +300,8 @@ def data(system: str = "ext4", *, o_direct: bool = True) -> Whole:
     for repetition in (1, 2):
         for number, way in enumerate(ways):
             begin = begins(repetition, number)
-            moved = Moved(GIB, 0) if way == "read" else Moved(0, GIB)
-            copied = Moved(moved.read, round(moved.written * on.below.copies[0]))
+            moved = Reading(GIB, 0) if way == "read" else Reading(0, GIB)
+            copied = Reading(moved.read, round(moved.written * on.below.copies[0]))
             timed = Phase(
                 name=way,
                 rates={"bw": Quantity(GIB / MIB / LASTS, "MiB/s")},
@@ -327,7 +327,7 @@ def data(system: str = "ext4", *, o_direct: bool = True) -> Whole:
             told.setdefault(way, []).append(_testimony(on, begin, moved, 1024, synced=False))
             runs.append(PhaseRun(repetition, way, 0, begin, begin + 2 + LASTS, "t"))
             activity += _looks(begin, copied, 0, total)
-            half = Moved(moved.read // 2, moved.written // 2)
+            half = Reading(moved.read // 2, moved.written // 2)
             asked += _looks(begin, half, 0, Instant(0.0, MIB // 4, 0))
             total = activity[-1]
     samples = tuple(
@@ -393,7 +393,7 @@ def metadata(system: str = "ext4") -> Whole:
         )
         for repetition in (1, 2):
             begin = begins(repetition, number)
-            journal = Moved(0, FILES * 512)
+            journal = Reading(0, FILES * 512)
             timed = Phase(
                 name=name,
                 rates={"rate": Quantity(FILES / LASTS, "ops/s")},
@@ -419,7 +419,7 @@ def metadata(system: str = "ext4") -> Whole:
             begin, files = begins(repetition, number), FILES if name == "create" else -FILES
             runs.append(PhaseRun(repetition, name, 0, begin, begin + 2 + LASTS, "t"))
             exact = on.type in ("ext4", "xfs", "overlay")
-            looks = _looks(begin, Moved(0, FILES * 512), files, total)
+            looks = _looks(begin, Reading(0, FILES * 512), files, total)
             total = looks[-1]
             activity += looks if exact else [replace(i, files=None) for i in looks]
             printed += [(begin + 0.9, 700), (begin + 0.9 + LASTS, 700), (begin + 1 + LASTS, 1500)]

@@ -221,7 +221,7 @@ def test_a_figure_is_whole_whatever_the_values(values):
     text = charts.svg(curve)
     found = shapes(text, "circle")
     assert len(found) + text.count('class="run clip') == len(values)
-    bottom = svg.HIGH - svg.BOTTOM
+    bottom = svg.BASE
     assert all(svg.TOP <= float(c.get("cy", "-1")) <= bottom for c in found)
     assert "<script" not in text and "nan" not in text and "inf" not in text.replace("info", "")
 
@@ -264,7 +264,7 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path):
 def test_the_page_shows_every_verdict(verdict, tmp_path):
     records = [record(0, verdict=verdict.value), record(1, verdict=verdict.value, metrics=[])]
     text = page.page(collected(tmp_path, records), records)
-    sign = page.SIGNS[verdict]
+    sign = page.SIGNS[verdict.value]
     said = f'<td class="{verdict.value}"><span class="word">{sign} {verdict.value}<'
     assert text.count(said) == 2
     assert ("What somebody must look at" in text) == collected(tmp_path, records).failed

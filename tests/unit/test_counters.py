@@ -19,7 +19,7 @@ def test_clients_of_networks_count_for_themselves_of_networks(tmp_path):
         "\tage:\t5\n\tbytes:\t1 2 3 4 50 60 7 8\n"
         "device server:/y mounted on /c with fstype nfs4 statvers=1.1\n\tbytes:\t1 2 3 4 5 6 7 8\n"
     )
-    assert counters.of_nfs("/a b", str(mountstats)) == Reading(50, 60)
+    assert counters.of_nfs("/a b", str(mountstats)) == Reading(50, 60, None)
     with pytest.raises(ValueError, match="no mount of NFS at /z"):
         counters.of_nfs("/z", str(mountstats))
     for client in ("ffff1", "ffff2"):
@@ -87,6 +87,6 @@ def test_what_the_kernel_does_not_show_is_missing(tmp_path):
         "proc/net/dev",
         "Inter-|   Receive\n face |bytes\n    lo: 7 1 0 0 0 0 0 0 9 1 0 0\n",
     )
-    assert counters.read_all(tmp_path) == {"net": Reading(7, 9)}
+    assert counters.read_all(tmp_path) == {"net": Reading(7, 9, None)}
     made(tmp_path, "proc/diskstats", "   8       0 sda 5 0 40 1 2 0 16 0 0 1 1\n")
     assert counters.read_all(tmp_path)["8:0"] == Reading(40 * 512, 16 * 512, 7)

@@ -12,7 +12,7 @@ import pytest
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence import collect as evidence_collect
 from iogauge.evidence import model
-from iogauge.evidence.witness import Moved
+from iogauge.node.counters import Reading
 from iogauge.plan.case import CasePlan
 from support import stage as healthy
 
@@ -233,8 +233,7 @@ def test_what_the_kernel_says_of_each_execution(stage, lines, complete):
     assert (first.complete, second.complete) == (complete, False)
     if complete:
         assert (first.moved.read, first.seconds) == (4, 2.5)
-        assert first.counted({"n1": ["8:0", "8:1"]}) == Moved(1024, 0)
-        assert first.requests({"n1": ["8:0", "8:1"]}) == 2
+        assert first.counted({"n1": ["8:0", "8:1"]}) == Reading(1024, 0, 2)
 
 
 def test_a_scheduler_that_tells_no_status_is_no_error(stage):

@@ -201,9 +201,9 @@ def test_what_a_site_says_of_itself(text, tmp_path, monkeypatch, capsys):
 #: What makes text fit to be printed, or is a number or a word of ours.
 _SAFE_WORDS = (
     "plain visible visible_lines escape len format_bytes records.summary "
-    "summary outcome.table pricing.cost_table history_table.table found.render plan_table.table drawn plan_table.listing "
+    "summary outcome.table pricing.cost_table history_table.table found.render plan_table.table plan_table.listing "
     "profile.to_json found.to_json json.dumps to_json outcome.rows outcome.to_json plan_table.to_json "
-    "marks.marks_table report.table "
+    "marks.marks_table report.table Table "
 )
 _SAFE_CALLS = set(_SAFE_WORDS.split())
 _SAFE_NAMES = {"word", "mark", "view", "host", "usage", "_NAMED", "now"}

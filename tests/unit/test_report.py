@@ -100,7 +100,7 @@ def test_an_expected_failure_fails_no_run(gate):
 )
 def test_the_reason_of_a_row(verdict, findings, reason):
     (row,) = outcome.rows([record(verdict, findings=findings)])
-    assert row.reason == reason
+    assert "; ".join(row.reasons) == reason
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_a_bandwidth_fails_with_its_operations_and_not_once_more():
     def pair(spread: float) -> list[str]:
         iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
         found = [iops, metric("FAIL", name="read_bw", reason="too slow", spread=spread)]
-        return [row.reason for row in outcome.rows([record("FAIL", metrics=found)])]
+        return ["; ".join(row.reasons) for row in outcome.rows([record("FAIL", metrics=found)])]
 
     assert pair(0.1) == ["too few", "too few"]
     assert pair(0.2) == ["too few", "too slow"]  # not the same samples
@@ -305,7 +305,9 @@ def test_a_metric_that_could_not_be_computed_has_a_row():
         finding("warn", "write_bw", guard="points"),
     ]
     found = outcome.rows([record("INVALID", metrics=[metric("PASS")], findings=lacking)])
-    assert [(row.metric, row.measured, row.verdict.value, row.reason) for row in found] == [
+    assert [
+        (row.metric, row.measured, row.verdict.value, "; ".join(row.reasons)) for row in found
+    ] == [
         ("write_bw", "540.8 MiB/s ±3.1%", "PASS", "points, a remark, no fault: saw 5"),
         ("read_hold", "-", "INVALID", "saw 5"),
         ("read_fit", "-", "UNREFERENCED", "saw 5"),

@@ -44,7 +44,7 @@ def test_the_witness_of_all_tasks_is_heard(tmp_path):
     counters = {f"n{node + 1}": ("fs",) for node in range(NODES)}
     everything = NODES * scale.TASKS << 24
     assert said.moved.read == everything
-    assert said.counted(counters) == witness.Moved(everything, 0)
+    assert said.counted(counters)[:2] == (everything, 0)
     assert sum(moved.read > 0 for moved in said.by_target(counters).values()) == 8
     assert said.seconds == pytest.approx(9.63 - 5.25)
     assert not witness.Testimony(witnesses=tuple(heard[:-1]), expected=len(heard)).complete

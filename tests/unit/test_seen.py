@@ -11,7 +11,7 @@ import pytest
 from iogauge.core.measurement import Disturber, Quantity
 from iogauge.evidence import collect, model, witness
 from iogauge.evidence.model import Evidence
-from iogauge.evidence.witness import Moved, Witness
+from iogauge.evidence.witness import Witness
 from iogauge.guards import cache, clock, contents, figures, origin, others, preflight
 from iogauge.guards import witness as guards_witness
 from iogauge.guards.catalogue import OF_PHASE
@@ -19,6 +19,7 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 from iogauge.guards.witness import bytes_witnessed
 from iogauge.judge.case import findings_of
+from iogauge.node.counters import Reading
 from iogauge.node.kinds import Below
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import Layout
@@ -64,7 +65,7 @@ def below(left: Evidence, stack: Below) -> tuple[Any, ...]:
 def task_of(left: Evidence, **says: Any) -> Witness:
     """A task of the first node, which ran for a second."""
     plain = {"host": left.views[0].host, "started": 1.0, "ended": 2.0, "synced": None}
-    return Witness(**{**plain, "asked": Moved(), "moved": Moved(), **says})
+    return Witness(**{**plain, "asked": Reading(), "moved": Reading(), **says})
 
 
 def alone(one: Witness) -> witness.Testimony:
@@ -274,8 +275,8 @@ def test_g8_lets_a_buffered_read_fetch_a_quarter_again(left, o_direct, share, ou
     """Memory was short: pages that were read ahead were dropped. A direct read drops none."""
     views = below(left, Below(devices=("8:0",), disks=("8:0",)))
     claimed = 8 << 30
-    fetched = Moved(round(share * claimed), 0)
-    heard = task_of(left, asked=Moved(claimed, 0), moved=fetched, counters={"8:0": fetched})
+    fetched = Reading(round(share * claimed), 0)
+    heard = task_of(left, asked=Reading(claimed, 0), moved=fetched, counters={"8:0": fetched})
     testimony = alone(heard)
     outputs = [
         replace(output, phases=(replace(output.phases[0], bytes_moved=claimed, operations=1024),))
@@ -309,7 +310,7 @@ def test_g8_knows_the_metadata_of_a_disturber(left, operations, refused):
         beside = None if operations is None else Disturber(made, 1.0, 1.0)
         totals = {"write": claimed}
         outputs.append(replace(output, phases=(wrote,), totals=totals, disturber=beside))
-    says = {"asked": Moved(1 << 20, claimed), "moved": Moved(0, claimed + (50 << 20))}
+    says = {"asked": Reading(1 << 20, claimed), "moved": Reading(0, claimed + (50 << 20))}
     evidence = writes_heard(left, outputs, **says)
     seen = phase(evidence, 0, o_direct=True)
     (finding,) = bytes_witnessed(on(seen, "btrfs"))
@@ -332,8 +333,8 @@ def test_g8_counts_the_calls_of_posix(left, parameters, calls, refused):
     for output in left.outputs["write"]:
         wrote = replace(output.phases[0], bytes_moved=claimed, operations=4096)
         outputs.append(replace(output, phases=(wrote,), parameters=parameters))
-    says = {"asked": Moved(1 << 20, claimed), "moved": Moved(0, claimed)}
-    evidence = writes_heard(left, outputs, calls=Moved(30, calls), **says)
+    says = {"asked": Reading(1 << 20, claimed), "moved": Reading(0, claimed)}
+    evidence = writes_heard(left, outputs, calls=Reading(30, calls), **says)
     (finding,) = bytes_witnessed(phase(evidence, 0))
     assert (finding.outcome is Outcome.INVALID) is refused, finding
 
@@ -378,17 +379,17 @@ def test_what_carried_the_writes_may_contradict_reads_and_confirms_none(left, wr
     outputs: dict[str, list[Any]] = {}
     testimony: dict[str, list[witness.Testimony]] = {}
     for name, shares in (("write", wrote), ("read", read)):
-        counters = {way: Moved(*(round(x * claimed),) * 2) for way, x in shares.items()}
+        counters = {way: Reading(*(round(x * claimed),) * 2) for way, x in shares.items()}
         # Some executions are as they should be.
-        fine = {way: Moved(claimed, claimed) for way in wrote if name == "read"}
+        fine = {way: Reading(claimed, claimed) for way in wrote if name == "read"}
         outputs[name], testimony[name] = [], []
         for number, output in enumerate(left.outputs[name]):
             phases = (replace(output.phases[0], bytes_moved=claimed, operations=None),)
             outputs[name].append(replace(output, phases=phases))
             one = task_of(
                 left,
-                asked=Moved(claimed, claimed),
-                moved=Moved(claimed, claimed),
+                asked=Reading(claimed, claimed),
+                moved=Reading(claimed, claimed),
                 counters=counters if number < 2 or not fine else fine,
             )
             testimony[name].append(alone(one))
@@ -416,8 +417,8 @@ def test_a_device_that_the_kernel_says_it_does_not_count(left, moved, outcome):
     outputs, testimony = {}, {}
     for name in ("write", "read"):
         outputs[name] = [output_of(left, name, bytes_moved=GIB, operations=None)] * len(moved)
-        counters = [{"252:0": Moved(count, count)} if count else {} for count in moved]
-        asked = {"asked": Moved(GIB, GIB), "moved": Moved(GIB, GIB)}
+        counters = [{"252:0": Reading(count, count)} for count in moved]
+        asked = {"asked": Reading(GIB, GIB), "moved": Reading(GIB, GIB)}
         testimony[name] = tuple(alone(task_of(left, **asked, counters=c)) for c in counters)
     seen = phase(replace(left, views=views, outputs=outputs, testimony=testimony), 0)
     assert bool(seen.case.counters) == any(moved)
@@ -430,7 +431,7 @@ def test_the_first_node_is_the_node_of_the_job_script(left):
     (view,) = {one.host: one for one in left.views[:1]}.values()
     views = tuple(replace(view, host=host) for host in ("node10", "node9"))
     heard = [
-        Witness(host=host, started=at, ended=at + 1, synced=None, asked=Moved(), moved=Moved())
+        Witness(host=host, started=at, ended=at + 1, synced=None, asked=Reading(), moved=Reading())
         for host, at in (("node10", 9000.0), ("node9", 100.0))
     ]
     testimony = witness.Testimony(witnesses=tuple(heard), expected=2)
@@ -456,18 +457,17 @@ def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left):
     outputs = {**left.outputs, "write": left.outputs["write"][:1] * 2}
     both = [replace(e, outputs=outputs) for e in (seen.evidence, one)]
     target = extras(target={"path": "/scratch", "type": "ext4"})
-    counted = [others._all_bytes(case(e, site=target)) for e in both]
+    cases = [case(e, site=target) for e in both]
+    counted = [others._own_and_all(one, others._executions(one)) for one in cases]
     assert [found and found[1].written for found in counted] == [2 << 30, 1 << 30]
 
 
 def test_counters_of_a_node_without_tasks_are_unknown(left):
-    heard = Witness(host="n7", started=1, ended=2, synced=None, asked=Moved(), moved=Moved())
-    testimony = alone(heard)
-    assert testimony.counted({"n7": ["8:0"]}) == Moved()
-    assert testimony.requests({"n7": ["8:0"]}) == 0
+    heard = Witness(host="n7", started=1, ended=2, synced=None, asked=Reading(), moved=Reading())
+    testimony = alone(replace(heard, counters={"8:1": Reading()}))
+    assert testimony.counted({"n7": ["8:0"]}) == Reading()
     for counters in ({"login": ["8:0"]}, {"login": ["/nfs"]}, {}):
         assert testimony.counted(counters) is None
-        assert testimony.requests(counters) is None
 
 
 @pytest.mark.parametrize("moved", ["252:0", "9:0", ""])
@@ -476,7 +476,7 @@ def test_a_driver_that_counts_one_device_counts_all(left, moved):
     names = {"252:0": "dm-0", "252:1": "dm-1", "9:0": "md0"}
     under = Below(devices=("252:0", "252:1"), unsure=("252:0", "252:1", "9:0"), names=names)
     views = below(left, under)
-    heard = task_of(left, counters={moved: Moved(1, 1)} if moved else {})
+    heard = task_of(left, counters={moved: Reading(1, 1)} if moved else {})
     testimony = {"write": (alone(heard),)}
     seen = phase(replace(left, views=views, testimony=testimony), 0).case
     assert bool(seen.counters) == (moved == "252:0")
@@ -495,7 +495,7 @@ def test_g19_gives_no_credit_for_what_only_reads(left):
         credit = others._beside(of_local, replace(output, phases=phases))
         assert (credit.written > 0) == (name == "write"), name
         stats = (replace(phases[0], name="stat"),)
-        assert others._beside(of_local, replace(output, phases=stats)) == Moved()
+        assert others._beside(of_local, replace(output, phases=stats)) == Reading()
 
 
 def told(left: Evidence, *written: int) -> Evidence:
@@ -503,7 +503,7 @@ def told(left: Evidence, *written: int) -> Evidence:
     views = below(left, Below(devices=("8:0",), disks=("8:0",)))
     testimony = []
     for count in written:
-        heard = task_of(left, counters={"8:0": Moved(0, count)})
+        heard = task_of(left, counters={"8:0": Reading(0, count)})
         testimony.append(alone(heard))
     return replace(left, views=views, testimony={"write": tuple(testimony)})
 
@@ -530,7 +530,7 @@ def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(left, ta
         if task_tells
         else (),
     )
-    ran = longer(looks, ended=8.0, asked=Moved(1, size), moved=Moved(0, size))
+    ran = longer(looks, ended=8.0, asked=Reading(1, size), moved=Reading(0, size))
     seen = phase(replace(looks, testimony={"write": (ran,)}), 0)
     finding = clock.seconds_witnessed(on(seen, "ext4"))
     assert finding.outcome is outcome, finding
@@ -555,7 +555,7 @@ def test_servers_of_several_hosts_start_their_clocks_apart(left, sharing, of_tas
         for n in range(sharing)
     )
     (one,) = looks.testimony["write"]
-    moved = replace(one.witnesses[0], ended=6.0, asked=Moved(1, size), moved=Moved(0, size))
+    moved = replace(one.witnesses[0], ended=6.0, asked=Reading(1, size), moved=Reading(0, size))
     ran = witness.Testimony(
         witnesses=tuple(replace(moved, host=view.host) for view in views),
         expected=sharing,
@@ -620,6 +620,31 @@ def test_how_long_a_tool_worked(left, tool, told_of, outcome):
 
 
 @pytest.mark.parametrize(
+    ("does", "claimed", "outcome"),
+    [
+        ("stat", 10.0, Outcome.OK),
+        ("stat", 9.0, Outcome.OK),
+        ("stat", 8.0, Outcome.INVALID),
+        # The others also make and remove directories.
+        ("remove", 8.0, Outcome.OK),
+    ],
+)
+def test_a_clock_that_runs_slower_by_a_fifth_shows_if_a_tool_does_nothing_else(
+    left: Evidence, does: str, claimed: float, outcome: Outcome
+) -> None:
+    """10 s lie between its lines."""
+    output = output_of(left, name=does, seconds=claimed)
+    made = replace(output, tool="mdtest", parameters={"begins_at": 700, "iterations": 1})
+    printed = ((1.2, 700), (11.2, 700), (11.4, 1500))
+    outputs = {**left.outputs, "write": [made]}
+    looks = replace(told(left, 0), outputs=outputs, printed=printed)
+    ran = longer(looks, ended=12.0)
+    seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
+    finding = clock.seconds_witnessed(seen)
+    assert finding and finding.outcome is outcome, finding
+
+
+@pytest.mark.parametrize(
     ("nodes", "ended", "outcome"),
     [
         (1, 9.4, Outcome.OK),
@@ -645,7 +670,7 @@ def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
     assert finding.outcome is outcome, finding
     # mdtest -i reports the mean.
     worked, third = (
-        clock._working(of_nodes, replace(made, parameters=told_by), ran)
+        clock._working(of_nodes, replace(made, parameters=told_by), ran)[0]
         for told_by in ({}, {"iterations": 3})
     )
     assert worked is not None and third == pytest.approx(worked / 3)
@@ -732,9 +757,9 @@ def test_g8_asks_the_disks_below_devices_that_are_read(left, read, outcome):
     (one, *_) = told(left, 0).testimony["write"]
     heard = replace(
         one.witnesses[0],
-        asked=Moved(1 << 30, 0),
-        moved=Moved(1 << 30, 0),
-        counters={"7:0": Moved(1 << 30, 0), "8:0": Moved(read << 20, 0)},
+        asked=Reading(1 << 30, 0),
+        moved=Reading(1 << 30, 0),
+        counters={"7:0": Reading(1 << 30, 0), "8:0": Reading(read << 20, 0)},
     )
     looks = replace(
         left,

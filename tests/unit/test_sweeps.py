@@ -104,7 +104,7 @@ def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis():
 def test_a_needle_is_ranked_and_its_outlier_named():
     probes = {f"OST{n:04}": 100.0 + n for n in range(60)} | {"OST0030": 40.0}
     needle = MetricRecord.from_json(metric("target_median", median=129.0, probes=probes))
-    figure = ElementTree.fromstring(bars.ranking("t", needle, lambda name: name == "OST0030"))
+    figure = ElementTree.fromstring(bars.ranking("t", needle, ["OST0030"]))
     (slow,) = shapes(figure, "slow")
     assert texts(slow, "title") == ["OST0030: 40.00 MiB/s, -69.0% against the median"]
     said = texts(figure, "text")

@@ -14,9 +14,9 @@ import pytest
 
 from iogauge.core.measurement import Moment, Quantity
 from iogauge.evidence.model import ClockSeen
-from iogauge.evidence.witness import Moved
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
+from iogauge.node.counters import Reading
 from iogauge.node.files import GONE, Block, Eviction, Held
 from iogauge.node.mounts import Mount
 from iogauge.plan.case import DIR
@@ -32,12 +32,12 @@ def same(case: Whole) -> Whole:
     return case
 
 
-def moved(factor: float, of: str = "") -> Callable[[Any], dict[str, Moved]]:
+def moved(factor: float, of: str = "") -> Callable[[Any], dict[str, Reading]]:
     """Counters of a witness that grew by another factor; of one device, or of all."""
 
-    def altered(one: Any) -> dict[str, Moved]:
+    def altered(one: Any) -> dict[str, Reading]:
         return {
-            name: Moved(round(n.read * factor), round(n.written * factor))
+            name: Reading(round(n.read * factor), round(n.written * factor))
             if of in ("", name)
             else n
             for name, n in one.counters.items()
@@ -54,8 +54,9 @@ def others(bytes_read: int, requests: int = 0) -> Alter:
             case = case.witness(
                 "read",
                 at,
-                counters=lambda one: {n: m + Moved(bytes_read) for n, m in one.counters.items()},
-                requests=lambda one: {n: m + requests for n, m in one.requests.items()},
+                counters=lambda one: {
+                    n: m + Reading(bytes_read, 0, requests) for n, m in one.counters.items()
+                },
             )
         return case
 
@@ -72,7 +73,7 @@ def busy(case: Whole) -> Whole:
 def _written(case: Whole, phase: str, each: int) -> Whole:
     """The devices wrote so many bytes for each file in both repetitions."""
     for at in (0, 1):
-        counters = {"8:16": Moved(0, each * FILES)}
+        counters = {"8:16": Reading(0, each * FILES)}
         case = case.witness(phase, at, counters=counters)
     return case
 
@@ -86,7 +87,7 @@ def left_early(case: Whole) -> Whole:
     rate = {"bw": Quantity(GIB / MIB / LASTS * 15 / 16, "MiB/s")}
     for at in (0, 1):
         case = case.output("read", at, bytes_moved=GIB * 15 // 16, operations=960, rates=rate)
-        case = case.witness("read", at, asked=Moved(GIB * 15 // 32, 0))
+        case = case.witness("read", at, asked=Reading(GIB * 15 // 32, 0))
     return case.declared(limits={"max_foreign": 0.01})
 
 
@@ -153,7 +154,7 @@ MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
 
 def contained(case: Whole) -> Whole:
     """The tasks' processes were waited for by nobody: the agent saw what the kernel added to no sum."""
-    lost = {"asked": Moved(33_000, 0), "moved": Moved(), "calls": Moved(60, 0)}
+    lost = {"asked": Reading(33_000, 0), "moved": Reading(), "calls": Reading(60, 0)}
     case = case.witness("read", 0, **lost).witness("read", 1, **lost)
     told = case.evidence.testimony
     watched = tuple(replace(one, watched=GIB // 2) for one in told["read"])
@@ -214,7 +215,9 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
     ),
     "read ahead fetched a fifth more": (
         data(o_direct=False),
-        lambda case: case.witness("read", moved=lambda one: Moved(round(1.2 * one.moved.read), 0)),
+        lambda case: case.witness(
+            "read", moved=lambda one: Reading(round(1.2 * one.moved.read), 0)
+        ),
     ),
     "an emptied cache that held nothing": (
         data(o_direct=False),
@@ -253,7 +256,7 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
         data(),
         lambda case: case.witness(
             "write",
-            counters=lambda one: {n: m + Moved(0, 4 * MIB) for n, m in one.counters.items()},
+            counters=lambda one: {n: m + Reading(0, 4 * MIB) for n, m in one.counters.items()},
         ),
     ),
 }
@@ -283,23 +286,29 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
             data(),
             lambda case: contained(case.witness("read", counters=moved(0.5))),
         ),
-        "a device is in no list": (data(), lambda c: c.witness("read", counters={"8:99": Moved()})),
-        "the tasks asked for half": (data(), lambda c: c.witness("read", asked=Moved(GIB // 4, 0))),
+        "a device is in no list": (
+            data(),
+            lambda c: c.witness("read", counters={"8:99": Reading()}),
+        ),
+        "the tasks asked for half": (
+            data(),
+            lambda c: c.witness("read", asked=Reading(GIB // 4, 0)),
+        ),
         "the kernel moved half for the tasks": (
             data("xfs"),
-            lambda c: c.witness("write", moved=Moved(0, GIB // 4)),
+            lambda c: c.witness("write", moved=Reading(0, GIB // 4)),
         ),
         "small transfers were gathered in large ones": (
             data(),
-            lambda c: c.witness("write", calls=Moved(60, 40)),
+            lambda c: c.witness("write", calls=Reading(60, 40)),
         ),
         "all was read twice, the second time from a cache": (
             data(),
-            lambda c: c.witness("read", asked=Moved(GIB, 0)),
+            lambda c: c.witness("read", asked=Reading(GIB, 0)),
         ),
         "twice as much reached storage": (
             data(),
-            lambda c: c.witness("write", moved=Moved(0, GIB)),
+            lambda c: c.witness("write", moved=Reading(0, GIB)),
         ),
         "a file with holes under a loop device": (
             data("ext4 on a loop device"),
@@ -315,7 +324,9 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
         ),
         "the client of Lustre moved nothing": (
             data("lustre"),
-            lambda c: c.witness("read", targets=lambda one: dict.fromkeys(one.targets, Moved())),
+            lambda c: c.witness(
+                "read", counters=lambda one: dict.fromkeys(one.counters, Reading())
+            ),
         ),
         "a task left no count": (data(), lambda c: _with_tasks(_required(c), 1)),
         "nothing under the mount counts": (data("fuse.bindfs"), lambda c: _required(c)),
@@ -323,7 +334,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
     ("G11 bytes by target", INVALID): {
         "a storage target of the file was silent": (
             data("lustre"),
-            lambda c: c.witness("write", 0, targets=_silent).witness("write", 1, targets=_silent),
+            lambda c: c.witness("write", 0, counters=_silent).witness("write", 1, counters=_silent),
         ),
     },
     ("G8 bytes", INVALID): {
@@ -402,7 +413,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
         ),
         "a program read the file after the eviction": (
             data(o_direct=False),
-            lambda c: c.witness("read", moved=Moved(GIB // 4, 0)),
+            lambda c: c.witness("read", moved=Reading(GIB // 4, 0)),
         ),
         "the image lies in a page cache": (
             data(),
@@ -456,6 +467,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
     },
     ("G19 foreign load", CONTAMINATED): {
         "others read as much": (data(), others(GIB)),
+        "others read little of all, and much of what the read moved": (data(), others(130 * MIB)),
         "others read on Lustre beside direct reads of a part": (data("lustre"), left_early),
         "others wrote to the whole disk of a partition": (
             data("ext4 on a partition"),
@@ -546,9 +558,9 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
 }
 
 
-def _silent(one: Any) -> dict[str, Moved]:
-    whole = sum(one.targets.values(), Moved())
-    return {**one.targets, "scratch-OST0002": Moved(), "scratch-OST0001": whole}
+def _silent(one: Any) -> dict[str, Reading]:
+    whole = sum(one.counters.values(), Reading())
+    return {**one.counters, "scratch-OST0002": Reading(), "scratch-OST0001": whole}
 
 
 def _required(case: Whole) -> Whole:
@@ -587,6 +599,21 @@ def test_what_no_exact_witness_saw_has_a_remark(phase):
         f for f in decided.findings if f.metric == f"{phase}_rate" and "no second witness" in f.saw
     ]
     assert [f.outcome for f in said] == [Outcome.WARN]
+
+
+def test_a_site_that_does_not_say_which_file_system_it_is_has_a_remark():
+    """Another one of the same type at the same place would pass; what tells them apart was seen."""
+    decided = data().declared(target={"uuid": None, "source": None}).judged()
+    (said,) = (one for one in decided.findings if one.name == "G9 identity")
+    assert (decided.verdict, said.outcome) == (Verdict.PASS, Outcome.WARN)
+    assert said.remedy == "Declare target.uuid: U-1 in the settings of your site"
+    for known in ({"source": None}, {"uuid": None}, {"uuid": None, "source": None, "path": "$TMP"}):
+        (said,) = (
+            one
+            for one in data().declared(target=known).judged().findings
+            if one.name == "G9 identity"
+        )
+        assert said.outcome is Outcome.OK, said
 
 
 def test_a_lost_look_takes_no_figure_for_proven():

@@ -135,7 +135,7 @@ UPTIME = 312.6
 
 
 def count(state: dict[str, Any], device: str, counter: str, value: int, times: int = 1) -> None:
-    """Let a counter of a device grow: ``llite``, ``osc 2`` or ``mdc 0``, with a second mount's ``osc 2 1``."""
+    """Let a counter of a device grow: ``llite``, ``osc 2`` or ``mdc 0``."""
     if counter not in COUNTERS[device.split()[0]].split():
         raise Refused(2, f"stand-in: {device} has no counter {counter}")
     grown = (
@@ -255,24 +255,14 @@ def show_stats(names: dict[str, str], state: dict[str, Any], bare: bool) -> Iter
             yield f"{shown:<25} {value[:-1] if user else value}"
 
 
-def clients() -> list[tuple[str, str]]:
-    """Names of the client's mounts, and what stands behind their devices in the state."""
-    second = [("ffff888179c91800", " 1")] if os.environ.get("LFS_MOUNTS") == "2" else []
-    return [(CLIENT, ""), *second]
-
-
 def devices() -> dict[str, str]:
     """All devices of the client, and what the state calls them."""
     fs, found = standin.fsname(), {}
     for index in range(standin.ost_count()):
-        for client, behind in clients():
-            found[f"osc.{fs}-OST{index:04x}-osc-{client}"] = f"osc {index}{behind}"
+        found[f"osc.{fs}-OST{index:04x}-osc-{CLIENT}"] = f"osc {index}"
     for index in range(2):
-        for client, behind in clients():
-            found[f"mdc.{fs}-MDT{index:04x}-mdc-{client}"] = f"mdc {index}{behind}"
-    for client, behind in clients():
-        found[f"llite.{fs}-{client}"] = f"llite{behind}"
-    return found
+        found[f"mdc.{fs}-MDT{index:04x}-mdc-{CLIENT}"] = f"mdc {index}"
+    return found | {f"llite.{fs}-{CLIENT}": "llite"}
 
 
 def server(index: int) -> str:
@@ -303,11 +293,8 @@ def parameters(last: str) -> dict[str, str]:
     """Parameters with a last word, but statistics, in the order in which the real one shows them."""
     with standin.remembered() as state:
         changed = state["checksums"]
-    if last in ("version", "jobid_var"):
-        return {
-            "version": standin.version(),
-            "jobid_var": os.environ.get("LFS_JOBID_VAR", "disable"),
-        }
+    if last == "version":
+        return {"version": standin.version()}
     if standin.mount() is None:
         return {}
     fs, every, found = standin.fsname(), dict[str, list[str]](), {}
@@ -324,17 +311,17 @@ def parameters(last: str) -> dict[str, str]:
                 found[f"{device}.{last}"] = CACHED
     if last in ("active", "ost_conn_uuid", *EVERY):
         for index in range(standin.ost_count()):
-            for client in ("MDT0000", "MDT0001", *(name for name, _ in clients())):
+            for client in ("MDT0000", "MDT0001", CLIENT):
                 off = not client.startswith("MDT") and index in standin._numbers("LFS_INACTIVE")
                 values = {"active": "0" if off else "1", "ost_conn_uuid": server(index), **EVERY}
                 found[f"osc.{fs}-OST{index:04x}-osc-{client}.{last}"] = values[last]
     if last in OF_LOV:
-        found |= {f"lov.{fs}-clilov-{client}.{last}": OF_LOV[last] for client, _ in clients()}
+        found[f"lov.{fs}-clilov-{CLIENT}.{last}"] = OF_LOV[last]
     if last == "numobd":
         osts = str(standin.ost_count())
         found |= {f"lov.{fs}-MDT{index:04x}-mdtlov.numobd": osts for index in range(2)}
-        found |= {f"lov.{fs}-clilov-{client}.numobd": osts for client, _ in clients()}
-        found |= {f"lmv.{fs}-clilmv-{client}.numobd": "2" for client, _ in clients()}
+        found[f"lov.{fs}-clilov-{CLIENT}.numobd"] = osts
+        found[f"lmv.{fs}-clilmv-{CLIENT}.numobd"] = "2"
     return found
 
 
@@ -448,13 +435,6 @@ def set_param(words: list[str]) -> int:
         pattern, _, value = word.partition("=")
         last = pattern.split(".")[-1]
         setting = f"error: set_param: setting '{pattern.replace('.', '/')}'='{value}'"
-        if last == "stats" and value == "clear" and not standin.is_user():
-            cleared = matching(pattern.removesuffix(".stats"), list(devices()))
-            with standin.remembered() as state:
-                took_place(state)
-                state["stats"] |= {devices()[name]: {} for name in cleared}
-            print(*(f"{name}.stats=clear" for name in cleared), sep="\n")
-            continue
         names = matching(pattern, list(parameters(last)))
         if not names:
             refused = missing(pattern, "set_param")

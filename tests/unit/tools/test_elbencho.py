@@ -70,6 +70,16 @@ def test_a_recorded_phase_of_several_hosts(name):
     assert (phase.bytes_moved, phase.operations) == (256 * MIB, 256)
 
 
+@pytest.mark.parametrize(
+    "gpu, more", [("", ""), ("copied", "--gpuids all"), ("gds", "--gpuids all --gds")]
+)
+def test_the_memory_of_gpus_is_one_more_option(gpu, more):
+    """The form of elbencho's own help; nothing of it was run on a GPU."""
+    plain, given = words().arguments(), words(gpu=gpu).arguments()
+    after = plain.index("--direct") + 1
+    assert given == [*plain[:after], *more.split(), *plain[after:]]
+
+
 def test_an_older_elbencho_is_refused_by_name():
     line = json.loads(sample("write"))
     line["version"] = line.pop("config")["version"]

@@ -377,9 +377,8 @@ def job(**changes: Any) -> FioJob:
 
 
 def test_job_file():
-    made = options.random_read_job(
-        directory="/d", block_bytes=32768, file_bytes=4 * 2**30, numjobs=128, runtime_s=30
-    )
+    layout = options.layout_job(directory="/d", file_bytes=4 * 2**30, numjobs=128)
+    made = options.reader_of(layout, block_bytes=32768, runtime_s=30)
     assert made.job_file() == (
         "[randread]\ndescription=${IOG_TOKEN}\ndirectory=/d\nfilename_format=$clientuid.$jobnum.$filenum\nunique_filename=0\n"
         "ioengine=psync\nrw=randread\nbs=32k\nfilesize=4g\nnrfiles=1\nnumjobs=128\ngroup_reporting=1\n"
@@ -461,9 +460,7 @@ def test_real_layout_and_random_read(tmp_path):
     assert (written.name, written.bytes_moved) == ("write", layout.bytes_total)
     before = sorted((path.name, path.stat().st_size) for path in data.iterdir())
     assert [size for _, size in before] == [2**23] * 2
-    reader = options.random_read_job(
-        directory=str(data), block_bytes=4096, file_bytes=2**23, numjobs=2, runtime_s=1
-    )
+    reader = options.reader_of(layout, block_bytes=4096, runtime_s=1)
     (read,) = run(reader, tmp_path).phases
     assert (read.name, read.transfer_bytes) == ("read", 4096)
     assert read.seconds == pytest.approx(1, abs=0.2)

@@ -135,6 +135,20 @@ REPORTED = {
     "system msg for write_line failure : Bad file descriptor": (
         f"PMII_singinit: execv failed: No such file or directory. {MEET}"
     ),
+    "[bcn1664:430817] *** An error occurred in MPI_Init_thread\n[bcn1664:430817] *** on a NULL communicator": (
+        f"[bcn1664:430817] *** An error occurred in MPI_Init_thread. {MEET}"
+    ),
+    "Fatal error in internal_Init: Other MPI error, error stack:\n"
+    "internal_Init(45298).....: MPI_Init(argc=0x7fffffff68fc, argv=0x7fffffff68f0) failed\n"
+    "MPIDI_PG_SetConnInfo(513):\nMPIR_pmi_kvs_put(278)....: PMI_KVS_Put returned -1\naborting job:": (
+        "Fatal error in internal_Init: Other MPI error, error stack: MPIR_pmi_kvs_put(278)....: PMI_KVS_Put returned "
+        f"-1. {MEET}"
+    ),
+    "Fatal error in internal_Init_thread: Other MPI error, error stack:\n"
+    "MPIR_pmi_init(183)..................: \npmi1_barrier(120)...................: PMI_Barrier returned -1": (
+        "Fatal error in internal_Init_thread: Other MPI error, error stack: pmi1_barrier(120)...................: "
+        f"PMI_Barrier returned -1. {MEET}"
+    ),
     "[unset]: Unable to write to PMI_fd\nFatal error in MPI_Init: Other MPI error": (
         f"[unset]: Unable to write to PMI_fd. {MEET}"
     ),

@@ -37,30 +37,3 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.kinds import traits
 from iogauge.node.lustre.request import Component, DirectoryLayout, Layout
-
-__all__ = [
-    "AggregatorsCheck",
-    "CheckpointCheck",
-    "ChecksumCheck",
-    "Component",
-    "DefaultWritersCheck",
-    "DirectoryLayout",
-    "FioCheck",
-    "FioMetadataCheck",
-    "FioRandomReadCheck",
-    "FioSequentialCheck",
-    "HintedFileCheck",
-    "IorCheck",
-    "Layout",
-    "MdtestCheck",
-    "MdtestOnMdtsCheck",
-    "PinnedFilesCheck",
-    "RandomReadCheck",
-    "SharedFileCheck",
-    "SizedFileCheck",
-    "StorageCheck",
-    "span_of_boxes",
-    "sweep",
-    "traits",
-    "words",
-]

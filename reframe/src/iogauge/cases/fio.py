@@ -38,13 +38,10 @@ from iogauge.tools.fio.options import (
     arguments,
     layout_job,
     metadata_job,
-    random_read_job,
+    reader_of,
     verification,
 )
 from iogauge.tools.fio.output import parse_json
-
-#: fio's own syntax for an environment variable in a job file.
-DIRECTORY = "${IOG_DIR}"
 
 #: Bytes between two checksums in files.
 CHECKED_BYTES = 4096
@@ -140,6 +137,19 @@ class FioCheck(StorageCheck):
         inputs = {f"{job.name}.fio": job.job_file() for job in jobs}
         return self.case("fio", inputs=inputs, **case)
 
+    def laid_out_case(
+        self, layout: FioJob, timed: Sequence[FioJob], repeat: Sequence[PhasePlan], **case: Any
+    ) -> CasePlan:
+        """Return a case in which every process lays its files out once, and timed jobs then work on them."""
+        return self.fio_case(
+            jobs=[layout, *timed],
+            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
+            repeat=repeat,
+            held_bytes=layout.bytes_total * self.nodes,
+            files=self.total_tasks,
+            **case,
+        )
+
 
 class OneNodeFioCheck(FioCheck):
     """fio on one node, without servers."""
@@ -169,42 +179,32 @@ class FioRandomReadCheck(OneNodeFioCheck):
         """Return the metrics that have a quantity."""
         return tuple(self.quantities())
 
-    def timed_job(self, file_bytes: int) -> FioJob:
+    def timed_job(self, layout: FioJob) -> FioJob:
         """Return the job that is measured: it runs for the time that the limits give."""
-        return random_read_job(
-            directory=DIRECTORY,
+        return reader_of(
+            layout,
             block_bytes=parse_bytes(self.block),
-            file_bytes=file_bytes,
-            numjobs=self.tasks_per_node,
             runtime_s=self.site.limits.phase_seconds,
         )
 
     def plan(self) -> CasePlan:
         """Lay the files out once, then run the timed job."""
         block = parse_bytes(self.block)
-        # A quarter of the case's bytes: random requests need room for the heads, not volume.
-        file_bytes = self.share_of_file(block, 4 * self.tasks_per_node)
-        job = self.timed_job(file_bytes)
-        reads = job.pattern.endswith("read")
         layout = layout_job(
-            directory=DIRECTORY,
-            file_bytes=file_bytes,
+            # A quarter of the case's bytes: random requests need room for the heads, not volume.
+            file_bytes=self.share_of_file(block, 4 * self.tasks_per_node),
             numjobs=self.tasks_per_node,
-            checksum_bytes=checksum_interval(block) if reads else 0,
+            checksum_bytes=checksum_interval(block),
         )
-        return self.fio_case(
-            jobs=[layout, job],
-            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
-            repeat=[
-                self.fio_phase(
-                    job,
-                    {metric.name: quantity for metric, quantity in self.quantities().items()},
-                    Access(direction="read" if reads else "write", o_direct=True),
-                    verifies=checks_of(layout) if reads else _WRITES_CHECKED,
-                )
-            ],
-            held_bytes=layout.bytes_total,
-            files=self.tasks_per_node,
+        job = self.timed_job(layout)
+        direction: Literal["read", "write"] = "read"
+        if job.pattern.endswith("write"):
+            direction, layout = "write", replace(layout, checksum_bytes=0)
+        rates = {metric.name: quantity for metric, quantity in self.quantities().items()}
+        access = Access(direction=direction, o_direct=True)
+        checked = checks_of(layout) or _WRITES_CHECKED
+        return self.laid_out_case(
+            layout, [job], [self.fio_phase(job, rates, access, verifies=checked)]
         )
 
 
@@ -238,13 +238,7 @@ class FioMetadataCheck(OneNodeFioCheck):
             ("filedelete", 1),
         )
         jobs = [
-            metadata_job(
-                engine,
-                directory=DIRECTORY,
-                files=files,
-                numjobs=self.tasks_per_node,
-                loops=loops,
-            )
+            metadata_job(engine, files=files, numjobs=self.tasks_per_node, loops=loops)
             for engine, loops in engines
         ]
         metadata = Access(direction="metadata")
@@ -311,28 +305,21 @@ class RandomReadCheck(FioCheck):
         some = (number for number in range(servers.boxes) if span_of_boxes(number) == self.span)
         return next(some) * (servers.per_box or 1)
 
-    def _jobs(self, directory: str) -> tuple[FioJob, FioJob]:
+    def _jobs(self) -> tuple[FioJob, FioJob]:
         """Return the job that lays out the files, and the job that reads them."""
         block, limits = parse_bytes(self.block), self.site.limits
         # Each process reads as many bytes whatever the span.
         most = max(self.nodes, self.site.scale.nodes) * self.tasks_per_node
-        file_bytes = self.share_of_file(block, most)
-        names = "$jobnum/$clientuid.$filenum" if self._pins() else "$clientuid.$jobnum.$filenum"
         published = self.variant == "published"
         layout = layout_job(
-            directory=directory,
-            file_bytes=file_bytes,
+            file_bytes=self.share_of_file(block, most),
             numjobs=self.tasks_per_node,
             checksum_bytes=0 if published else checksum_interval(block),
         )
-        read = random_read_job(
-            directory=directory,
-            block_bytes=block,
-            file_bytes=file_bytes,
-            numjobs=self.tasks_per_node,
-            runtime_s=_PUBLISHED_SECONDS if published else limits.phase_seconds,
-        )
-        return (replace(layout, filename_format=names), replace(read, filename_format=names))
+        if self._pins():
+            layout = replace(layout, filename_format="$jobnum/$clientuid.$filenum")
+        seconds = _PUBLISHED_SECONDS if published else limits.phase_seconds
+        return layout, reader_of(layout, block_bytes=block, runtime_s=seconds)
 
     def _pins(self) -> Pins | None:
         if self.site.target.striped_by != "lustre":
@@ -342,25 +329,17 @@ class RandomReadCheck(FioCheck):
 
     def plan(self) -> CasePlan:
         """Lay the files out once, then read."""
-        layout, read = self._jobs(DIRECTORY)
-        rates = {"read_iops": "iops", "read_bw": "bw"}
+        layout, read = self._jobs()
         # The network limits large blocks, operations limit small ones.
         full: Literal["bandwidth"] | None = (
             "bandwidth" if parse_bytes(self.block) >= 128 << 10 else None
         )
-        return self.fio_case(
-            jobs=[layout, read],
-            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
-            repeat=[
-                self.fio_phase(
-                    read,
-                    rates,
-                    Access(direction="read", o_direct=True, saturates=full),
-                    verifies=checks_of(layout),
-                )
-            ],
-            held_bytes=layout.bytes_total * self.nodes,
-            files=self.total_tasks,
+        access = Access(direction="read", o_direct=True, saturates=full)
+        rates = {READ_IOPS.name: "iops", READ_BW.name: "bw"}
+        return self.laid_out_case(
+            layout,
+            [read],
+            [self.fio_phase(read, rates, access, verifies=checks_of(layout))],
             pins=self._pins(),
             sweeps_tasks=True,
             servers=self.servers_used(),
@@ -391,25 +370,20 @@ class ChecksumCheck(RandomReadCheck):
 
     def plan(self) -> CasePlan:
         """Read as in every random read, with checksums as found, and again without."""
-        layout, read = self._jobs(DIRECTORY)
+        layout, read = self._jobs()
         unchecked = replace(read, name="unchecked")
         access, checked = Access(direction="read", o_direct=True), checks_of(layout)
-        return self.fio_case(
-            jobs=[layout, read, unchecked],
-            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
-            repeat=[
+        sources = (READ_IOPS.name, UNCHECKED_IOPS.name)
+        return self.laid_out_case(
+            layout,
+            [read, unchecked],
+            [
                 self.set_checksums("on"),
                 self.fio_phase(read, {READ_IOPS.name: "iops"}, access, verifies=checked),
                 self.set_checksums("off"),
                 self.fio_phase(unchecked, {UNCHECKED_IOPS.name: "iops"}, access, verifies=checked),
             ],
-            computed={
-                CHECKSUM_RATIO.name: Computed(
-                    sources=(READ_IOPS.name, UNCHECKED_IOPS.name), compute=_ratio
-                )
-            },
-            held_bytes=layout.bytes_total,
-            files=self.total_tasks,
+            computed={CHECKSUM_RATIO.name: Computed(sources=sources, compute=_ratio)},
             pins=self._pins(),
             sweeps_tasks=True,
             restores=True,
@@ -417,11 +391,8 @@ class ChecksumCheck(RandomReadCheck):
 
     def set_checksums(self, state: Literal["on", "off"]) -> PhasePlan:
         """Return a phase that switches the checksums of this client's connections to the target."""
-        return PhasePlan(
-            name=f"checksums-{state}",
-            command=["checksums", state, DIR],
-            launch="agent",
-        )
+        words = ["checksums", state, DIR]
+        return PhasePlan(name=f"checksums-{state}", command=words, launch="agent")
 
 
 def _ratio(over: Quantity, under: Quantity) -> Quantity:

@@ -20,7 +20,6 @@ from iogauge.tools.fio.options import (
     MISMATCH,
     WRITTEN_ALONE,
     FioJob,
-    sequential_job,
     verification,
 )
 
@@ -63,13 +62,15 @@ class FioSequentialCheck(OneNodeFioCheck):
     def plan(self) -> CasePlan:
         """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
         block, each = parse_bytes(self.block), share_of_bytes(self, self.block)
-        write = sequential_job(
-            "write",
+        write = FioJob(
+            name="write",
+            pattern="write",
             block_bytes=block,
             file_bytes=each,
             numjobs=self.tasks_per_node,
             direct=self.o_direct,
             shared=not self.file_per_process,
+            fsync_at_end=True,
         )
         if self.below:
             write = replace(write, directory=f"{write.directory}/{self.below}")

@@ -35,7 +35,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Final, cast, get_args
 
 import reframe as rfm
@@ -51,9 +51,11 @@ from iogauge.core import paths, words
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.words import Fingerprint
-from iogauge.evidence import fingerprint
+from iogauge.evidence import fingerprint, model
 from iogauge.judge.case import Judgement
 from iogauge.judge.verdict import MetricVerdict, Verdict
+from iogauge.plan.case import CasePlan
+from iogauge.plan.script import shell_command
 from iogauge.records import journal, selected
 from iogauge.records.record import FindingRecord, MetricRecord, PriceRecord, Record
 from iogauge.session.current import confirms, current, gate_marks, is_gate, suite
@@ -135,6 +137,8 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     _references: References
     _overridden: dict[str, object]
     _judgement: Judgement | None
+    #: Values of the warm-up, recorded but not judged, by metric.
+    _cold: Mapping[str, float] = MappingProxyType({})
 
     # What a scenario defines.
 
@@ -358,36 +362,44 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         elif not judgement.failed_as_expected:
             run.failed += 1
 
-    def _commands(self) -> list[str]:
-        """Return the command lines of the case's phases, as the record keeps them."""
-        return []
+    @property
+    def _seen(self) -> model.Evidence | None:
+        """Return what the job left; None of a case that was not measured."""
+        return getattr(self, "_evidence", None)
 
     def _fingerprint(self, judgement: Judgement, commands: Sequence[str]) -> Fingerprint:
         """Facts of the nodes, the software and the commands that the case was measured with."""
-        return fingerprint.merge(()) | fingerprint.of_case(
-            hosts=[],
+        seen = self._seen
+        outputs = [one for outs in seen.outputs.values() for one in outs] if seen else []
+        kinds = [one.parameters["data_type"] for one in outputs if "data_type" in one.parameters]
+        of_case = fingerprint.of_case(
+            hosts=[view.host for view in seen.views] if seen else [],
+            # A file system that is made for one job is another one in each.
+            file_systems=[view.uuid for view in seen.views]
+            if seen and not self._extras.target.of_job
+            else [],
+            layouts=seen.passed_on.facts if seen and seen.passed_on else {},
             tools=judgement.tools,
             commands=commands,
             stack=self.current_environ.extras.get("installed"),
             session=current().name,
-            data_types=[],
+            data_types=[str(kind) for kind in kinds],
         )
+        return fingerprint.merge(seen.nodes if seen else ()) | of_case
 
     def _layout(self) -> dict[str, Any] | None:
         """Return the layouts of the case's files, as the record keeps them, or None on no Lustre."""
-        return None
+        return model.layout_of_record(self._seen.striping) if self._seen else None
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
         """Return the most that the topology can carry of a metric, or None without such a limit."""
         return None
 
-    def _cold_value(self, metric: Metric) -> float | None:
-        """Return the value of the warm-up, recorded but not judged, or None if there is none."""
-        return None
-
     def _append(self, judgement: Judgement, session_name: str) -> None:
         """Add the case to the history; raises :class:`iogauge.records.journal.NotRecorded`."""
-        price, marks = self._price_record(), cast(dict[str, Any], gate_marks())
+        extras: PartitionExtras | None = getattr(self, "_extras", None)
+        plan: CasePlan | None = getattr(self, "_plan", None)
+        price, marks = extras and extras.price, cast(dict[str, Any], gate_marks())
         record = Record(
             session=session_name,
             time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -416,23 +428,19 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             },
             pinned=nodelist_abbrev(self.pinned) if self.pinned else None,
             overridden=getattr(self, "_overridden", {}),
-            price=PriceRecord(**price) if price else None,
+            price=PriceRecord(**price.model_dump()) if price else None,
             target=self.current_partition.extras.get("target"),
             layout=self._layout(),
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
             suite=suite(),
-            commands=self._commands(),
+            commands=[shell_command(phase.command) for phase in plan.phases] if plan else [],
             metrics=tuple(self._metric_record(m) for m in judgement.metrics),
             findings=tuple(map(FindingRecord.of, judgement.findings)),
         )
         record = record.with_fingerprint(self._fingerprint(judgement, record.commands))
         file = paths.history_dir() / self.current_system.name / f"{session_name}.jsonl"
         journal.append(file, record.to_line())
-
-    def _price_record(self) -> dict[str, Any] | None:
-        extras: PartitionExtras | None = getattr(self, "_extras", None)
-        return extras.price.model_dump() if extras and extras.price else None
 
     def _metric_record(self, decided: MetricVerdict) -> MetricRecord:
         metric = decided.metric
@@ -441,7 +449,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             decided,
             ceiling=limit.value if limit else None,
             ceiling_from=limit.limited_by if limit else None,
-            cold=self._cold_value(metric),
+            cold=self._cold.get(metric.name),
             probes=self.probes(metric),
             rounds=self.rounds(metric),
         )

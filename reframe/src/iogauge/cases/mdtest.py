@@ -163,12 +163,9 @@ class MdtestCheck(StorageCheck):
             phase("read", READ, access, read=True, verify_read=True, **_ORDER[self.random_reads])
             phases[-1] = self._counted(phases[-1], data)
         phase("remove", REMOVE, _METADATA, remove=True)
-        return CasePlan(
-            tool="mdtest",
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=phases,
+        return self.case(
+            "mdtest",
+            phases,
             held_bytes=max(data, 4096 * files if self.file_bytes else 0),
             files=files + self.total_tasks + 1 + self.directories,
             layout=self.layout,

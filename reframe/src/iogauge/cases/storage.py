@@ -31,14 +31,13 @@ from iogauge.cases.judged import JudgedCheck
 from iogauge.core import registry
 from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputError
 from iogauge.core.units import format_bytes, parse_bytes
-from iogauge.core.words import Fingerprint, Tier
-from iogauge.evidence import collect, fingerprint, model
+from iogauge.core.words import Tier
+from iogauge.evidence import collect, model
 from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
-from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, lower_ceiling
-from iogauge.plan.case import CasePlan, PhasePlan, access_of, nodes_of
-from iogauge.plan.script import shell_command
+from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, MetricBounds
+from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.session import life
@@ -62,7 +61,6 @@ class StorageCheck(JudgedCheck):
     _plan: CasePlan
     _evidence: model.Evidence | None
     _measured: MeasuredCeilings
-    _cold: dict[str, float]
 
     # What a scenario defines.
 
@@ -118,14 +116,8 @@ class StorageCheck(JudgedCheck):
 
     def case(self, tool: str, repeat: Sequence[PhasePlan], **more: Any) -> CasePlan:
         """Return the plan of a case at this scale."""
-        return CasePlan(
-            tool=tool,
-            repetitions=self.repetitions,
-            tasks=self.total_tasks,
-            nodes=self.nodes,
-            repeat=repeat,
-            **more,
-        )
+        scale = {"repetitions": self.repetitions, "tasks": self.total_tasks, "nodes": self.nodes}
+        return CasePlan(tool=tool, repeat=repeat, **{**scale, **more})
 
     @property
     def total_tasks(self) -> int:
@@ -403,40 +395,8 @@ class StorageCheck(JudgedCheck):
         say(f"iogauge: ERROR: {self.display_name}: {judgement.reason}")
         self._record(judgement)
 
-    def _commands(self) -> list[str]:
-        plan: CasePlan | None = getattr(self, "_plan", None)
-        return [shell_command(phase.command) for phase in plan.phases] if plan else []
-
-    def _fingerprint(self, judgement: Judgement, commands: Sequence[str]) -> Fingerprint:
-        seen: model.Evidence | None = getattr(self, "_evidence", None)
-        outputs = [one for outs in seen.outputs.values() for one in outs] if seen else []
-        kinds = [one.parameters["data_type"] for one in outputs if "data_type" in one.parameters]
-        of_case = fingerprint.of_case(
-            hosts=[view.host for view in seen.views] if seen else [],
-            # A file system that is made for one job is another one in each.
-            file_systems=[view.uuid for view in seen.views]
-            if seen and not self._extras.target.of_job
-            else [],
-            layouts=seen.passed_on.facts if seen and seen.passed_on else {},
-            tools=judgement.tools,
-            commands=commands,
-            stack=self.current_environ.extras.get("installed"),
-            session=current().name,
-            data_types=[str(kind) for kind in kinds],
-        )
-        return fingerprint.merge(seen.nodes if seen else ()) | of_case
-
-    def _layout(self) -> dict[str, Any] | None:
-        seen: model.Evidence | None = getattr(self, "_evidence", None)
-        return model.layout_of_record(seen.striping) if seen else None
-
     def _ceiling(self, metric: Metric) -> Ceiling | None:
-        plan, usable = self._plan, self._measured.usable
-        direction, nodes = access_of(plan, metric.name).direction, nodes_of(plan, metric.name)
-        return lower_ceiling(metric, direction, self._extras, nodes, plan.servers, usable)
-
-    def _cold_value(self, metric: Metric) -> float | None:
-        return self._cold.get(metric.name)
+        return MetricBounds.of(self._plan, metric, self._extras).lowest(self._measured.usable)
 
 
 def share_of_bytes(check: StorageCheck, size: str) -> int:

@@ -50,9 +50,24 @@ def partitions_of(holds: Callable[[PartitionExtras], Any]) -> list[str]:
     return [where for where, extras in _extras(()).items() if holds(extras)]
 
 
+def with_devices(kind: str, *needs: str) -> list[str]:
+    """Return the partitions, as ``system:partition``, whose ``devices`` have a type."""
+    return [
+        partition.fullname
+        for partition in runtime().system.partitions
+        if partition.fullname in _extras(needs) and partition.select_devices(kind)
+    ]
+
+
 def found(of: Callable[[PartitionExtras], Iterable[Any]]) -> list[Any]:
     """Return what the partitions' extras hold, each once, ascending."""
     return sorted({value for extras in _extras(()).values() for value in of(extras)})
+
+
+def stripes(extras: PartitionExtras) -> tuple[int, ...]:
+    """Return the stripe counts of a file that is made: 0, the target's own, if no sweep of Lustre names others."""
+    counts = extras.sweeps.stripe_counts if extras.target.striped_by == "lustre" else ()
+    return counts or (0,)
 
 
 def environments(feature: str) -> list[str]:

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from iogauge.cli import ready, reporting, results, running, site
-from iogauge.cli.screen import slip
+from iogauge.cli.screen import slips, warn
 from iogauge.core import registry
 from iogauge.core.text import did_you_mean, visible
 from iogauge.records import names
@@ -50,8 +50,7 @@ class _Commands(TyperGroup):
             words[place : place + 1] = ["run", "-l"]
         elif place >= 0 and words[place] in OLD:
             new = OLD[words[place]]
-            said = f"iogauge: {words[place]!r} is now {' '.join(new)!r}; the old name goes with version 2"
-            typer.echo(visible(said), err=True)
+            warn(f"{words[place]!r} is now {' '.join(new)!r}; the old name goes with version 2")
             words[place : place + 1] = new
         return super().parse_args(ctx, words)
 
@@ -86,10 +85,8 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def tell(*words: Any, **options: Any) -> None:
-        try:
+        with slips(registry.Missing):
             command(*words, **options)
-        except registry.Missing as error:
-            raise slip(str(error)) from error
 
     return tell
 

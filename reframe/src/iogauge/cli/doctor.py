@@ -21,16 +21,16 @@ from typing import Any, Final, Literal
 
 from iogauge.core import commands, processes
 from iogauge.core.paths import state_dir
-from iogauge.core.text import after
+from iogauge.core.text import after, some
 from iogauge.core.units import format_bytes
-from iogauge.core.words import Fingerprint
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import declared_node
 from iogauge.guards.preflight import cores, expected_settings, health, identity, servers
 from iogauge.node import probes
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
-from iogauge.node.kinds import Below, traits
+from iogauge.node.kernel import memory_bytes
+from iogauge.node.kinds import traits
 from iogauge.node.lustre import client
 from iogauge.node.lustre.programs import LustreError, ask_lctl, run_lfs
 from iogauge.node.lustre.quotas import Quota
@@ -39,7 +39,6 @@ from iogauge.node.mounts import fsname_of
 from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.script import binding_options
 from iogauge.site import folders, programs, settings
-from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.programs import BRINGS, Machine, brings, mpi_environment
 from iogauge.workspace import directory, lock, permission
@@ -56,48 +55,62 @@ class Check:
     text: str
     remedy: str = ""
 
+    @property
+    def told(self) -> str:
+        """Return the text with its remedy."""
+        return self.text + (f". {self.remedy}" if self.remedy else "")
+
     def __str__(self) -> str:
         """Return the line with its remedy."""
-        return f"{self.subject}: {self.text}" + (f". {self.remedy}" if self.remedy else "")
+        return f"{self.subject}: {self.told}"
 
 
 #: Names of a list that one line shows.
 _SHOWN: Final = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LustreSeen:
-    """What this host sees of a Lustre file system.
+def lustre_checks(path: str, extras: PartitionExtras | None) -> list[Check]:
+    """Return the lines about the Lustre file system of a path; raises OSError or :class:`LustreError`.
 
-    ``facts`` are those of the fingerprint. ``default``, ``directory`` and ``pools`` are Lustre's own
-    words: the layout of new files, the metadata targets of the directory, the pools. ``counted``
-    says whether a device told its counters.
+    They tell what Lustre itself says, and what this user cannot see, and who could.
     """
-
-    view: View
-    facts: Fingerprint
-    default: str
-    directory: str
-    pools: str
-    counted: bool
-
-
-def see_lustre(path: str) -> LustreSeen:
-    """Look at the Lustre file system of a path; raises OSError or :class:`LustreError`."""
+    subject, topology = f"target {path}", extras.topology if extras else None
     view = with_lustre(look(path), True)
     fsname = fsname_of(view.mount.source if view.mount else "")
-    devices = client.read_parameters(fsname, {"osc": ("ost_conn_uuid",)})
+    facts = client.facts(fsname)
+    found = health(targets=view.targets, declared=topology.targets if topology else None)
+    release = facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
+    served = facts.get("lustre.server", "of a version that only root sees")
+    addresses = sorted({target.server for target in view.targets if target.server})
+    directory = _asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0]
+    pools = _asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0])
+    told = [
+        f"Lustre client {release}, servers {served}",
+        f"{len(view.targets)} storage target(s) (OST), {facts.get('lustre.mdts', '?')} metadata target(s) (MDT), "
+        f"storage served from {some(addresses, _SHOWN) or 'unknown addresses'}",
+        *([f"{found.name}: {found.saw}"] if found.outcome is Outcome.OK else []),
+        _fill(view.targets),
+        _quotas(view.quotas),
+        f"new files get: {_asked('getstripe', '-d', path)}",
+        f"the directory itself: {directory}",
+        f"pools: {pools.partition(':')[2].strip() or 'none'}",
+    ]
+    lines = [Check("ok", subject, text) for text in told]
+    lines += objections(subject, [found])
+    if "lustre.server" not in facts:
+        text = "hidden from you: evictions, lost connections (G20), the servers' versions"
+        what = "root sees them: lctl get_param 'osc.*.state' 'osc.*.import'"
+        lines.append(Check("note", subject, text, what))
     # One device by its whole name: a pattern gives ordinary users values under wrong names.
+    devices = client.read_parameters(fsname, {"osc": ("ost_conn_uuid",)})
     names = [name.rpartition(".")[0] for name in devices][:1]
-    counters = ask_lctl(*(f"{name}.stats" for name in names)) if names else ""
-    return LustreSeen(
-        view=view,
-        facts=client.facts(fsname),
-        default=_asked("getstripe", "-d", path),
-        directory=_asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0],
-        pools=_asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0]),
-        counted="snapshot_time" in counters,
-    )
+    if not names or "snapshot_time" not in ask_lctl(f"{names[0]}.stats"):
+        text = "hidden from you: what the client moved for each storage target (G8, G19)"
+        what = "root sees it: lctl get_param 'osc.*.stats'; so do users from Lustre 2.17 on"
+        lines.append(Check("note", subject, text, what))
+    if extras:
+        lines += _servers(subject, extras, {one.server or "" for one in view.targets})
+    return lines
 
 
 def _asked(*words: str) -> str:
@@ -106,36 +119,6 @@ def _asked(*words: str) -> str:
         return " ".join(run_lfs(*words).split()) or "nothing"
     except LustreError as error:
         return str(error)
-
-
-def lustre_checks(subject: str, seen: LustreSeen, declared: int | None) -> Iterator[Check]:
-    """Yield the doctor's lines; ``declared`` is the site's number of storage targets, if any."""
-    found = health(targets=seen.view.targets, declared=declared)
-    client = seen.facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
-    served = seen.facts.get("lustre.server", "of a version that only root sees")
-    for text in (
-        f"Lustre client {client}, servers {served}",
-        _parts(seen.view.targets, seen.facts),
-        *([f"{found.name}: {found.saw}"] if found.outcome is Outcome.OK else []),
-        _fill(seen.view.targets),
-        _quotas(seen.view.quotas),
-        f"new files get: {seen.default}",
-        f"the directory itself: {seen.directory}",
-        f"pools: {seen.pools.partition(':')[2].strip() or 'none'}",
-    ):
-        yield Check("ok", subject, text)
-    yield from _objections(subject, [found])
-    yield from _hidden(subject, seen)
-
-
-def _parts(targets: Sequence[StorageTarget], facts: Fingerprint) -> str:
-    addresses = sorted({target.server for target in targets if target.server})
-    more = f" and {len(addresses) - _SHOWN} more" if len(addresses) > _SHOWN else ""
-    at = f"{', '.join(addresses[:_SHOWN])}{more}" if addresses else "unknown addresses"
-    return (
-        f"{len(targets)} storage target(s) (OST), {facts.get('lustre.mdts', '?')} metadata target(s) (MDT), "
-        f"storage served from {at}"
-    )
 
 
 def _fill(targets: Sequence[StorageTarget]) -> str:
@@ -159,18 +142,6 @@ def _quotas(quotas: Sequence[Quota]) -> str:
         left = " and ".join(word for word in (size, files) if word)
         words.append(f"{quota.owner}: {f'{left} left' if left else 'no limit'}")
     return f"quota of {', '.join(words)}"
-
-
-def _hidden(subject: str, seen: LustreSeen) -> Iterator[Check]:
-    """Yield what this user cannot see, and who could."""
-    if "lustre.server" not in seen.facts:
-        text = "hidden from you: evictions, lost connections (G20), the servers' versions"
-        what = "root sees them: lctl get_param 'osc.*.state' 'osc.*.import'"
-        yield Check("note", subject, text, what)
-    if not seen.counted:
-        text = "hidden from you: what the client moved for each storage target (G8, G19)"
-        what = "root sees it: lctl get_param 'osc.*.stats'; so do users from Lustre 2.17 on"
-        yield Check("note", subject, text, what)
 
 
 #: The checks that need a program, in words.
@@ -294,20 +265,23 @@ def of_target(place: PartitionExtras | str) -> list[Check]:
         if extras:
             what = "correct target.path, or look on a node that mounts it"
         return [Check("problem", subject, error.strerror or str(error), what)]
-    checks = _target_mount(path, view, extras is not None and extras.target.compresses is not None)
+    declared = extras is not None and extras.target.compresses is not None
+    checks = list(_target_mount(path, view, declared))
     if extras:
         checks += _target_otherwise(subject, extras, view)
-    striped = extras and extras.target.striped_by == "lustre"
-    on_lustre = striped or view.on_lustre
+    on_lustre = view.on_lustre or (extras and extras.target.striped_by == "lustre")
     if on_lustre:
-        checks += _target_on_lustre(path, extras)
+        try:
+            checks += processes.call_in_time(path, partial(lustre_checks, path, extras))
+        except (OSError, LustreError) as error:
+            what = "put lfs of the client on PATH; ask the administrators of the file system"
+            checks.append(Check("problem", subject, str(error), what))
+    guarded = (extras.target.lock_place if extras else None) or path
     try:
-        by = processes.call_in_time(path, lambda: permission.reason(path))
-        checks.append(Check("ok", subject, f"allowed: {by}"))
-        guarded = (extras.target.lock_place if extras else None) or path
-        writable, sessions, holder = processes.call_in_time(
+        by, writable, sessions, holder = processes.call_in_time(
             path,
             lambda: (
+                permission.reason(path),
                 os.access(path, os.W_OK | os.X_OK),
                 directory.sessions(path),
                 lock.standing(guarded),
@@ -315,12 +289,9 @@ def of_target(place: PartitionExtras | str) -> list[Check]:
         )
     except OSError as error:
         what = "set IOGAUGE_TARGET to a directory of your own, or correct target.path of the site"
-        return [
-            *checks,
-            Check("problem", subject, after(str(path), error.strerror or str(error)), what),
-        ]
-    if not writable:
-        checks.append(not_writable(path))
+        text = after(path, error.strerror or str(error))
+        return [*checks, Check("problem", subject, text, what)]
+    checks.append(Check("ok", subject, f"allowed: {by}") if writable else not_writable(path))
     if on_lustre and holder is None:
         checks.append(Check("ok", subject, "nobody holds its lock"))
     return [*checks, *_target_sessions(path, sessions, holder)]
@@ -333,24 +304,10 @@ def not_writable(path: str) -> Check:
     return Check("problem", f"target {path}", f"user {you} may not write there", what)
 
 
-def _target_on_lustre(path: str, extras: PartitionExtras | None) -> list[Check]:
-    """Return the lines about the Lustre file system of a target."""
-    topology, subject = extras.topology if extras else None, f"target {path}"
-    try:
-        seen = processes.call_in_time(path, lambda: see_lustre(path))
-    except (OSError, LustreError) as error:
-        what = "put lfs of the client on PATH; ask the administrators of the file system"
-        return [Check("problem", subject, str(error), what)]
-    checks = [*lustre_checks(subject, seen, topology.targets if topology else None)]
-    if extras:
-        checks += _servers(subject, extras, {one.server or "" for one in seen.view.targets})
-    return checks
-
-
 def _target_otherwise(subject: str, extras: PartitionExtras, view: View) -> Iterator[Check]:
     """Yield the lines about what a site declares of a target, if this host sees it otherwise."""
     target, mount = extras.target, view.mount
-    yield from _objections(subject, [identity(target, [view])])
+    yield from objections(subject, [identity(target, [view])])
     if mount and mount.type in ("nfs", "nfs4"):
         yield from _servers(subject, extras, {mount.server}, clients=1)
     yield from _servers(subject, extras, {one.server or "" for one in view.targets})
@@ -367,38 +324,33 @@ def _servers(
     declared = extras.topology.servers if extras.topology else None
     if declared and addresses and all(addresses):
         found = servers(declared=declared.count, addresses=addresses, clients=clients)
-        yield from _objections(subject, [found])
+        yield from objections(subject, [found])
 
 
-def _objections(subject: str, findings: Iterable[Finding]) -> Iterator[Check]:
-    """Yield a line for each finding that is not in order."""
+def objections(subject: str, findings: Iterable[Finding], of: str = "") -> Iterator[Check]:
+    """Yield a line for each finding that is not in order; ``of`` says whom it concerns."""
     for finding in findings:
         if finding.outcome is not Outcome.OK:
             state: Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-            yield Check(state, subject, str(replace(finding, remedy="")), finding.remedy)
+            text = f"{replace(finding, remedy='')}{of}"
+            yield Check(state, subject, text, finding.remedy)
 
 
-def _target_mount(path: str, view: View, compression_declared: bool) -> list[Check]:
-    """Return the lines about the file system of a target."""
-    mount, room, subject = view.mount, view.space, f"target {path}"
+def _target_mount(path: str, view: View, compression_declared: bool) -> Iterator[Check]:
+    """Yield the lines about the file system of a target, and what it and the stack below it do not promise."""
+    mount, room, note = view.mount, view.space, partial(Check, "note", f"target {path}")
     kind = mount.type if mount else "unknown"
     seen = (
         f"{kind} from {mount.source if mount else '?'}, {format_bytes(room.bytes_free)} free of "
         f"{format_bytes(room.bytes_total)} ({room.fill:.0%} full), {room.inodes_free} inodes free"
     )
-    text = f"{kind} shows no UUID: if another file system is mounted there, iogauge does not notice"
-    identity = Check("note", subject, text, "declare target.source")
+    yield Check("ok", f"target {path}", seen)
     if view.uuid:
-        identity = Check("ok", subject, f"UUID {view.uuid} (target.uuid)")
-    promises = _target_promises(path, kind, view.below, compression_declared)
-    return [Check("ok", subject, seen), identity, *promises]
-
-
-def _target_promises(
-    path: str, kind: str, below: Below, compression_declared: bool
-) -> Iterator[Check]:
-    """Yield notes about what a file system, and the stack below it, do not promise."""
-    known, note = traits(kind).over(below), partial(Check, "note", f"target {path}")
+        yield Check("ok", f"target {path}", f"UUID {view.uuid} (target.uuid)")
+    else:
+        text = f"{kind} shows no UUID: if another file system is mounted there, iogauge does not notice"
+        yield note(text, "declare target.source")
+    below, known = view.below, traits(kind).over(view.below)
     if known.why and known.cache == "memory":
         text = f"memory, not storage ({known.why}): every figure is INVALID"
         yield note(text, "choose a directory on storage")
@@ -459,7 +411,7 @@ def site_of_host(found: Sequence[Path]) -> Path | None:
 def declared_nodes(folder: Path) -> Iterator[Check]:
     """Yield lines about partitions that run on this machine and declare it as another one."""
     data, mistakes = settings.read_site(folder)
-    usable, memory = usable_cores(), site_machine.memory_bytes()
+    usable, memory = usable_cores(), memory_bytes()
     for partition in [] if mistakes else data["systems"][0]["partitions"]:
         extras = extras_of(partition)
         if partition["scheduler"] != "local" or extras.hosts:
@@ -480,7 +432,7 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
         if extras.scale.nodes > 1:
             text = f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host"
             yield Check("problem", subject, text, "name a scheduler, or the nodes (extras.hosts)")
-        yield from _objections(subject, findings)
+        yield from objections(subject, findings)
 
 
 def of_this_host() -> list[Check]:

@@ -20,26 +20,20 @@ from reframe.frontend.cli import main as reframe_main
 from rich.console import Console
 
 from iogauge.cli import doctor
-from iogauge.cli.screen import new_console, say, slip
+from iogauge.cli.doctor import Check
+from iogauge.cli.screen import new_console, say, slip, slips
 from iogauge.core import processes, untrusted
+from iogauge.core.groups import grouped
 from iogauge.core.paths import LIBRARY, history_dir, project_root
-from iogauge.core.text import after, count, did_you_mean, visible_lines
-from iogauge.core.units import UnitError, parse_seconds
+from iogauge.core.text import after, count, did_you_mean, some, visible_lines
+from iogauge.core.units import UnitError, in_order, parse_seconds
 from iogauge.core.yamlfile import YamlError, load
-from iogauge.guards.finding import Finding, Outcome
 from iogauge.job import opening
 from iogauge.node.lustre.programs import LustreError
 from iogauge.plan.stage import FOOTPRINT, PlannedCase
 from iogauge.records import names, selected
 from iogauge.records.record import Record, short_name
-from iogauge.records.selected import (
-    Selected,
-    Unmeasured,
-    gone,
-    seen_before,
-    selection,
-    without_match,
-)
+from iogauge.records.selected import Selected, Unmeasured, selection
 from iogauge.report import endings, plan_table, undone
 from iogauge.report.outcome import plain
 from iogauge.site import folders, machine
@@ -69,10 +63,8 @@ _OWN: Final = (
 
 def settled(context: typer.Context) -> list[str]:
     """Return the arguments for ReFrame; end the command at a slip that can be seen in them alone."""
-    try:
+    with slips(ValueError):
         arguments = selected.with_variables(context.args)
-    except ValueError as error:
-        raise slip(str(error)) from error
     for text in _slips(arguments):
         raise slip(text)
     return arguments
@@ -125,10 +117,10 @@ def demand_cases(arguments: list[str], chosen: Selected | None) -> None:
     if chosen is None:
         return
     checks = known_checks(project_root() / "checks")
-    unknown = without_match(arguments, chosen.listed, chosen.listed, checks)
+    unknown = selected.without_match(arguments, chosen.listed, chosen.listed, checks)
     if unknown and any(" " in name for name in selected.values(arguments, "-n", "--name")):
         every = [short_name(case.rpartition(" /")[0]) for case in _every_case(arguments)]
-        unknown = without_match(arguments, chosen.listed, chosen.listed, {*every, *checks})
+        unknown = selected.without_match(arguments, chosen.listed, chosen.listed, {*every, *checks})
     if unknown:
         raise slip("; ".join(unknown))
     if not (chosen.listed or chosen.left_out or chosen.unfit):
@@ -155,7 +147,7 @@ def list_cases(arguments: list[str]) -> None:
             short_name(case),
             "yes" if runs else f"no {lacks[case].feature}" if case in lacks else "no",
         )
-        for case, runs in sorted(cases.items(), key=lambda one: plan_table.by_size(one[0]))
+        for case, runs in sorted(cases.items(), key=lambda one: in_order(short_name(one[0])))
     ]
     console = new_console()
     console.print(plan_table.listing(rows), soft_wrap=True)
@@ -224,12 +216,12 @@ def unmeasured_of(
 ) -> Unmeasured:
     """Return what a run was asked for and did not measure."""
     checks = known_checks(project_root() / "checks")
-    unmatched = without_match(arguments, chosen.runnable, chosen.listed, checks)
+    unmatched = selected.without_match(arguments, chosen.runnable, chosen.listed, checks)
     missed: list[str] = []
     sessions = {record.session for record in records}
     for system in dict.fromkeys(record.system for record in records) if gate else ():
-        before = seen_before(history_dir() / system, selection(arguments), sessions)
-        missed += gone(before, records, system)
+        before = selected.seen_before(history_dir() / system, selection(arguments), sessions)
+        missed += selected.gone(before, records, system)
     nothing = not (chosen.runnable or chosen.left_out or chosen.unfit or unmatched)
     return Unmeasured(
         gate=gate,
@@ -321,8 +313,7 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
         f"budget {budget}: {len(fits)} of {count(len(cases), 'case')}, about "
         f"{plan_table.duration(sum(one.seconds for one in fits))}"
     )
-    more = f"; left out: {', '.join(out[:6])}" + (f" and {len(out) - 6} more" if out[6:] else "")
-    say(new_console(), text + (more if out else ""))
+    say(new_console(), text + (f"; left out: {some(out)}" if out else ""))
     exact = [word for case in fits for word in ("-n", names.exactly(short_name(case.name)))]
     return [*without_choice(arguments), *exact]
 
@@ -354,59 +345,56 @@ def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
         say(console, line, "bold red")
     for line in plan_table.doubts(cases):
         say(console, line, "yellow")
-    fits = not over
-    for target, said in at_targets(cases):
-        if isinstance(said, str):
-            console.print(plain(f"{target}: cannot be looked at from here: {said}"))
-            fits = False
-            continue
-        allowed = ""
+    return all([not over, *[_fit(console, *one) for one in at_targets(cases)]])
+
+
+def _fit(console: Console, target: str, said: list[Check]) -> bool:
+    """Print what a target says to the cases; return whether they fit, and may write there."""
+    allowed = ""
+    if not any(one.text.startswith(_HIDDEN) for one in said):
         try:
             allowed = processes.call_in_time(target, partial(permission.reason, target))
         except OSError as error:
-            why = after(target, error.strerror or str(error))
-            console.print(f"{plain(target)}: [bold red]refused[/] {plain(why)}")
-        objections = [one for one in said if one[0].outcome is not Outcome.OK]
-        for finding, of in objections:
-            word = _WORDS.get(finding.outcome, "[bold red]refused[/]")
-            console.print(f"{plain(target)}: {word} {plain(f'{finding}{of}')}")
-        if allowed and all(finding.outcome in _WORDS for finding, _ in objections):
-            console.print(f"{plain(target)}: [green]ok[/] the cases fit, allowed: {plain(allowed)}")
-        else:
-            fits = False
+            text = after(target, error.strerror or str(error))
+            said = [Check("problem", f"target {target}", text), *said]
+    for one in said:
+        word = "[yellow]remark[/]" if one.state == "note" else "[bold red]refused[/]"
+        console.print(f"{plain(target)}: {word} {plain(one.told)}")
+    fits = all(one.state == "note" for one in said)
+    if fits:
+        console.print(f"{plain(target)}: [green]ok[/] the cases fit, allowed: {plain(allowed)}")
     return fits
 
 
-def at_targets(
-    cases: Iterable[PlannedCase],
-) -> Iterator[tuple[str, str | list[tuple[Finding, str]]]]:
-    """Yield what each target says before a byte to the cases that are declared for it, or why it cannot be looked at.
+#: How the line begins about a target that this host does not see.
+_HIDDEN: Final = "cannot be looked at from here"
 
-    A finding that is not in order has the cases that it concerns beside it.
-    """
-    declared: dict[tuple[object, ...], list[PlannedCase]] = {}
-    for case in cases:
+
+def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[str, list[Check]]]:
+    """Yield what each target says before a byte to the cases that are declared for it: what is not in order."""
+
+    def declared(case: PlannedCase) -> tuple[object, ...]:
         order = case.order
-        place = (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
-        declared.setdefault(place, []).append(case)
-    for _, group in sorted(declared.items(), key=str):
-        target, order = group[0].order.target, group[0].order
+        return (order.target, order.type, order.source, order.uuid, order.striping, order.pool)
+
+    for _, group in sorted(grouped(cases, declared).items(), key=str):
+        order = group[0].order
+        target, subject = order.target, f"target {order.target}"
         try:
-            view, seen = processes.call_in_time(
-                target, partial(opening.look_as_declared, target, order)
-            )
+            look = partial(opening.look_as_declared, target, order)
+            view, seen = processes.call_in_time(target, look)
         except (OSError, LustreError) as error:
-            yield target, str(error)
+            yield target, [Check("problem", subject, f"{_HIDDEN}: {error}")]
             continue
+        said: list[Check] = []
         findings = [(case, opening.preflight(view, seen, case.order)) for case in group]
-        yield (
-            target,
-            [
-                (finding, f" ({plan_table.first_and_more(concerned)})" if concerned else "")
-                for finding, concerned in plan_table.worst(findings)
-            ],
-        )
+        for finding, concerned in plan_table.worst(findings):
+            of = f" ({some(concerned, 1)})" if concerned else ""
+            said += doctor.objections(subject, [finding], of)
+        yield target, said
 
 
-#: Words for findings with which a case runs.
-_WORDS = {Outcome.WARN: "[yellow]remark[/]"}
+def room(cases: Iterable[PlannedCase]) -> Iterator[Check]:
+    """Yield what the targets that this host sees object to the cases."""
+    for _, said in at_targets(cases):
+        yield from (one for one in said if not one.text.startswith(_HIDDEN))

@@ -6,7 +6,6 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,11 +13,11 @@ import typer
 
 from iogauge.cli import doctor, nodes
 from iogauge.cli.doctor import Check
-from iogauge.cli.planning import at_targets, no_site, planned_cases
+from iogauge.cli.planning import no_site, planned_cases, room
 from iogauge.cli.screen import new_console, slip
+from iogauge.core.groups import grouped
 from iogauge.core.text import count
 from iogauge.core.units import format_bytes
-from iogauge.guards.finding import Outcome
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
@@ -73,24 +72,21 @@ def _show(lines: Sequence[Check], everything: bool, summaries: Sequence[str]) ->
     """Print remarks, then what is to be done, in order, then the word; return the exit status."""
     console = new_console()
     in_log = not console.is_terminal
-    lines = list(dict.fromkeys(lines))
-    problems = [one for one in lines if one.state == "problem"]
+    states = grouped(dict.fromkeys(lines), lambda one: one.state)
+    problems = states.get("problem", [])
     told = [(one.subject, one.text) for one in problems]
     problems = [  # what a target lacks is said once, whatever cases it stops
         one
         for one in problems
         if not any(s == one.subject and one.text.startswith(f"{text} (") for s, text in told)
     ]
-    notes: dict[str, list[Check]] = {}
-    for one in lines:
-        if everything and one.state == "ok":
-            console.print(f"[green]ok[/]    {plain(str(one))}", soft_wrap=in_log)
-        elif one.state == "note":
-            notes.setdefault(one.subject, []).append(one)
-    for subject, found in notes.items():
-        shown = found if everything else found[:_NOTES]
-        more = [f"{subject}: {len(found) - _NOTES} more: --all"] if shown != found else []
-        for text in (*map(str, shown), *more):
+    for one in states.get("ok", ()) if everything else ():
+        console.print(f"[green]ok[/]    {plain(str(one))}", soft_wrap=in_log)
+    for subject, found in grouped(states.get("note", ()), lambda one: one.subject).items():
+        shown = list(map(str, found if everything else found[:_NOTES]))
+        if len(shown) < len(found):
+            shown.append(f"{subject}: {len(found) - _NOTES} more: --all")
+        for text in shown:
             console.print(f"[yellow]note[/]  {plain(text)}", soft_wrap=in_log)
     for number, one in enumerate(problems, 1):
         head = f"to do {number} {one.subject}: {one.text}"
@@ -200,9 +196,8 @@ def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check
         _, noted = selected.noted(file.read_text(encoding="utf-8") if file.exists() else "")
     if folder.name == folders.LOCAL:
         return cases, []
-    values: dict[str, list[Mapping[str, Sequence[object]]]] = {}
-    for case in noted.values():
-        values.setdefault(case.check, []).append(case.values)
+    checks = grouped(noted.values(), lambda case: case.check)
+    values = {check: [case.values for case in mine] for check, mine in checks.items()}
     found = [line for line in unable if str(folder.resolve()) in line or not cases]
     others = [line for line in unable if line not in found and "nothing could fail" not in line]
     refused = [*found, *map(str, settings.unfitting(folder, values)), *plan_table.refused(cases)]
@@ -210,16 +205,4 @@ def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check
     late: doctor.Answer = "problem" if here else "note"
     lines += [Check(late, subject, text) for text in plan_table.over_time(cases)]
     lines += [Check("note", subject, text) for text in [*others, *plan_table.doubts(cases)]]
-    return cases, [*lines, *(_room(cases) if here else ())]
-
-
-def _room(cases: Sequence[PlannedCase]) -> Iterator[Check]:
-    """Yield what the targets that this host sees say to the cases: what a run would refuse before a byte."""
-    for target, said in at_targets(cases):
-        for finding, of in (
-            () if isinstance(said, str) else said
-        ):  # the lines about the target say so
-            if finding.outcome is not Outcome.OK:
-                state: doctor.Answer = "note" if finding.outcome is Outcome.WARN else "problem"
-                text = f"{replace(finding, remedy='')}{of}"
-                yield Check(state, f"target {target}", text, finding.remedy)
+    return cases, [*lines, *(room(cases) if here else ())]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from iogauge.cli.screen import Wide, new_console, show_ending, slip
+from iogauge.cli.screen import Since, System, Until, Wide, new_console, show_ending, slip
 from iogauge.core import paths, registry
 from iogauge.core.paths import replace_file
 from iogauge.core.text import visible
@@ -41,18 +41,19 @@ def sessions_of(console: Console, names: list[str]) -> Asked:
 
     Raises BadParameter for an unknown session.
     """
-    files = sorted(paths.history_dir().glob("*/*.json*"), key=lambda file: file.name)
-    files = [file for file in files if file.suffix in (".json", ".jsonl")]
+    found = paths.history_dir().glob("*/*.json*")
+    files = sorted(
+        (f for f in found if f.suffix in (".json", ".jsonl")), key=lambda file: file.name
+    )
     sessions = list(dict.fromkeys(file.stem for file in files))
     if not sessions:
         raise slip(f"{paths.history_dir()} has no session yet: iogauge run makes one")
     wanted = names or sessions[-1:]
-    for name in wanted or [""]:
-        if name not in sessions:
-            newest = ", ".join(sessions[-5:]) or "none"
-            raise typer.BadParameter(
-                visible(f"no session {name!r} in {paths.history_dir()} (newest: {newest})")
-            )
+    for name in set(wanted or [""]) - {*sessions}:
+        newest = ", ".join(sessions[-5:]) or "none"
+        raise typer.BadParameter(
+            visible(f"no session {name!r} in {paths.history_dir()} (newest: {newest})")
+        )
     records: list[Record] = []
     damaged: list[journal.Damaged] = []
     lacks: list[Unmeasured] = []
@@ -75,21 +76,22 @@ def sessions_of(console: Console, names: list[str]) -> Asked:
     return Asked(SessionRecords(records), selected.joined_unmeasured(lacks), tuple(damaged))
 
 
-def _asked(console: Console, names: list[str], span: _Span | None, system: str) -> Asked:
+_Span = tuple[datetime | None, datetime | None]
+
+
+def _asked(console: Console, names: list[str], span: _Span, system: str) -> Asked:
     """Return what is known of the named sessions, or of the newest run of all in a span of time.
 
     Raises BadParameter if both are given, or if nothing was measured in the span.
     """
-    if span is None and not system:
+    if not any((*span, system)):
         return sessions_of(console, names)
     if names:
         raise typer.BadParameter("give sessions, or --since, --until and --system: not both")
     from iogauge.report import history_table  # with polars
 
     try:
-        records, damaged = history_table.newest_records(
-            paths.history_dir(), system, *(span or (None, None))
-        )
+        records, damaged = history_table.newest_records(paths.history_dir(), system, *span)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     if not records:
@@ -101,64 +103,31 @@ def _asked(console: Console, names: list[str], span: _Span | None, system: str) 
     return Asked(SessionRecords(records), of_sessions.unmeasured, (*of_sessions.damaged, *damaged))
 
 
-_Span = tuple[datetime | None, datetime | None]
-
-
-def _span(since: str, until: str) -> _Span | None:
-    """Return the span of time that two options name; None without them."""
-    if not since and not until:
-        return None
-    from iogauge.report.history_table import moment
-
-    try:
-        return (moment(since) if since else None, moment(until, end=True) if until else None)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-
-
-Since = Annotated[
-    str,
-    typer.Option(help="The newest run of every case since this day or time (UTC), or 7d, 4w ago."),
-]
-Until = Annotated[
-    str, typer.Option(help="Until this day or time, as for --since. A day counts to its end.")
-]
-
-
 def show_report(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Sessions; the newest if omitted.")
-    ] = None,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page: one file that needs no network.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Sessions; the newest if none.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page: one file.")] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit's XML.")] = None,
-    openmetrics: Annotated[
-        Path | None, typer.Option(help="Write OpenMetrics, for Prometheus and for GitLab.")
-    ] = None,
-    since: Since = "",
-    until: Until = "",
-    system: Annotated[str, typer.Option(help="Only this system, instead of sessions.")] = "",
-    bundle: Annotated[
-        Path | None,
-        typer.Option(help="Write a .tar.gz for a vendor: page, raw outputs, commands, hashes."),
-    ] = None,
+    openmetrics: Annotated[Path | None, typer.Option(help="Write OpenMetrics.")] = None,
+    since: Since = None,
+    until: Until = None,
+    system: System = "",
+    bundle: Annotated[Path | None, typer.Option(help="Write a .tar.gz for a vendor.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --bundle: write it unasked.")] = False,
     wide: Wide = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print each metric with its reasons as JSON.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each metric as JSON.")] = False,
 ) -> None:
-    """Show the table of sessions or of a span of time. Options write it as files."""
+    """Show the table of sessions or of a span of time. Options write it as files.
+
+    Of a span it is the newest run of every case. The page of --html needs no network. --bundle has the page, raw outputs, commands and hashes, nothing private.
+    """
     console = Console(stderr=True) if as_json else new_console()
-    span = _span(since, until)
-    asked = _asked(console, names or [], span, system)
+    asked = _asked(console, names or [], (since, until), system)
     ending = asked.records.ending(asked.gate, asked.unmeasured, endings.of_damage(asked.damaged))
     if html:
-        ending, text = registry.load("iogauge_answers", "page")(asked, *(span or (None, None)))
+        ending, text = registry.load("iogauge_answers", "page")(asked, since, until)
         write_file(html, text)
     if bundle:
-        registry.load("iogauge_answers", "page.bundle")(asked, span or (None, None), bundle, yes)
+        registry.load("iogauge_answers", "page.bundle")(asked, since, until, bundle, yes)
     if junit:
         from iogauge.report.export import junit as as_junit
 

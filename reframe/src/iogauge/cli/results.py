@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,7 +19,7 @@ import typer
 from rich.padding import Padding
 
 from iogauge.cli.planning import demand_known
-from iogauge.cli.screen import Wide, new_console, slip
+from iogauge.cli.screen import Since, System, Until, Wide, new_console, slips
 from iogauge.core import paths
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible
@@ -33,83 +33,57 @@ if TYPE_CHECKING:
 
 
 def explain_word(
-    words: Annotated[
-        list[str], typer.Argument(help="Guard, verdict, check, or word of docs/keys.md.")
-    ],
-    whole: Annotated[
-        bool,
-        typer.Option("--all", help="All of a guard: exceptions, where it was seen, what to do."),
-    ] = False,
+    words: Annotated[list[str], typer.Argument(help="Guard, verdict, check, or other word.")],
+    whole: Annotated[bool, typer.Option("--all", help="All of a guard, with examples.")] = False,
 ) -> None:
     """Say what G12, UNSTABLE or FioRandomRead means, and what to do."""
     console = new_console()
-    try:
+    with slips(ValueError):
         for line in explain(" ".join(words), whole):
             view = Padding(plain(line.lstrip()), (0, 0, 0, 2 * line.startswith("  ")), expand=False)
             console.print(view)
-    except LookupError as error:
-        raise slip(str(error.args[0])) from error
 
 
 def show_history(
-    system: Annotated[str, typer.Option(help="System; all if omitted.")] = "",
+    system: System = "",
     name: Annotated[
         str, typer.Option("-n", "--name", "--check", help="Case by its name; all if omitted.")
     ] = "",
     verdict: Annotated[
-        list[Verdict] | None,
-        typer.Option(
-            case_sensitive=False, help="Verdict of the case or a metric; may be repeated."
-        ),
+        list[Verdict] | None, typer.Option(case_sensitive=False, help="May be repeated.")
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric; all if omitted.")] = "",
-    since: Annotated[str, typer.Option(help="Day or time (UTC), or 12h, 7d, 4w ago.")] = "",
-    until: Annotated[
-        str, typer.Option(help="Until this day or time, as for --since. A day counts to its end.")
-    ] = "",
+    since: Since = None,
+    until: Until = None,
     limit: Annotated[int, typer.Option(min=0, help="Newest records to show; 0 for all.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as JSON.")] = False,
     export: Annotated[Path | None, typer.Option(help="Write what matches as .parquet.")] = None,
     site: Annotated[str, typer.Option(help="With --export: column 'site' of a .parquet.")] = "",
-    damaged: Annotated[
-        bool, typer.Option("--damaged", help="List the lines that are not records.")
-    ] = False,
+    damaged: Annotated[bool, typer.Option("--damaged", help="List lines without record.")] = False,
     wide: Wide = False,
 ) -> None:
     """Show the records, the newest first."""
     from iogauge.report import history_table  # imported here because polars starts slowly
 
     folder, console = paths.history_dir(), new_console()
+    verdicts = tuple(verdict or ())
+    choice = history_table.RecordChoice(system, name, verdicts, metric, since, until, limit)
     demand_known(system, name)
-    try:
-        choice = history_table.RecordChoice(
-            system=system,
-            name=name,
-            verdicts=tuple(verdict or ()),
-            metric=metric,
-            since=history_table.moment(since) if since else None,
-            until=history_table.moment(until, end=True) if until else None,
-            limit=limit,
-        )
+    with slips(ValueError, OSError):
         if damaged:
             return _show_damaged(folder)
         if export:
             return _write_history(folder, replace(choice, limit=0), export, site)
         rows, matching = choice.of(folder)
         contents = list(history_table.records(folder, rows))
-    except (ValueError, OSError) as error:
-        raise slip(str(error)) from error
     if as_json:
-        return _print_lines(record for record, _ in contents)
+        for record, _ in contents:
+            typer.echo(json.dumps(record, separators=(",", ":")))
+        return None
     if contents:
         console.print(history_table.table(contents, wide), soft_wrap=True)
     console.print(plain(f"{len(contents)} of {matching} record(s) in {folder}"), soft_wrap=True)
-
-
-def _print_lines(records: Iterable[Mapping[str, object]]) -> None:
-    """Print records as JSON, one a line."""
-    for record in records:
-        typer.echo(json.dumps(record, separators=(",", ":")))
+    return None
 
 
 def _show_damaged(folder: Path) -> None:
@@ -134,7 +108,7 @@ def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) ->
 def explain(word: str, whole: bool = False) -> list[str]:
     """Return the paragraphs about guards (``G12``, ``G8 contents``), verdicts, cases by their names, or another word.
 
-    The words after a check are the parameters of a case. Raises LookupError with what was meant
+    The words after a check are the parameters of a case. Raises ValueError with what was meant
     perhaps.
     """
     names = word.split() or [""]
@@ -165,7 +139,7 @@ def explain(word: str, whole: bool = False) -> list[str]:
     lower = {one.lower(): one for one in every}
     near = difflib.get_close_matches(names[0].lower(), lower, 3)
     meant = f" Did you mean {', '.join(lower[one] for one in near)}?" if near else ""
-    raise LookupError(
+    raise ValueError(
         f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {numbers[-1]}), a verdict (UNSTABLE), "
         "a check (FioRandomRead) or a word of docs/keys.md"
     )

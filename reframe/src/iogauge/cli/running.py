@@ -15,37 +15,17 @@ import typer
 from reframe.frontend.cli import main as reframe_main
 from rich.console import Console
 
-from iogauge.cli import doctor
-from iogauge.cli.planning import (
-    LISTING,
-    demand_cases,
-    environment_of,
-    list_cases,
-    plan,
-    planned_cases,
-    reframe_command,
-    say_unclaimed,
-    selected_by,
-    settled,
-    unmeasured_of,
-    within,
-    without_choice,
-)
+from iogauge.cli import doctor, planning
 from iogauge.cli.reporting import sessions_of, write_file
-from iogauge.cli.screen import Wide, new_console, show_details, show_ending, slip
+from iogauge.cli.screen import Wide, new_console, show_details, show_ending, slip, warn
 from iogauge.core import processes, registry
 from iogauge.core.paths import history_dir, state_dir
-from iogauge.core.text import visible, visible_lines
+from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import complaints
 from iogauge.records import journal
 from iogauge.records.record import Record
-from iogauge.records.selected import (
-    Selected,
-    Unmeasured,
-    save_unmeasured,
-    selection,
-)
+from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
 from iogauge.report import plan_table, undone
 from iogauge.report.endings import SessionRecords
 from iogauge.report.outcome import plain
@@ -82,11 +62,11 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     extra = {"IOGAUGE_SESSION": name, life.DETAILS: str(details)}
     extra |= {"IOGAUGE_GATE": "1"} if gate else {}
     extra |= {"IOGAUGE_CONFIRMS": confirms} if confirms else {}
-    environment = environment_of(**extra)
+    environment = planning.environment_of(**extra)
     if not gate:
         environment.pop("IOGAUGE_SELECTION", None)
     words = ["--report-file", str(reframe_report), "-r", *arguments]
-    process = processes.Fork(reframe_main, reframe_command(words), environment)
+    process = processes.Fork(reframe_main, planning.reframe_command(words), environment)
     status: int | None = None
     while status is None:
         try:
@@ -96,12 +76,9 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     if status < 0:
         status = 128 - status
         ended = complaints.describe_status(status)
-        typer.echo(
-            visible(
-                f"iogauge: ReFrame was {ended}. Undecided cases have no record, and their jobs may still "
-                "run. When the jobs have ended, run: iogauge clean"
-            ),
-            err=True,
+        warn(
+            f"ReFrame was {ended}. Undecided cases have no record, and their jobs may still "
+            "run. When the jobs have ended, run: iogauge clean"
         )
     files = sorted(history_dir().glob(f"*/{name}.jsonl"))
     records = [r for file in files for r in journal.read_whole(file) if isinstance(r, Record)]
@@ -119,7 +96,7 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
         try:
             journal.append(history_dir() / folder / f"{name}.jsonl", record.to_line())
         except journal.NotRecorded as error:
-            typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+            warn(str(error))
             status = status or 1
     return _Ran(name, status, [*records, *missing], details)
 
@@ -129,7 +106,7 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
 
     If no failure counts any more, the exit statuses become 0: ReFrame knows only its first run.
     """
-    kept = without_choice(arguments)
+    kept = planning.without_choice(arguments)
     records = [record for one in ran for record in one.records]
     failed = [record for record in records if record.needs_confirmation]
     again: list[_Ran] = []
@@ -161,7 +138,7 @@ def _keep_unmeasured(lack: Unmeasured, chosen: Selected, ran: _Ran) -> None:
         try:
             save_unmeasured(file, lack)
         except OSError as error:
-            typer.echo(visible_lines(f"iogauge: {file}: not written: {error}"), err=True)
+            warn(f"{file}: not written: {error}")
 
 
 def _end(
@@ -180,7 +157,7 @@ def _end(
     status = max(one.status for one in ran)
     lack = Unmeasured(gate=gate, accepted=accept)
     if chosen is not None:
-        lack = unmeasured_of(arguments, chosen, records, gate, accept)
+        lack = planning.unmeasured_of(arguments, chosen, records, gate, accept)
         _keep_unmeasured(lack, chosen, ran[0])
     found = SessionRecords(records)
     end = found.ending(gate, lack)
@@ -198,59 +175,40 @@ def _end(
 
 def run(
     context: typer.Context,
-    try_out: Annotated[
-        bool,
-        typer.Option("--try", help="Try this machine as it is: quick checks, sized to its speed."),
-    ] = False,
-    gate: Annotated[
-        bool,
-        typer.Option("--gate", help="Fail unless every case is PASS, and fail if no case ran."),
-    ] = False,
-    confirm: Annotated[
-        bool,
-        typer.Option("--confirm", help="Measure failed cases once more; both results are kept."),
-    ] = False,
-    over_budget: Annotated[
-        bool, typer.Option("--over-budget", help="Run even if it costs more than the budget.")
-    ] = False,
+    try_out: Annotated[bool, typer.Option("--try", help="Try this machine as it is.")] = False,
+    gate: Annotated[bool, typer.Option("--gate", help="Fail unless every case is PASS.")] = False,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Measure failures once more.")] = False,
+    over_budget: Annotated[bool, typer.Option("--over-budget", help="Exceed the budget.")] = False,
     accept_missing: Annotated[
-        bool,
-        typer.Option(
-            "--accept-missing", help="Accept that cases of earlier gates no longer exist."
-        ),
+        bool, typer.Option("--accept-missing", help="Cases of earlier gates may be gone.")
     ] = False,
-    budget: Annotated[
-        str, typer.Option(help="Run what fits into this time, as 20min: said in advance.")
-    ] = "",
-    dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Measure nothing: what the cases cost, and if they fit."),
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With --dry-run: the cost of each case as JSON.")
-    ] = False,
+    budget: Annotated[str, typer.Option(help="Run what fits into this time, as 20min.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it costs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON.")] = False,
     wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame, then show the table. All other options are ReFrame's.
 
     Checks that are derived from other cases come last, in a run of their own. With --confirm a
-    failed case is measured once more, and the run fails only if the case fails again.
+    failed case is measured once more, and the run fails only if the case fails again. A gate fails too if no case
+    ran, or if a case of an earlier gate is gone: --accept-missing accepts that. --budget says in advance what fits.
+    --over-budget runs what costs more than the site's budget. --try sizes quick checks to the speed of this machine.
     """
     gate = gate or current.is_gate()
-    given = settled(context)
-    if any(word in LISTING for word in given):
-        return list_cases(given)
+    given = planning.settled(context)
+    if any(word in planning.LISTING for word in given):
+        return planning.list_cases(given)
     if dry_run:
-        raise typer.Exit(0 if plan(given, wide, as_json) else 1)
+        raise typer.Exit(0 if planning.plan(given, wide, as_json) else 1)
     if try_out:
         raise typer.Exit(_try_out(given, wide))
     if gate:
         os.environ["IOGAUGE_SELECTION"] = selection(given)
         os.environ["IOGAUGE_ACCEPTS"] = "1" if accept_missing else ""
     arguments = _affordable(given, budget, over_budget)
-    chosen = selected_by(arguments)
+    chosen = planning.selected_by(arguments)
     if not accept_missing:
-        demand_cases(given, chosen)
+        planning.demand_cases(given, chosen)
     both = chosen and len(chosen.derived) == 2 and not any("derived" in w for w in arguments)
     ran = [_run([*arguments, *only], gate) for only in (_APART if both else [[]])]
     if confirm and any(record.needs_confirmation for one in ran for record in one.records):
@@ -260,7 +218,7 @@ def run(
 
 def _affordable(given: list[str], budget: str, over_budget: bool) -> list[str]:
     """Return the options for what fits into a time, if one is given; end with status 1 if the budget does not allow it."""
-    arguments = within(given, budget) if budget else given
+    arguments = planning.within(given, budget) if budget else given
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
     elif settings.any_budget(*folders.site_dirs()):
@@ -268,20 +226,19 @@ def _affordable(given: list[str], budget: str, over_budget: bool) -> list[str]:
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
-    say_unclaimed(arguments)
+    planning.say_unclaimed(arguments)
     return arguments
 
 
 def _keep_budget(arguments: list[str]) -> None:
     """End the command if the selected cases cost more than the budget of their partition."""
-    over = plan_table.over_budget(planned_cases(arguments)[0])
+    over = plan_table.over_budget(planning.planned_cases(arguments)[0])
     if over:
         for line in over:
-            typer.echo(visible_lines(f"iogauge: {line}"), err=True)
-        typer.echo(
-            "iogauge: no case was run. 'iogauge run --dry-run' shows the cost of each case. To run them "
-            "nevertheless, add --over-budget",
-            err=True,
+            warn(line)
+        warn(
+            "no case was run. 'iogauge run --dry-run' shows the cost of each case. To run them "
+            "nevertheless, add --over-budget"
         )
         raise typer.Exit(1)
 
@@ -304,7 +261,7 @@ def _try_out(given: list[str], wide: bool) -> int:
             if error.errno == errno.EACCES:
                 check = doctor.not_writable(target)
                 told = f"{check.subject}: {check.text}: {check.remedy}"
-            typer.echo(visible_lines(f"iogauge: {told}"), err=True)
+            warn(told)
             raise typer.Exit(1) from error
         else:
             os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
@@ -313,8 +270,8 @@ def _try_out(given: list[str], wide: bool) -> int:
             )
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     arguments += given
-    chosen, gate = selected_by(arguments), current.is_gate()
-    demand_cases(arguments, chosen)
+    chosen, gate = planning.selected_by(arguments), current.is_gate()
+    planning.demand_cases(arguments, chosen)
     ran = _run(arguments, gate)
     status = _end(arguments, chosen, [ran], gate, wide=wide)
     _write_page(ran.session)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -14,15 +16,44 @@ import typer
 from rich.console import Console
 
 from iogauge.core.text import visible, visible_lines
+from iogauge.core.units import moment
 from iogauge.judge.verdict import Verdict
 from iogauge.report import outcome, pricing
 from iogauge.report.endings import Ending, SessionRecords
-from iogauge.report.layout import Column, Group, Table
 from iogauge.report.outcome import plain
 
-#: Option of every command that shows a table.
+
+def _time(end: bool) -> Callable[[str], datetime | None]:
+    def parse(text: str) -> datetime | None:
+        try:
+            return moment(text, end=end) if text else None
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    return parse
+
+
+#: Options that several commands have.
 Wide = Annotated[
     bool, typer.Option("--wide", help="Print each row on one line, however long it gets.")
+]
+System = Annotated[str, typer.Option(help="System; all if omitted.")]
+Name = Annotated[str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        parser=_time(False),
+        metavar="TIME",
+        help="Only what was measured since this day or time (UTC), or 12h, 7d, 4w ago.",
+    ),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option(
+        parser=_time(True),
+        metavar="TIME",
+        help="Until this day or time, as for --since. A day counts to its end.",
+    ),
 ]
 
 #: Characters in a line of a log.
@@ -37,10 +68,24 @@ def new_console() -> Console:
     return Console(width=None if _width_is_known() else _LOG_COLUMNS, highlight=False)
 
 
+def warn(text: str) -> None:
+    """Say on standard error what is wrong, or what else is to be known."""
+    typer.echo(visible_lines(f"iogauge: {text}"), err=True)
+
+
 def slip(text: str) -> typer.Exit:
     """Say what is wrong on the command line, and return the end of the command."""
-    typer.echo(visible_lines(f"iogauge: {text}"), err=True)
+    warn(text)
     return typer.Exit(2)
+
+
+@contextlib.contextmanager
+def slips(*kinds: type[Exception]) -> Iterator[None]:
+    """End the command with 2 at an error that its options cause, with the error's text."""
+    try:
+        yield
+    except kinds as error:
+        raise slip(str(error)) from error
 
 
 def _width_is_known() -> bool:
@@ -59,16 +104,6 @@ def say(console: Console, text: str, style: str = "") -> None:
             for line in lines
         ]
     console.print(plain("\n".join(lines)), style=style, soft_wrap=True)
-
-
-def drawn(
-    wide: bool, headings: Sequence[str], rows: Mapping[str, Sequence[Sequence[str]]]
-) -> Table:
-    """Return a table of rows, by their place; see :class:`iogauge.report.layout.Table`."""
-    columns = [Column(heading, whole=heading == "metric") for heading in headings]
-    styles = {"alarm": "bold red", "improved": "green", "recovered": "cyan"}
-    groups = [Group(place, lines) for place, lines in rows.items()]
-    return Table(columns, groups, styles=styles, wide=wide)
 
 
 def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bool = False) -> None:

@@ -22,7 +22,7 @@ import typer
 from iogauge.cli.planning import planned_cases, show_plan
 from iogauge.cli.reporting import write_file
 from iogauge.cli.running import write_probe
-from iogauge.cli.screen import new_console, slip
+from iogauge.cli.screen import new_console, slip, warn
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
 from iogauge.core.text import visible_lines
@@ -39,25 +39,14 @@ from iogauge.workspace import lock, permission
 
 
 def clean(
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Session directories; if omitted, those of dead sessions, and their locks."
-        ),
-    ] = None,
-    target: Annotated[
-        list[str] | None, typer.Option(help="Target to search; may be repeated.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be removed.")
-    ] = False,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also sessions that may be alive, and their locks.")
-    ] = False,
+    paths: Annotated[list[str] | None, typer.Argument(help="Session directories.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help="Target; may be repeated.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list it.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also what may be alive.")] = False,
 ) -> None:
     """Remove what interrupted sessions left on the targets.
 
-    Stage directories are removed after a week. On a target, only directories with iogauge's marker
+    Without paths: the directories of dead sessions, and their locks. Stage directories are removed after a week. On a target, only directories with iogauge's marker
     are removed.
     """
     console = new_console()
@@ -71,10 +60,8 @@ def clean(
 
 def allow(
     directory: Annotated[str, typer.Argument(help="Directory in which cases may write.")],
-    user: Annotated[list[str] | None, typer.Option(help="Only this user; may be repeated.")] = None,
-    group: Annotated[
-        list[str] | None, typer.Option(help="Only members of this group; may be repeated.")
-    ] = None,
+    user: Annotated[list[str] | None, typer.Option(help="User; may be repeated.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Group; may be repeated.")] = None,
     expires: Annotated[
         datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Last day, YYYY-MM-DD.")
     ] = None,
@@ -93,7 +80,7 @@ def allow(
             partial(permission.allow, path, tuple(user or ()), tuple(group or ()), last, replace),
         )
     except OSError as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
+        warn(str(error))
         raise typer.Exit(1) from error
     file = os.path.join(path, permission.MARKER)
     new_console().print(plain(f"{file} allows {marker.meaning()}"))
@@ -112,6 +99,8 @@ def show_paths() -> None:
     for variable, folder in paths.items():
         typer.echo(visible_lines(f"export {variable}={shlex.quote(str(project_root() / folder))}"))
 
+
+_Ceiling = Annotated[str | None, typer.Option(help="Bandwidth of a client: '100 Gbit/s'.")]
 
 #: The time limit until the plan says how long the longest case takes, and the least one.
 _FIRST_LIMIT, _LEAST_LIMIT_S = "1h", 1800
@@ -306,36 +295,21 @@ def _plan(
 
 
 def new(
-    name: Annotated[str, typer.Argument(help="Name of the site, of its folder and of its system.")],
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Directory to measure; may be repeated. Default: yours on each storage mount."
-        ),
-    ] = None,
-    queue: Annotated[
-        str | None, typer.Option(help="Partition of Slurm; 'none' measures only this machine.")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="Name of the site.")],
+    target: Annotated[list[str] | None, typer.Option(help="Directory; may be repeated.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Partition of Slurm, or none.")] = None,
     nodes: Annotated[int | None, typer.Option(min=1, help="Nodes of a case.")] = None,
-    account: Annotated[str | None, typer.Option(help="Account that jobs are charged to.")] = None,
-    ceiling: Annotated[
-        str | None,
-        typer.Option(
-            help="Bandwidth of each client's network, or of a local device: '100 Gbit/s'."
-        ),
-    ] = None,
+    account: Annotated[str | None, typer.Option(help="Account that pays for jobs.")] = None,
+    ceiling: _Ceiling = None,
     into: Annotated[
-        Path | None,
-        typer.Option(
-            "--repository",
-            help="Write a repository for the site there: pipeline, Spack environment, README.",
-        ),
+        Path | None, typer.Option("--repository", help="Write a repository for the site there.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing: take defaults.")] = False,
 ) -> None:
     """Describe this machine as a site: look, ask at most five questions, write its folder, plan.
 
-    Without a terminal nothing is asked. What could not be found out is listed.
+    Without --target: your directory on each storage mount. --queue none measures this machine alone. --ceiling is
+    the bandwidth of each client's network, or of a local device. Without a terminal nothing is asked. What could not be found out is listed.
     """
     into = into.absolute() if into else None
     folder = _place(name, into)
@@ -405,9 +379,7 @@ def _target(
 def add_target(
     name: Annotated[str, typer.Argument(help="Site that has been described already.")],
     target: Annotated[str, typer.Argument(help="Directory to measure; cases write below it.")],
-    ceiling: Annotated[
-        str | None, typer.Option(help="Bandwidth of each client's network, or of a local device.")
-    ] = None,
+    ceiling: _Ceiling = None,
 ) -> None:
     """Add a target to a site: a partition with the queue and the scale of its first one."""
     folder = folders.site_dir(name)
@@ -442,7 +414,9 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
     """Write the folder, and the repository; say what comes next. Return the exit status."""
     folder.mkdir(parents=True)
     answers, found = targets[0]
-    pinned = _write_repository(into, answers.name, found) if into else ""
+    if into:
+        partition = writing.partition_name(found.seen)
+        writing.write_repository(into, answers.name, partition, found.seen.view.on_lustre)
     if folder.parent not in folders.site_dirs():
         before = os.environ.get(folders.VARIABLE)
         paths = [str(folder.parent), *([before] if before else [])]
@@ -451,8 +425,6 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
     speed = min(known.speed_bytes_s / one.nodes for one, known in targets)
     fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier, speed)
     _say(f"{folder / folders.SETTINGS}: written")
-    if pinned:
-        _say(pinned)
     for one, known in targets:
         free = format_bytes(known.seen.view.space.bytes_free)
         _say(f"looked at: {known.seen.host}, {known.seen.cores} cores; {one.target}, {free} free")
@@ -470,15 +442,6 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
     for command in next_commands(answers.name, tier, into, folder.parent):
         _say(f"    {command}")
     return 0 if fits else 1
-
-
-def _write_repository(into: Path, name: str, found: Found) -> str:
-    """Write the repository; return what its pipeline names instead of a tag of iogauge, if it does."""
-    partition = writing.partition_name(found.seen)
-    written = writing.write_repository(into, name, partition, found.seen.view.on_lustre)
-    pipeline = into / ".gitlab-ci.yml"
-    why = writing.not_a_tag() if pipeline in written else ""
-    return f"{pipeline} {why}" if why else ""
 
 
 def next_commands(name: str, tier: str, into: Path | None, sites: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """Words and units, and strict reading of outside data.
 
 - commands: run a program to its end
+- groups: items by what they have in common
 - measurement: metrics, quantities, outputs, in one form for every tool
 - paths: paths of the project and of its state; files written whole or not at all
 - processes: whether a process still lives, which ones outlived their job, and calls to storage with a time limit

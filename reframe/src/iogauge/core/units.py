@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from statistics import median
 from typing import Final
 
@@ -176,3 +177,22 @@ def in_order(name: str) -> list[tuple[int, int, str]]:
         (0, int(number) * SIZE_UNITS.get(unit, 1), unit) if number else (1, 0, rest)
         for number, unit, rest in _PARTS.findall(name)
     ]
+
+
+def moment(text: str, *, end: bool = False) -> datetime:
+    """Return a time: 2027-03-31, 2027-03-31T12:00 (UTC unless it has a zone), or 12h, 7d, 4w ago.
+
+    A day is its begin, with ``end`` its end. Raises ValueError.
+    """
+    if ago := re.fullmatch(r"(\d{1,5})([hdw])", text):
+        hours = int(ago[1]) * {"h": 1, "d": 24, "w": 168}[ago[2]]
+        return datetime.now(timezone.utc) - timedelta(hours=hours)
+    try:
+        time = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
+        if end and re.fullmatch(r"[\d-]+", text):
+            time = time.replace(hour=23, minute=59, second=59, microsecond=999_999)
+        zone = time.tzinfo or timezone.utc
+        return time.replace(tzinfo=zone).astimezone(timezone.utc)
+    except (ValueError, OverflowError) as error:
+        message = f"{text!r} is no time: expected 2027-03-31, 2027-03-31T12:00, 12h, 7d or 4w"
+        raise ValueError(message) from error

@@ -62,7 +62,7 @@ _UNKNOWN_MANAGER: Final = re.compile(
 
 #: MPI did not begin, for a reason that it tells here or nowhere.
 _NOT_BEGUN: Final = re.compile(
-    r".*Fatal error in P?MPI_Init(?:_thread)?: .+|\*\*\* An error occurred in MPI_Init.*"
+    r".*Fatal error in (?:P?MPI|internal)_Init(?:_thread)?: .+|(?:\[\S+\] )?\*\*\* An error occurred in MPI_Init.*"
 )
 
 #: Lines of the libraries below a tool, and their warnings: the tool may go on after them.
@@ -109,7 +109,7 @@ _MEET: Final = (
     "of the MPI library that the tool was built with"
 )
 _MEETING: Final = re.compile(
-    rf"{_UNKNOWN_MANAGER.pattern}|.*MPI_Init: .*PMI_Init returned|.*An error occurred in MPI_Init|.*direct launched using|It looks like"
+    rf"{_UNKNOWN_MANAGER.pattern}|.*_Init(?:_thread)?: .*PMI_\w+ returned|.*An error occurred in MPI_Init|.*direct launched using|It looks like"
 )
 
 

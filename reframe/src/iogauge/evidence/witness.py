@@ -9,12 +9,13 @@ The activity of a node is what its counters show between two looks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.node.counters import NETWORKS
+from iogauge.node.counters import NETWORKS, Reading
 from iogauge.node.host import HARMLESS, Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
@@ -25,26 +26,6 @@ from iogauge.plan.stage import PhaseRun
 STARTING_BYTES: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """Bytes that were read and written, or calls that did so."""
-
-    read: int = 0
-    written: int = 0
-
-    def __add__(self, other: Moved) -> Moved:
-        """Return the sums."""
-        return Moved(self.read + other.read, self.written + other.written)
-
-    def __sub__(self, other: Moved) -> Moved:
-        """Return the growth since ``other``."""
-        return Moved(self.read - other.read, self.written - other.written)
-
-    def way(self, direction: str) -> int:
-        """Return the bytes of a direction, ``read`` or ``write``."""
-        return self.read if direction == "read" else self.written
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
     """The kernel's word of one task, or of one node.
@@ -52,23 +33,18 @@ class Witness:
     ``started``, ``ended`` and ``synced`` are seconds since the node's boot; ``synced`` is the end
     of a syncfs(2) after the task, None without one. ``asked`` are bytes of read(2), write(2) and
     their like, and ``calls`` their number. ``moved`` are bytes that the process fetched from storage and sent there. They are
-    counted as the process dirties pages, without those that it dropped. ``counters`` are bytes by
-    block device (``8:0``) or by the mount point of an NFS. ``requests`` are those that block devices and targets of a
-    Lustre client finished, reads and writes. ``lists_disks`` is False if the kernel lists no block device there. ``targets`` are bytes by target of a Lustre client
-    (``scratch-OST0003``), None unless all of the node's Lustre devices told theirs.
+    counted as the process dirties pages, without those that it dropped. ``counters`` is the growth of all counters of the
+    node, by name (:mod:`iogauge.node.counters`); its agent looks at them for the first task alone.
     """
 
     host: str
     started: float
     ended: float
     synced: float | None
-    asked: Moved
-    calls: Moved = Moved()
-    moved: Moved
-    counters: Mapping[str, Moved] = field(default_factory=dict)
-    requests: Mapping[str, int] = field(default_factory=dict)
-    targets: Mapping[str, Moved] | None = None
-    lists_disks: bool = True
+    asked: Reading
+    calls: Reading = field(default_factory=Reading)
+    moved: Reading
+    counters: Mapping[str, Reading | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +53,7 @@ class Testimony:
 
     ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak. ``asked_for`` is when the job
     script on the first node waited for these servers, in seconds since its boot. ``watched`` are the bytes that the agent
-    there saw the first task ask for.
+    there saw the first task ask for. Without ``in_calls`` the tasks' bytes do not pass in calls that the kernel counts.
     """
 
     witnesses: tuple[Witness, ...] = ()
@@ -85,6 +61,7 @@ class Testimony:
     of_tasks: bool = True
     asked_for: tuple[float, float] | None = None
     watched: int = 0
+    in_calls: bool = True
 
     @property
     def complete(self) -> bool:
@@ -99,7 +76,7 @@ class Testimony:
         """
         asked = self.asked
         known = asked.read + asked.written + STARTING_BYTES
-        return self.of_tasks and asked.read > 0 and known >= self.watched
+        return self.of_tasks and self.in_calls and asked.read > 0 and known >= self.watched
 
     @property
     def hosts(self) -> list[str]:
@@ -136,79 +113,62 @@ class Testimony:
         return longest if self.witnesses else None
 
     @property
-    def asked(self) -> Moved:
+    def asked(self) -> Reading:
         """Return the bytes that all tasks asked for."""
-        return sum((witness.asked for witness in self.witnesses), Moved())
+        return sum((witness.asked for witness in self.witnesses), Reading())
 
     @property
-    def calls(self) -> Moved:
+    def calls(self) -> Reading:
         """Return how often all tasks called read(2), write(2) and their like."""
-        return sum((witness.calls for witness in self.witnesses), Moved())
+        return sum((witness.calls for witness in self.witnesses), Reading())
 
     @property
-    def moved(self) -> Moved:
+    def moved(self) -> Reading:
         """Return the bytes that all tasks fetched and stored."""
-        return sum((witness.moved for witness in self.witnesses), Moved())
+        return sum((witness.moved for witness in self.witnesses), Reading())
 
-    def counted(self, counters: Mapping[str, Collection[str]]) -> Moved | None:
+    def counted(self, counters: Mapping[str, Collection[str]]) -> Reading | None:
         """Return the growth of counters, whose names are given by host; None if it is unknown, or no task ran on these hosts.
 
-        A device that did not grow is not in a line; where the kernel lists none, nothing is known. A name of neither a device nor a mount is that
-        of a Lustre file system, whose clients before 2.17 tell root alone.
+        A name of neither a device nor a mount is that of a Lustre file system, whose clients before 2.17 tell root alone.
         """
-        if self._by_host().keys().isdisjoint(counters):
+        grown = self._grown()
+        if grown.keys().isdisjoint(counters):
             return None
-        total = Moved()
-        for host, of_host in self._by_host().items():
-            for name in counters.get(host, ()):
-                if BLOCK_DEVICE.fullmatch(name) and not any(w.lists_disks for w in of_host):
-                    return None
-                if BLOCK_DEVICE.fullmatch(name) or name.startswith("/"):
-                    total += _widest(name, [w.counters for w in of_host])
-                elif all(witness.targets is None for witness in of_host):
-                    return None
-        return sum(self.by_target(counters).values(), total)
+        return _total(
+            _growth(name, of_host)
+            for host, of_host in grown.items()
+            for name in counters.get(host, ())
+        )
 
-    def passed(self, devices: Mapping[str, Collection[str]]) -> dict[str, Moved]:
+    def passed(self, devices: Mapping[str, Collection[str]]) -> dict[str, Reading]:
         """Return what passed each way out of the nodes, of all programs: all networks, each device, and all of them ("").
 
         Devices are given by host. A device's number may stand for another disk on each node.
         """
-        ways: dict[str, Moved] = {}
-        for host, of_host in self._by_host().items():
-            looks = [w.counters for w in of_host]
-            for name in {name for look in looks for name in look}:
-                if name == NETWORKS or name in devices.get(host, ()):
+        ways: dict[str, Reading] = {}
+        for host, grown in self._grown().items():
+            for name, one in grown.items():
+                if one is not None and (name == NETWORKS or name in devices.get(host, ())):
                     for way in (name, ""):
-                        ways[way] = ways.get(way, Moved()) + _widest(name, looks)
+                        ways[way] = ways.get(way, Reading()) + one
         return ways
 
-    def requests(self, counters: Mapping[str, Collection[str]]) -> int | None:
-        """Return the requests that counters finished, given by host; None if one has no such count, or no task ran there."""
-        if self._by_host().keys().isdisjoint(counters):
-            return None
-        total = 0
-        for host, of_host in self._by_host().items():
-            for name in counters.get(host, ()):
-                counting = {name}
-                if not BLOCK_DEVICE.fullmatch(name):
-                    targets = [one for w in of_host for one in w.targets or ()]
-                    counting = {one for one in targets if one.rpartition("-")[0] == name}
-                    if not counting:
-                        return None
-                total += sum(max(w.requests.get(one, 0) for w in of_host) for one in counting)
-        return total
-
-    def by_target(self, counters: Mapping[str, Collection[str]]) -> dict[str, Moved]:
+    def by_target(self, counters: Mapping[str, Collection[str]]) -> dict[str, Reading]:
         """Return the bytes by target (``OST0003``) of the Lustre file systems among the counters."""
-        targets: dict[str, Moved] = {}
-        for host, of_host in self._by_host().items():
-            told = [witness.targets for witness in of_host if witness.targets is not None]
-            for name in sorted({name for looks in told for name in looks}):
+        targets: dict[str, Reading] = {}
+        for host, grown in self._grown().items():
+            for name, one in grown.items():
                 fsname, _, target = name.rpartition("-")
-                if fsname in counters.get(host, ()):
-                    targets[target] = targets.get(target, Moved()) + _widest(name, told)
+                if one is not None and fsname in counters.get(host, ()):
+                    targets[target] = targets.get(target, Reading()) + one
         return targets
+
+    def _grown(self) -> dict[str, Mapping[str, Reading | None]]:
+        return {
+            host: ChainMap(*(dict(witness.counters) for witness in of_host))
+            for host, of_host in self._by_host().items()
+        }
 
     def _by_host(self) -> dict[str, list[Witness]]:
         hosts: dict[str, list[Witness]] = {}
@@ -217,13 +177,24 @@ class Testimony:
         return hosts
 
 
-def _widest(name: str, looks: Sequence[Mapping[str, Moved]]) -> Moved:
-    """Return the most of several looks at a counter: each task of a node may have looked."""
-    known = [look[name] for look in looks if name in look]
-    return Moved(
-        max((moved.read for moved in known), default=0),
-        max((moved.written for moved in known), default=0),
-    )
+def _total(each: Iterable[Reading | None]) -> Reading | None:
+    """Return the sum; None if one of them is unknown."""
+    total = Reading()
+    for one in each:
+        if one is None:
+            return None
+        total += one
+    return total
+
+
+def _growth(name: str, grown: Mapping[str, Reading | None]) -> Reading | None:
+    """Return the growth of a counter of a node. Where the kernel lists no device at all, nothing is known of any."""
+    if BLOCK_DEVICE.fullmatch(name):
+        return grown.get(name, Reading()) if any(map(BLOCK_DEVICE.fullmatch, grown)) else None
+    if name.startswith("/"):
+        return grown.get(name, Reading(requests=None))
+    targets = [one for target, one in grown.items() if target.rpartition("-")[0] == name]
+    return _total(targets) if targets else None
 
 
 def witnesses(seen: Noted) -> dict[str, list[Witness]]:
@@ -236,41 +207,23 @@ def witnesses(seen: Noted) -> dict[str, list[Witness]]:
     for task in seen.tasks:
         first = task.number in (0, None)
         look = grown.get((task.host, task.execution)) if first else None
-        if task.number is None and look is None:
-            continue
-        found.setdefault(task.execution, []).append(_of_task(task, look))
+        if task.number is not None or look is not None:
+            found.setdefault(task.execution, []).append(_witness(task, look))
     return found
 
 
-def _of_task(task: TaskRun, look: Look | None) -> Witness:
-    """Return the witness of a task; the first one of a node brings the growth of the node's counters."""
+def _witness(task: TaskRun, look: Look | None) -> Witness:
     rchar, wchar, syscr, syscw, fetched, stored, cancelled = task.sums
-    counters, requests = dict[str, Moved](), dict[str, int]()
-    targets = dict[str, Moved | None]()
-    for name, count in (look.growth() if look else {}).items():
-        moved = None if count is None else Moved(count.read, count.written)
-        if count is not None and count.requests is not None:
-            requests[name] = count.requests
-        if not (BLOCK_DEVICE.fullmatch(name) or name.startswith("/") or name == NETWORKS):
-            targets[name] = moved
-        elif moved is not None:
-            counters[name] = moved
-    told = {name: moved for name, moved in targets.items() if moved is not None}
     return Witness(
         host=task.host,
         # A look at the node of a server tells when it was taken.
         started=look.started if look and task.number is None else task.started,
         ended=task.ended,
         synced=task.synced,
-        asked=Moved(rchar, wchar),
-        calls=Moved(syscr, syscw),
-        moved=Moved(fetched, max(0, stored - cancelled)),
-        counters=counters,
-        requests=requests,
-        targets={n: m for n, m in told.items() if m != Moved()}
-        if told and told == targets
-        else None,
-        lists_disks=any(BLOCK_DEVICE.fullmatch(name) for name in counters),
+        asked=Reading(rchar, wchar),
+        calls=Reading(syscr, syscw),
+        moved=Reading(fetched, max(0, stored - cancelled)),
+        counters=look.growth() if look else {},
     )
 
 
@@ -298,6 +251,7 @@ def hear(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
         expected=plan.tasks if phase.launch == "tasks" else 1,
         watched=max(within, default=0),
+        in_calls=phase.in_calls,
     )
 
 

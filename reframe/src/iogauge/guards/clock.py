@@ -11,7 +11,7 @@ from iogauge.core.units import format_seconds
 from iogauge.evidence import times
 from iogauge.evidence.witness import Testimony
 from iogauge.guards.finding import Finding
-from iogauge.guards.ledger import CLOCK, SECONDS, WORK, Claim, settle
+from iogauge.guards.ledger import CLOCK, SECONDS, WORK, WORK_OF_STAT, Claim, Tolerance, settle
 from iogauge.guards.seen import LEAST_FILES, PhaseSeen, synchronous
 from iogauge.tools.fio.output import told_seconds
 
@@ -36,12 +36,13 @@ def seconds_claims(
     asked: float | None = None,
     timed: float = 0.0,
     working: float | None = None,
+    work: Tolerance = WORK,
 ) -> list[Claim]:
     """Return the claims of an execution that took seconds, with the words of all that saw it, None if nobody did.
 
     ``ran`` lies between start and end of its processes. ``moving`` lies between the first and the last bytes on the
     devices, or that a task passed to the kernel, at least; ``seen_by`` says who saw it. ``making`` lies between the first
-    and the last file that it made or removed. ``working``: it did hardly more than what it times. It was told to run for
+    and the last file that it made or removed. ``working``: it did hardly more than what it times, see ``work``. It was told to run for
     ``asked``, and says that it did for ``timed``: beside a disturber, which runs longer, this is the time of what is measured.
     """
     words = []
@@ -55,7 +56,7 @@ def seconds_claims(
         words.append(SECONDS.least(saw, making, exact=True))
     if working is not None:
         saw = f"it worked for {format_seconds(working)}"
-        words.append(WORK.least(saw, working, exact=True, often=True))
+        words.append(work.least(saw, working, exact=True, often=True))
     claims = [Claim(f"the tool reports {format_seconds(claimed)}", claimed, words)]
     if asked is not None:
         word = SECONDS.least(f"it was told to run {format_seconds(asked)}", asked)
@@ -72,6 +73,7 @@ def seconds_witnessed(seen: PhaseSeen) -> Finding | None:
         if testimony.complete:
             moving = _moving(seen, output, testimony)
             seconds, seen_by = max(moving, key=lambda found: found[0] or 0.0)
+            working, work = _working(seen, output, testimony)
             executions.append(
                 seconds_claims(
                     output.disturber.phase.seconds if output.disturber else output.timed,
@@ -81,7 +83,8 @@ def seconds_witnessed(seen: PhaseSeen) -> Finding | None:
                     making=_making(seen, output, testimony),
                     asked=told_seconds(output),
                     timed=output.timed,
-                    working=_working(seen, output, testimony),
+                    working=working,
+                    work=work,
                 )
             )
     heard, all_of_them = len(executions), len(seen.outputs)
@@ -95,8 +98,11 @@ def seconds_witnessed(seen: PhaseSeen) -> Finding | None:
     )
 
 
-def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
-    """Return the seconds in which an execution did hardly more than what it times, at least; None if unknown.
+def _working(
+    seen: PhaseSeen, output: ToolOutput, testimony: Testimony
+) -> tuple[float | None, Tolerance]:
+    """Return the seconds in which an execution did hardly more than what it times, at least, and by how much they may
+    differ; None if unknown.
 
     mdtest prints how many files there are when all tasks are connected, and its results at the end. fio makes a
     process for each job when its files are laid out.
@@ -104,29 +110,27 @@ def _working(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float
     told = output.parameters
     span = seen.case.span(testimony) if testimony.of_tasks else None
     if span is None or seen.phase.pauses or output.disturber:
-        return None
+        return None, WORK
     names = _NAMES | {"read"} if output.tool == "mdtest" else _NAMES
-    metadata = {phase.name for phase in output.but_trees} <= names
+    done = {phase.name for phase in output.but_trees}
     if output.tool == "fio":
         # What is written to the page cache may reach storage after the tool has stopped its clock.
         way = seen.access.direction
-        timed = metadata or seen.access.o_direct or way in ("read", "elsewhere")
-        return (
-            times.seconds_of_jobs(seen.case.evidence.processes, span)
-            if timed and "ramp_time" not in told
-            else None
-        )
-    if not metadata:
-        return None
+        timed = done <= names or seen.access.o_direct or way in ("read", "elsewhere")
+        jobs = seen.case.evidence.processes if timed and "ramp_time" not in told else ()
+        return times.seconds_of_jobs(jobs, span), WORK
+    if not done <= names:
+        return None, WORK
     begins_at, iterations = told.get("begins_at"), told.get("iterations")
     begins = begins_at if isinstance(begins_at, int) else 1
     worked = times.longest_silence(seen.case.evidence.printed, span, begins)
+    work = WORK_OF_STAT if done == {"stat"} and worked is not None else WORK
     if worked is None:  # Something kept the output back, until its end.
         nodes = seen.case.plan.nodes
         start = _START_S if nodes == 1 else _STARTS_S + _START_OF_NODE_S * nodes
         worked = testimony.seconds - start
     # mdtest reports the mean of its iterations.
-    return worked / iterations if isinstance(iterations, int) else worked
+    return worked / iterations if isinstance(iterations, int) else worked, work
 
 
 def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:

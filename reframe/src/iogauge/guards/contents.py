@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from iogauge.core.text import because
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
@@ -109,7 +110,8 @@ def unchanged(seen: CaseSeen) -> Finding | None:
     saw = f"{compared} block(s) of {len(pairs)} repetition(s) read again {way}"
     if len(pairs) < plan.repetitions:
         missing = plan.repetitions - len(pairs)
-        return demanded.invalid(f"{saw}, {missing} repetition(s) without a sample")
+        lost = because(seen.evidence.lost)
+        return demanded.invalid(f"{saw}, {missing} repetition(s) without a sample{lost}")
     if problems := [sample.problem for pair in pairs for sample in pair if sample.problem]:
         return demanded.warn(f"{saw}, {problems[0]}")
     return demanded.decide(all(read.blocks for _, read in pairs), saw)

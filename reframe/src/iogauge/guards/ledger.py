@@ -83,10 +83,12 @@ BYTES: Final = Tolerance(0.05)
 BYTES_BESIDE: Final = Tolerance(0.05, 16 << 20)
 #: Bytes that a node's interface counted, headers included, and those of others.
 WIRE: Final = Tolerance(0.02)
-#: Seconds between the first and the last byte or file; two looks at a clock; work beside what a tool times.
+#: Seconds between the first and the last byte or file; two looks at a clock; work beside what a tool times. An mdtest that
+#: only asks for files' status does hardly anything else: at a load of 13 to 16 on two cores 45 runs worked 0.32 s longer at most.
 SECONDS: Final = Tolerance(0.05)
 CLOCK: Final = Tolerance(0.0, 0.1)
 WORK: Final = Tolerance(0.2, 1.0)
+WORK_OF_STAT: Final = Tolerance(0.1, 0.5)
 
 
 def settle(

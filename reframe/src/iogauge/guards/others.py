@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.units import format_bytes
 from iogauge.evidence.times import files_changed
-from iogauge.evidence.witness import Moved, Testimony
+from iogauge.evidence.witness import Testimony
 from iogauge.guards.figures import within
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import Claim, Tolerance, settle
@@ -21,6 +22,7 @@ from iogauge.guards.seen import (
     CaseSeen,
     PhaseSeen,
 )
+from iogauge.node.counters import Reading
 from iogauge.node.kinds import SYNCHRONOUS
 from iogauge.node.mounts import option
 
@@ -60,32 +62,44 @@ def foreign_files(seen: PhaseSeen) -> Finding | None:
 def foreign_load(seen: CaseSeen) -> Finding:
     """Return G19: what the counters under the mount counted for all programs on the nodes against what the tasks moved.
 
-    Fewer bytes than the tasks moved are no load: there was a cache.
+    Fewer bytes than the tasks moved are no load: there was a cache. A phase that reads also stands for itself, if others
+    read meanwhile. What is written may reach the devices in a later phase, and writing may need reads of the kernel's own.
     """
-    parts, shares = [], [0.0]
+    every = _executions(seen)
+    share, said = _foreign(seen, every)
+    for name in [one.phase.name for one in seen.phases if one.access.direction == "read"]:
+        of_phase = [one for one in every if one[0].phase.name == name]
+        reads, of_reads = _foreign(seen, of_phase, reads_alone=True)
+        if reads > max(share, seen.extras.limits.max_foreign):
+            share, said = reads, f"in {name} {of_reads}"
+    limit = seen.extras.limits.max_foreign
+    return within("G19 foreign load", share, limit, said, key="max_foreign")
 
-    def weigh(foreign: int, total: int, who: str, requests: tuple[int, int] | None = None) -> None:
-        share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
-        said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"
-        if requests:
-            theirs = max(0, requests[1] - requests[0])
-            said += f" with {theirs} of {requests[1]} requests"
-            if total and theirs >= FOREIGN_REQUESTS:
-                # A few large requests are little load, and so are many small ones with hardly a byte.
-                share = max(share, min(foreign / total, theirs / requests[1]))
-        shares.append(share)
-        parts.append(f"{said} ({share:.0%})")
 
+def _foreign(
+    seen: CaseSeen,
+    executions: Sequence[tuple[PhaseSeen, ToolOutput, Testimony]],
+    reads_alone: bool = False,
+) -> tuple[float, str]:
+    """Return the share of what was counted in some executions that is others', and what that is, in words."""
     # Containers of one kernel over one mount count the same bytes.
     distinct = {change.cache_id: change for change in seen.evidence.changes}.values()
-    if moved := _all_bytes(seen):
-        own, counted = moved
-        foreign = max(0, counted.read - own.read) + max(0, counted.written - own.written)
-        who = f"others on {len(distinct) or seen.plan.nodes} node(s)"
-        weigh(foreign, counted.read + counted.written, who, _all_requests(seen))
-    saw = "; ".join(parts) or "no counter can be compared with the tasks' bytes"
-    limit = seen.extras.limits.max_foreign
-    return within("G19 foreign load", max(shares), limit, saw, key="max_foreign")
+    if not (moved := _own_and_all(seen, executions)):
+        return 0.0, "no counter can be compared with the tasks' bytes"
+    own, counted = moved
+    foreign = max(0, counted.read - own.read)
+    foreign += 0 if reads_alone else max(0, counted.written - own.written)
+    total = counted.read + counted.written
+    share = foreign / total if total and foreign >= FOREIGN_BYTES else 0.0
+    who = f"others on {len(distinct) or seen.plan.nodes} node(s)"
+    said = f"{who} moved {format_bytes(foreign)} of {format_bytes(total)}"
+    if own.requests is not None and counted.requests:
+        theirs = max(0, counted.requests - own.requests)
+        said += f" with {theirs} of {counted.requests} requests"
+        if total and theirs >= FOREIGN_REQUESTS:
+            # A few large requests are little load, and so are many small ones with hardly a byte.
+            share = max(share, min(foreign / total, theirs / counted.requests))
+    return share, f"{said} ({share:.0%})"
 
 
 def _executions(seen: CaseSeen) -> list[tuple[PhaseSeen, ToolOutput, Testimony]]:
@@ -100,42 +114,40 @@ def _executions(seen: CaseSeen) -> list[tuple[PhaseSeen, ToolOutput, Testimony]]
     ]
 
 
-def _all_requests(seen: CaseSeen) -> tuple[int, int] | None:
-    """Return the tasks' requests and all requests of the judged phases; None unless all are small.
+def _requests(phase: PhaseSeen, output: ToolOutput, own: Reading) -> int | None:
+    """Return the requests that moved the tasks' own bytes; None unless all are small.
 
     A direct transfer is one request, if it is not copied.
     """
-    own = counted = 0
-    for phase, output, testimony in _executions(seen):
-        sizes = {one.transfer_bytes or 0 for one in output.phases}
-        requests = testimony.requests(seen.shared_counters)
-        direct = phase.moves_data and phase.access.o_direct and not output.disturber
-        if not direct or not sizes or not 0 < min(sizes) <= max(sizes) < SMALL_REQUEST:
-            return None
-        if requests is None or not testimony.complete:
-            return None
-        moved = phase.own(output, testimony)
-        own += (moved.read + round(moved.written * seen.copies[1])) // min(sizes)
-        counted += requests
-    return (own, counted) if counted else None
+    sizes = {one.transfer_bytes or 0 for one in output.phases}
+    direct = phase.moves_data and phase.access.o_direct and not output.disturber
+    if not direct or not sizes or not 0 < min(sizes) <= max(sizes) < SMALL_REQUEST:
+        return None
+    return (own.read + round(own.written * phase.case.copies[1])) // min(sizes)
 
 
-def _all_bytes(seen: CaseSeen) -> tuple[Moved, Moved] | None:
-    """Return the tasks' bytes and all bytes of the judged executions; None if no execution has all of its witnesses."""
-    own, counted, heard = Moved(), Moved(), False
-    for phase, output, testimony in _executions(seen):
+def _own_and_all(
+    seen: CaseSeen, executions: Sequence[tuple[PhaseSeen, ToolOutput, Testimony]]
+) -> tuple[Reading, Reading] | None:
+    """Return what the tasks moved and all that was counted in some executions; None if no execution has all of its
+    witnesses.
+    """
+    own, counted, heard = Reading(), Reading(), False
+    for phase, output, testimony in executions:
         moved = testimony.counted(seen.shared_counters)
         if moved is None or not testimony.complete:
             continue
         heard = True
         counted += moved
-        own += phase.own(output, testimony) + _beside(phase, output)
+        mine = phase.own(output, testimony)
+        own += Reading(mine.read, mine.written, _requests(phase, output, mine))
+        own += _beside(phase, output)
     if not heard or not (seen.traits.accounts or seen.on_network):
         return None
-    return Moved(own.read, round(own.written * seen.copies[1])), counted
+    return Reading(own.read, round(own.written * seen.copies[1]), own.requests), counted
 
 
-def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
+def _beside(seen: PhaseSeen, output: ToolOutput) -> Reading:
     """Return the bytes that an execution may move beside its data."""
     beside = [output.disturber.phase] if output.disturber else []
     phases = [phase for phase in (*output.phases, *beside) if phase.operations]
@@ -150,8 +162,8 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
             for p in phases
             if p.name not in _WRITES_NOTHING
         )
-        return Moved(0, sum(written))
-    more = Moved(output.beside.get("read", 0), output.beside.get("write", 0))
+        return Reading(0, sum(written))
+    more = Reading(output.beside.get("read", 0), output.beside.get("write", 0))
     # A client of a network moves whole pages, and reads ahead, on nobody's account.
     small = all((phase.transfer_bytes or 0) < READ_AHEAD for phase in phases)
     operations = sum(phase.operations or 0 for phase in phases)
@@ -159,7 +171,7 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Moved:
     read = 0 if seen.access.o_direct else seen.claimed_bytes(output, "read") or 0
     left = max(0, seen.case.plan.held_bytes - read) if read else 0
     ahead = min(left, seen.case.plan.tasks * READ_AHEAD_OF_NETWORK)
-    return Moved(ends * READ_AHEAD + ahead, ends * PAGE) + more
+    return Reading(ends * READ_AHEAD + ahead, ends * PAGE) + more
 
 
 def neighbours(seen: CaseSeen) -> Finding:

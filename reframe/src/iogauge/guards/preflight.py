@@ -100,57 +100,60 @@ def identity(
         return refuse("elsewhere", ran)
     if hidden:
         return refuse("hidden", f"while the tool ran, the case's directory lay on {hidden[0]}")
-    unproven = "" if declares.uuid or declares.source else UNDECLARED
-    fine = f"{len(views)} node(s) see {declared}{unproven}"
-    return rule("G9 identity", declared=declared).ok(fine)
-
-
-#: What a site is told that does not say which file system it is.
-UNDECLARED: Final = "; the site declares neither its source nor its UUID, so another file system of this type would do as well"
+    return rule("G9 identity", declared=declared).ok(f"{len(views)} node(s) see {declared}")
 
 
 def _mounted(view: View) -> str:
-    mount = view.mount
-    return f"{mount.type} from {mount.source}, mounted at {mount.point}" if mount else "not mounted"
+    at = view.mount
+    return f"{at.type} from {at.source}, mounted at {at.point}" if at else "not mounted"
 
 
-def identity_of(seen: CaseSeen) -> Iterator[Finding]:
+def identity_of(seen: CaseSeen) -> Finding:
     evidence = seen.evidence
     heard = [t for testimonies in evidence.testimony.values() for t in testimonies]
-    yield identity(
-        seen.extras.target,
+    target = seen.extras.target
+    found = identity(
+        target,
         evidence.views,
         at_end={activity.host: activity.uuid for activity in evidence.changes},
         hidden=evidence.hidden,
         hosts=[host for t in heard for host in t.hosts] if seen.plan.nodes == 1 else (),
     )
+    # A resource manager makes another file system for each job.
+    if found.outcome is not Outcome.OK or target.uuid or target.source or target.of_job:
+        return found
+    told = [f"uuid: {view.uuid}" for view in evidence.views if view.uuid]
+    told += [f"source: {view.mount.source}" for view in evidence.views if view.mount]
+    return rule("G9 identity", "undeclared", key=told[0]).warn(found.saw)
+
+
+def _full(free: int, total: int, need: int) -> float:
+    """Return the share that is in use once a case has taken what it needs."""
+    return 1 - (free - need) / total if total else 1.0
+
+
+def _fits(free: int, total: int, need: int, most: float) -> bool:
+    """Return whether so many bytes or inodes have room for a case, and a fifth more, and are not too full with it."""
+    return free >= 1.2 * need and _full(free, total, need) <= most
 
 
 def room(space: Space, order: JobOrder) -> Finding:
-    need_bytes, max_fill, keep_free = order.held_bytes, order.max_fill, order.keep_free
-    after = space.bytes_free - need_bytes
-    fill_after = 1 - after / space.bytes_total if space.bytes_total else 1.0
-    holds = (
-        space.bytes_free >= 1.2 * need_bytes
-        and fill_after <= max_fill
-        and after >= keep_free * space.bytes_total
-    )
-    kept = max(keep_free, 1 - max_fill) * space.bytes_total
-    lowest = format_bytes(max(1.2 * need_bytes, need_bytes + kept))
-    return rule("G13 room", lowest=lowest, most=max_fill, kept=keep_free).decide(
-        holds,
-        f"{format_bytes(space.bytes_free)} free of {format_bytes(space.bytes_total)}, "
-        f"{max(0.0, fill_after):.0%} full once this case has written {format_bytes(need_bytes)}",
+    need, most = order.held_bytes, order.max_fill
+    free, total = space.bytes_free, space.bytes_total
+    lowest = format_bytes(max(1.2 * need, need + (1 - most) * total))
+    return rule("G13 room", lowest=lowest, most=most).decide(
+        _fits(free, total, need, most),
+        f"{format_bytes(free)} free of {format_bytes(total)}, "
+        f"{max(0.0, _full(free, total, need)):.0%} full once this case has written {format_bytes(need)}",
     )
 
 
 def share_of_free(space: Space, order: JobOrder) -> Finding:
     need, free, share = order.held_bytes, space.bytes_free, order.max_of_free
     part = f"{need / free:.2%}" if free else "more than all"
-    return rule("G13 share", limit=format_bytes(share * free), share=share).decide(
-        need <= share * free,
-        f"this case writes {format_bytes(need)}, {part} of the {format_bytes(free)} that are free",
-    )
+    saw = f"this case writes {format_bytes(need)}, {part} of the {format_bytes(free)} that are free"
+    demanded = rule("G13 share", limit=format_bytes(share * free), share=share)
+    return demanded.decide(need <= share * free, saw)
 
 
 #: Flags of a storage target (lfs-df(1)) that send new files elsewhere, and flags that cost speed.
@@ -217,15 +220,16 @@ def _names(indices: Collection[int]) -> str:
     return ", ".join(f"OST{index:04x}" for index in sorted(indices))
 
 
-def health_of(seen: CaseSeen) -> Iterator[Finding]:
+def health_of(seen: CaseSeen) -> Finding | None:
     topology, opened = seen.extras.topology, seen.evidence.opened
-    if seen.extras.target.striped_by == "lustre":
-        yield health(
-            targets=seen.targets,
-            declared=topology.targets if topology else None,
-            out=topology.out if topology else (),
-            space=opened.whole_space if opened else None,
-        )
+    if seen.extras.target.striped_by != "lustre":
+        return None
+    return health(
+        targets=seen.targets,
+        declared=topology.targets if topology else None,
+        out=topology.out if topology else (),
+        space=opened.whole_space if opened else None,
+    )
 
 
 def servers(*, declared: int, addresses: Collection[str], clients: int | None = None) -> Finding:
@@ -234,20 +238,20 @@ def servers(*, declared: int, addresses: Collection[str], clients: int | None = 
     """
     least = declared if clients is None else min(declared, clients)
     most, found = 2 * declared, len(addresses)
-    demanded = rule("G12 servers", least=least, most=most, declared=declared, found=found)
-    return demanded.decide(least <= found <= most, f"the target is served from {found} address(es)")
+    return rule("G12 servers", least=least, most=most, declared=declared, found=found).decide(
+        least <= found <= most, f"the target is served from {found} address(es)"
+    )
 
 
 def servers_of(seen: CaseSeen) -> Iterator[Finding]:
     topology, targets, views = seen.extras.topology, seen.targets, seen.evidence.views
     declared = topology.servers.count if topology and topology.servers else None
-    known = {target.server for target in targets if target.server}
     if declared and targets and all(target.server for target in targets):
-        yield servers(declared=declared, addresses=known)
+        yield servers(declared=declared, addresses={str(target.server) for target in targets})
     shares = [view.mount for view in views if view.mount and view.mount.type in ("nfs", "nfs4")]
     if declared and shares and len(shares) == len(views):
-        addresses = {share.server for share in shares}
-        yield servers(declared=declared, addresses=addresses, clients=len(views))
+        used = {share.server for share in shares}
+        yield servers(declared=declared, addresses=used, clients=len(views))
 
 
 def target_room(
@@ -280,12 +284,9 @@ def target_room(
     )
     if not active:
         return demanded.invalid(f"no {kind} is active")
-    after = {
-        target: 1 - (target.bytes_free - share) / target.bytes_total if target.bytes_total else 1.0
-        for target in active
-    }
-    short = [t for t in active if t.bytes_free < 1.2 * share or after[t] > max_fill]
-    worst = max(short or active, key=lambda target: after[target])
+    after = {target: _full(target.bytes_free, target.bytes_total, share) for target in active}
+    short = [t for t in active if not _fits(t.bytes_free, t.bytes_total, share, max_fill)]
+    worst = max(short or active, key=after.__getitem__)
     saw = (
         f"{worst.uuid}: {format_bytes(worst.bytes_free)} free of {format_bytes(worst.bytes_total)}, "
         f"{after[worst]:.0%} full once this case has written {format_bytes(share)} there"
@@ -329,10 +330,13 @@ def cores(bound_tasks: int, usable: int, declared: int) -> Finding:
     return rule("G15 cores", usable=usable).decide(bound_tasks <= usable, saw)
 
 
+#: Share of the inodes that may be in use.
+_MOST_INODES: Final = 0.95
+
+
 def inodes(space: Space, need_files: int) -> Finding:
     """G14: a file system that tells no number of inodes has room."""
-    left = space.inodes_free - need_files
-    holds = space.inodes_free >= 1.2 * need_files and left >= 0.05 * space.inodes_total
+    holds = _fits(space.inodes_free, space.inodes_total, need_files, _MOST_INODES)
     return rule("G14 inodes", needed=int(1.2 * need_files)).decide(
         not space.inodes_total or holds,
         f"{space.inodes_free} of {space.inodes_total} inodes free, {need_files} needed",
@@ -369,9 +373,8 @@ def metadata_room(
     own = [target for target in targets if target.index in mdts] or list(targets)
     share = math.ceil(need_files / len(own))
     worst = min(own, key=lambda target: target.inodes_free)
-    left = worst.inodes_free - share
     return rule("G14 metadata targets", needed=int(1.2 * share)).decide(
-        worst.inodes_free >= 1.2 * share and left >= 0.05 * worst.inodes_total,
+        _fits(worst.inodes_free, worst.inodes_total, share, _MOST_INODES),
         f"MDT {worst.index}: {worst.inodes_free} of {worst.inodes_total} inodes free, {share} needed",
     )
 
@@ -388,9 +391,7 @@ def metadata_health(targets: Sequence[MetadataTarget], declared: int) -> Finding
 def metadata_placement(
     count: int, placed: Mapping[str, Collection[int]], problem: str = ""
 ) -> Finding:
-    """G10: ``placed`` maps the directories, in order of the targets, to those that they lie on. ``problem`` is why Lustre
-    did not make or show the next one.
-    """
+    """G10: ``placed`` maps the directories, in order of the targets, to theirs. ``problem`` is why Lustre made no more."""
     wrong = f"metadata target {len(placed)}: {problem}" if problem else ""
     for index, (name, mdts) in reversed([*enumerate(placed.items())]):
         if set(mdts) != {index}:

@@ -13,7 +13,8 @@ from typing import Any, Final
 from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
-from iogauge.evidence.witness import Moved, Testimony
+from iogauge.evidence.witness import Testimony
+from iogauge.node.counters import Reading
 from iogauge.node.kinds import Kind, Traits, kind_of, traits
 from iogauge.node.lustre.layout import Layouts
 from iogauge.node.lustre.targets import StorageTarget
@@ -143,7 +144,7 @@ class CaseSeen:
             for witness in testimony.witnesses
             if witness.host == view.host
             for name, counted in witness.counters.items()
-            if counted != Moved()
+            if counted and (counted.read or counted.written)
         }
         kinds = {
             name: view.below.names.get(name, "").rstrip("0123456789") for name in view.below.unsure
@@ -313,15 +314,15 @@ class PhaseSeen:
         known = [count for count in moved if count is not None]
         return sum(known) if moved and len(known) == len(moved) else None
 
-    def claimed(self, output: ToolOutput, hosts: Collection[str] | None = None) -> Moved:
+    def claimed(self, output: ToolOutput, hosts: Collection[str] | None = None) -> Reading:
         """Return the bytes that an execution's tool says it moved on some hosts, evenly divided, or on all."""
         share = 1.0 if hosts is None else len(hosts) / self.case.plan.nodes
         claimed = (self.claimed_bytes(output, way) for way in ("read", "write"))
-        return Moved(*(round(share * (count or 0)) for count in claimed))
+        return Reading(*(round(share * (count or 0)) for count in claimed))
 
     def own(
         self, output: ToolOutput, testimony: Testimony, hosts: Collection[str] | None = None
-    ) -> Moved:
+    ) -> Reading:
         """Return the bytes of an execution's tasks on some hosts, or on all.
 
         The kernel does not tell those of servers, nor any of a network's client. Some kernels
@@ -329,10 +330,10 @@ class PhaseSeen:
         """
         of_hosts = [w for w in testimony.witnesses if hosts is None or w.host in hosts]
         if testimony.speaks_of_tasks and self.case.traits.accounts:
-            return sum((witness.moved for witness in of_hosts), Moved())
+            return sum((witness.moved for witness in of_hosts), Reading())
         claimed = [self.claimed_bytes(output, way) for way in ("read", "write")]
         if testimony.speaks_of_tasks and claimed == [None, None]:
-            return sum((witness.asked for witness in of_hosts), Moved())
+            return sum((witness.asked for witness in of_hosts), Reading())
         return self.claimed(output, hosts)
 
     def files_changed(

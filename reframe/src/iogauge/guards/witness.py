@@ -10,11 +10,12 @@ from typing import Final
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
-from iogauge.evidence.witness import Moved, Testimony
+from iogauge.evidence.witness import Testimony
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import BYTES, BYTES_BESIDE, Bounds, Claim, settle
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, CaseSeen, PhaseSeen, synchronous
+from iogauge.node.counters import Reading
 from iogauge.node.kinds import KINDS
 from iogauge.plan.seen import MOST_FOUND
 
@@ -118,7 +119,7 @@ def _carriers(case: CaseSeen) -> list[str]:
     ]
 
     def shares(name: str) -> list[float]:
-        return [passed.get(name, Moved()).written / claimed for passed, claimed in writes]
+        return [passed.get(name, Reading()).written / claimed for passed, claimed in writes]
 
     names = {name for passed, _ in writes for name in passed}
     carried = [name for name in names if min(shares(name)) >= 1 - BYTES.share]
@@ -179,7 +180,7 @@ def _claims_of(
         words += _at_most(f"a device below {source or 'the mount'} moved", least.way(way))
     if counted is None and (carriers := _carriers(case)):
         # A mirror reads a part from each of its disks.
-        through = sum(passed.get(name, Moved()).way(way) for name in carriers)
+        through = sum(passed.get(name, Reading()).way(way) for name in carriers)
         words += _at_most(f"{_PASSAGES} moved", through)
     claims = [Claim(f"{tool} {format_bytes(claimed)}, as it says", claimed, words)]
     operations = _operations(output, way)

@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import shutil
-import signal
 import socket
 import struct
 import subprocess
@@ -19,6 +18,7 @@ import uuid
 from pathlib import Path
 from typing import Final
 
+from iogauge.core import processes
 from iogauge.plan.stage import SERVERS_SECRET
 
 _SIOCGIFADDR: Final = 0x8915
@@ -97,24 +97,11 @@ class Server:
 
     def end(self) -> None:
         """End the server and all of its jobs; raises OSError if they do not end."""
-        deadline = time.monotonic() + _ENDS_S
         self._process.kill()
-        while (left := self._left()) and time.monotonic() < deadline:
-            for pid in left:
-                with contextlib.suppress(OSError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.05)
+        _, left = processes.kill(f"IOG_SERVER={self._token}".encode(), _ENDS_S)
+        self._process.poll()
         if left:
             raise OSError(f"{self._name} does not end: processes {' '.join(map(str, left))}")
-
-    def _left(self) -> list[int]:
-        wanted, left = f"IOG_SERVER={self._token}".encode(), []
-        self._process.poll()
-        for file in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if wanted in file.read_bytes().split(b"\0"):
-                    left.append(int(file.parent.name))
-        return left
 
 
 def _listeners(port: int) -> int:

@@ -14,11 +14,12 @@ file=$1/tasks.$host agent=$1/agent.$host execution=$2 directory='' synced=-
 shift 2
 [ "$1" != --sync ] || { directory=$2 && shift 2; }
 
-# Wait for the agent, which may have died. If it cannot be asked the case has no witness of its counters.
+# Wait for the agent. If it is dead, its pipes are at their end at once, whatever has killed whom: nobody waits to open them.
 look() {
     # shellcheck disable=SC2016 # the inner shell's own arguments
-    [ ! -p "$agent" ] || timeout 10 sh -c 'echo "$1" >"$0" && while read -r said && [ "$said" != "$1" ]; do :; done <"$0.said"' \
-        "$agent" "$1 $execution" || echo "iogauge: $host: the agent of this node has not answered for 10 s" >&2
+    [ ! -p "$agent" ] || timeout 10 sh -c 'exec 3<>"$0.said" 4<"$0.said" 3<&- && echo "$1" 1<>"$0" &&
+        while read -r said <&4 && [ "$said" != "$1" ]; do :; done && [ "$said" = "$1" ]' \
+        "$agent" "$1 $execution" || echo "iogauge: $host: the agent of this node does not answer" >&2
 }
 
 no_stage() {

@@ -30,27 +30,24 @@ from iogauge.node.mounts import BLOCK_DEVICE, unescape
 class Reading(NamedTuple):
     """Bytes read and written since the counter began, and requests that ended; None if it counts bytes alone."""
 
-    read: int
-    written: int
-    requests: int | None = None
+    read: int = 0
+    written: int = 0
+    requests: int | None = 0
 
     def __add__(self, other: Reading) -> Reading:  # type: ignore[override]
         """Return the sums of two counters that count the same."""
-        requests = (
-            None
-            if self.requests is None or other.requests is None
-            else self.requests + other.requests
-        )
+        known = self.requests is not None and other.requests is not None
+        requests = (self.requests or 0) + (other.requests or 0) if known else None
         return Reading(self.read + other.read, self.written + other.written, requests)
 
     def since(self, before: Reading) -> Reading:
         """Return the growth since an earlier look."""
-        requests = (
-            None
-            if self.requests is None or before.requests is None
-            else self.requests - before.requests
-        )
-        return Reading(self.read - before.read, self.written - before.written, requests)
+        requests = None if before.requests is None else -before.requests
+        return self + Reading(-before.read, -before.written, requests)
+
+    def way(self, direction: str) -> int:
+        """Return the bytes of a direction, ``read`` or ``write``."""
+        return self.read if direction == "read" else self.written
 
 
 #: All counters of a node by name; None for a device that did not tell.
@@ -121,7 +118,7 @@ def _of_mounts(text: str) -> dict[str, Reading]:
         if words[:1] == ["device"]:
             point = unescape(words[4]) if len(words) > 7 and words[7] in ("nfs", "nfs4") else ""
         elif point and words[:1] == ["bytes:"] and len(words) > 6:
-            counts[point] = Reading(int(words[5]), int(words[6]))
+            counts[point] = Reading(int(words[5]), int(words[6]), None)
     return counts
 
 
@@ -144,7 +141,7 @@ def _ports(root: Path) -> Iterator[Reading]:
             words = [int((folder / f"port_{way}_data").read_text()) for way in ("rcv", "xmit")]
             # Counters of 32 bits stop there, and say nothing any more.
             if 2**32 - 1 not in words:
-                yield Reading(4 * words[0], 4 * words[1])
+                yield Reading(4 * words[0], 4 * words[1], None)
 
 
 def _interfaces(root: Path, by_port: bool) -> Iterator[Reading]:
@@ -157,7 +154,7 @@ def _interfaces(root: Path, by_port: bool) -> Iterator[Reading]:
             continue
         # Of InfiniBand (ARPHRD_INFINIBAND): the ports have counted its bytes.
         if not (by_port and text(place / "type").strip() == "32"):
-            yield Reading(int(words[0]), int(words[8]))
+            yield Reading(int(words[0]), int(words[8]), None)
 
 
 def _of_targets(root: Path) -> dict[str, Reading | None]:
@@ -174,7 +171,7 @@ def _of_targets(root: Path) -> dict[str, Reading | None]:
     told = _told(list(devices), root) if devices else {}
     counts: dict[str, Reading | None] = {}
     for device, target in devices.items():
-        count, sum_ = told.get(device), counts.get(target, Reading(0, 0, 0))
+        count, sum_ = told.get(device), counts.get(target, Reading())
         counts[target] = None if count is None or sum_ is None else sum_ + count
     return counts
 
@@ -264,4 +261,4 @@ def of_lustre(fsname: str, root: Path = Path("/")) -> Reading:
     stats = list(filter(None, map(text, folder.glob(f"{fsname}-*/stats"))))
     if not stats:
         raise ValueError(f"no statistics of {fsname}: root alone may read them")
-    return sum(map(_sums, stats), Reading(0, 0, 0))
+    return sum(map(_sums, stats), Reading())

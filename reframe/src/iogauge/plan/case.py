@@ -115,6 +115,7 @@ class PhasePlan:
     of what loads the target on purpose meanwhile. ``again`` names an earlier phase that did the same. ``lays_out`` means
     that after it the files with the requested layout are there, though it moves no timed data. ``on_nodes`` is the number
     of nodes that the phase measures, None means all; others take part if something loads the target ``beside`` it.
+    Without ``in_calls`` a library moves the data past the calls that the kernel counts of a process.
     """
 
     name: str
@@ -144,6 +145,7 @@ class PhasePlan:
     again: str | None = None
     lays_out: bool = False
     on_nodes: int | None = None
+    in_calls: bool = True
 
     @property
     def witnessed(self) -> bool:

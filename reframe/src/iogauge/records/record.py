@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, NoReturn
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import Reference
-from iogauge.core.text import digest
+from iogauge.core.text import digest, visible
 from iogauge.evidence.fingerprint import FILE_SYSTEM, LAYOUTS, series_subset
 from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
@@ -131,6 +131,16 @@ class ReferenceRecord(untrusted.Form):
     def of(cls, reference: Reference) -> ReferenceRecord:
         """Return the record of a reference."""
         return cls(**_taken(reference, "value", "lower", "upper", "unit", "source", "xfail"))
+
+    @property
+    def least(self) -> float | None:
+        """Return the least value that meets the reference; None if any does."""
+        return None if self.lower is None else self.value * (1 + self.lower)
+
+    @property
+    def most(self) -> float | None:
+        """Return the largest value that meets the reference; None if any does."""
+        return None if self.upper is None else self.value * (1 + self.upper)
 
     def _check(self, where: str) -> None:
         """Raise ValueError for a reference that is not positive."""
@@ -315,6 +325,16 @@ class Record(untrusted.Form):
         return (self.system, self.partition, self.environment)
 
     @property
+    def where(self) -> str:
+        """Return system and partition, safe for a terminal: ``mysite:scratch``."""
+        return visible(f"{self.system}:{self.partition}")
+
+    @property
+    def minute(self) -> str:
+        """Return the time as people write it, to the minute."""
+        return self.time[:16].replace("T", " ")
+
+    @property
     def needs_confirmation(self) -> bool:
         """Return whether a second run may refute the failure: a FAIL that nobody expects."""
         return self.verdict is Verdict.FAIL and not self.expected and not self.confirms
@@ -428,50 +448,3 @@ def same_spread(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
     return math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-6)
-
-
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """What the history shows of a metric, or of a case without metrics, as texts from the record.
-
-    A record that lacks keys which a report needs is not a :class:`Record`, but has an excerpt.
-    """
-
-    time: str
-    where: str
-    case: str
-    verdict: str
-    reason: str
-    metric: str | None = None
-    unit: str = ""
-    median: float | None = None
-    spread: float | None = None
-
-
-def excerpts(record: Mapping[str, Any], names: Collection[str | None]) -> Iterator[Excerpt]:
-    """Yield the excerpt of each metric whose name is in ``names``; of the case if it has no
-    metrics.
-    """
-
-    def excerpt(values: Mapping[str, Any], **more: Any) -> Excerpt:
-        return Excerpt(
-            time=str(record.get("time")),
-            where=f"{record.get('system')}:{record.get('partition')}",
-            case=short_name(str(record.get("case"))),
-            verdict=str(values.get("verdict")),
-            reason=str(values.get("reason") or ""),
-            **more,
-        )
-
-    metrics = record.get("metrics") or ()
-    if not metrics:
-        yield excerpt(record)
-    for metric in metrics:
-        if metric["name"] in names:
-            yield excerpt(
-                metric,
-                metric=metric["name"],
-                unit=str(metric.get("unit") or ""),
-                median=metric.get("median"),
-                spread=metric.get("spread"),
-            )

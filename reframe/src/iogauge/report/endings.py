@@ -13,20 +13,16 @@ from enum import Enum
 from functools import cached_property
 from typing import Final
 
-from iogauge.core.text import visible
+from iogauge.core.groups import grouped
+from iogauge.core.text import some, visible
 from iogauge.core.words import NO_WITNESS
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.record import (
-    Record,
-)
+from iogauge.records.record import Record
 from iogauge.records.selected import Unmeasured, UnrunCase
 
-#: Names to print before the rest becomes a number.
-_NAMED: Final = 6
-
 #: Verdicts that neither fail a run nor prove anything.
-_UNPROVEN: Final = (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED)
+UNPROVEN: Final = (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED)
 
 
 class Word(Enum):
@@ -85,7 +81,7 @@ def conclude(
     lack = unmeasured or Unmeasured()
     passed = counts.get(Verdict.PASS, 0)
     failed = {v: n for v, n in counts.items() if n and v.fails_run}
-    unproven: dict[Verdict, int] = {v: n for v, n in counts.items() if n and v in _UNPROVEN}
+    unproven: dict[Verdict, int] = {v: n for v, n in counts.items() if n and v in UNPROVEN}
     absent = () if lack.accepted else (*lack.unmatched, *lack.gone)
     besides = (*_nothing_measured(counts, expected + refuted, lack), *absent, *problems)
     parts = [
@@ -149,27 +145,21 @@ def _left_out(cases: Sequence[UnrunCase]) -> str:
     """Return how many cases cannot run, with their checks by missing feature."""
     if not cases:
         return ""
-    checks: dict[str, list[str]] = {}
-    for case in cases:
-        checks.setdefault(case.feature, []).append(case.check)
-    groups = [f"{_names(names)}: no {feature}" for feature, names in checks.items()]
+    lacking = grouped(cases, lambda case: case.feature)
+    groups = [f"{_names(c.check for c in mine)}: no {lacked}" for lacked, mine in lacking.items()]
     return f"{len(cases)} not run ({'; '.join(groups)})"
 
 
 def _names(names: Iterable[str]) -> str:
-    unique = list(dict.fromkeys(names))
-    more = len(unique) - _NAMED
-    return ", ".join(unique[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return some(list(dict.fromkeys(names)))
 
 
 def remarks(lack: Unmeasured) -> list[str]:
     """Return a line for each reason why cases were not run, safe for a terminal."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for case in lack.left_out:
-        groups.setdefault((case.holder, case.feature, case.why), []).append(case.check)
+    lacking = grouped(lack.left_out, lambda case: (case.holder, case.feature, case.why))
     lines = [
-        f"not run: {_names(checks)} ({len(checks)} case(s)): {holder} lacks {feature}: {why}"
-        for (holder, feature, why), checks in groups.items()
+        f"not run: {_names(c.check for c in mine)} ({len(mine)} case(s)): {holder} lacks {feature}: {why}"
+        for (holder, feature, why), mine in lacking.items()
     ]
     if lack.unfit:
         lines.append(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
@@ -24,7 +23,7 @@ from iogauge.core.text import visible
 from iogauge.core.units import with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import Record, short_name
+from iogauge.records.record import MetricRecord, Record, microseconds, short_name
 from iogauge.records.selected import UnrunCase
 from iogauge.report.endings import Ending, SessionRecords
 from iogauge.report.history_table import RecordChoice
@@ -69,37 +68,30 @@ class _Newest:
         }
         for record in self._records:
             for metric in record.metrics:
-                labels = [
-                    visible(str(value or ""))
-                    for value in (
-                        *(record.system, record.partition, record.environment, record.check),
-                        *(record.short_name, record.tier, record.line, metric.name, metric.unit),
-                    )
-                ]
-                reference = metric.reference
-                bounds: tuple[float | None, ...] = (None, None, None)
-                if reference:
-                    shares = (0.0, reference.lower, reference.upper)
-                    bounds = tuple(
-                        None if share is None else reference.value * (1 + share) for share in shares
-                    )
-                valid = metric.verdict.is_valid
-                values = (
-                    metric.median if valid else None,
-                    metric.spread if valid else None,
-                    *bounds,
-                    metric.ceiling,
+                of_both = (
+                    *(record.system, record.partition, record.environment, record.check),
+                    *(record.short_name, record.tier, record.line, metric.name, metric.unit),
                 )
-                for name, value in zip(GAUGES, values, strict=False):
+                labels = [visible(str(value or "")) for value in of_both]
+                for name, value in zip(GAUGES, _values(metric), strict=False):
                     if value is not None:
                         families[name].add_metric(labels, float(value))
                 for verdict in Verdict:
                     families["iogauge_verdict"].add_metric(
                         [*labels, verdict.value], float(verdict is metric.verdict)
                     )
-                time = datetime.fromisoformat(record.time.replace("Z", "+00:00")).timestamp()
-                families["iogauge_measured_timestamp_seconds"].add_metric(labels, time)
+                families["iogauge_measured_timestamp_seconds"].add_metric(
+                    labels, microseconds(record.time) / 1e6
+                )
         yield from families.values()
+
+
+def _values(metric: MetricRecord) -> tuple[float | None, ...]:
+    """Return the values of the first of :data:`GAUGES`; None for one that is not known, or not valid."""
+    measured = (metric.median, metric.spread) if metric.verdict.is_valid else (None, None)
+    bound = metric.reference
+    bounds = (bound.value, bound.least, bound.most) if bound else (None, None, None)
+    return (*measured, *bounds, metric.ceiling)
 
 
 def openmetrics(records: Sequence[Record]) -> str:
@@ -112,14 +104,8 @@ def openmetrics(records: Sequence[Record]) -> str:
 
 def rows(folder: Path, choice: RecordChoice) -> pl.DataFrame:
     """Return all columns of the history for the chosen records and metrics, in the order of time."""
-    chosen, _ = choice.of(folder)
-    frame = query.load(folder)
-    return frame.join(
-        chosen.select("record", "metric").unique(),
-        on=["record", "metric"],
-        how="semi",
-        nulls_equal=True,
-    )
+    wanted = choice.of(folder)[0].select("record", "metric").unique()
+    return query.load(folder).join(wanted, on=["record", "metric"], how="semi", nulls_equal=True)
 
 
 def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:
@@ -131,13 +117,6 @@ def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:
     sorted_rows = frame.with_columns(shown).sort(SORTED, maintain_order=True)
     named = sorted_rows.select(pl.lit(site).alias("site"), *sorted_rows.columns)
     named.write_parquet(file, compression="zstd", row_group_size=_ROW_GROUP, statistics=True)
-
-
-_ELEMENT: Final = {
-    Verdict.FAIL: "failure",
-    Verdict.INVALID: "failure",
-    Verdict.ERROR: "error",
-}
 
 
 def junit(
@@ -152,14 +131,14 @@ def junit(
     """
     top = ElementTree.Element("testsuites", name=f"iogauge: {ending}")
     for record in records:
-        place = visible(f"{record.system}:{record.partition}")
+        place = record.where
         again = re.search(r"%\.repeat_no=(\d+)", record.case)  # GitLab takes one case of a name
         name = f"{record.short_name} {again[1]}" if again else record.short_name
         case = _case(top, place, record.check, name)
         if record.verdict is not Verdict.PASS:
-            kind = _ELEMENT.get(record.verdict, "failure" if gate else "skipped")
-            if not records.counts(record):
-                kind = "skipped"
+            failed = "error" if record.verdict is Verdict.ERROR else "failure"
+            trouble = record.is_trouble(gate) and records.counts(record)
+            kind = failed if trouble else "skipped"
             message = f"{record.verdict.value}: {visible(record.reason)}"
             ElementTree.SubElement(case, kind, message=message).text = _table(record)
         ElementTree.SubElement(case, "system-out").text = _table(record)

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
+from iogauge.core.groups import grouped
 from iogauge.core.text import did_you_mean
 from iogauge.core.units import in_order, of_runs, with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, names, query
-from iogauge.records.record import (
-    Excerpt,
-    Record,
-    excerpts,
-    operations_of,
-    same_spread,
-)
-from iogauge.report.layout import Column, Group, Table
+from iogauge.records.record import MetricRecord, Record, operations_of, same_spread
+from iogauge.report.layout import Table, columns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RecordChoice:
     """Which records to show; empty values and None let all through.
 
@@ -50,15 +44,15 @@ class RecordChoice:
         The columns are ``record``, ``metric`` and the position of the record (:func:`records`).
         Raises ValueError for a name that fits no case, and for a system without records.
         """
-        columns = ["record", *query.PLACE, "metric"]
+        shown = ("record", *query.PLACE, "metric")
         used = {
-            "system": bool(self.system),
-            "case": bool(self.name),
-            "verdict": bool(self.verdicts),
-            "metric_verdict": bool(self.verdicts),
-            "time": bool(self.since or self.until),
+            "system": self.system,
+            "case": self.name,
+            "verdict": self.verdicts,
+            "metric_verdict": self.verdicts,
+            "time": self.since or self.until,
         }
-        columns += [column for column, needed in used.items() if needed]
+        columns = [*shown, *(column for column, needed in used.items() if needed)]
         frame = query.load(folder, cache, columns=columns)
         frame = narrowed(
             frame, system=self.system, name=self.name, since=self.since, until=self.until
@@ -74,10 +68,9 @@ class RecordChoice:
                 | (pl.col("verdict").is_in(wanted) & ~explained)
             )
         matching = frame["record"].unique().sort(descending=True)
-        chosen = matching.head(self.limit) if self.limit else matching
-        oldest = chosen[-1] if chosen.len() else 0
-        rows = frame.filter(pl.col("record") >= oldest)
-        rows = rows.select("record", *query.PLACE, "metric")
+        newest = matching.head(self.limit) if self.limit else matching
+        oldest = newest[-1] if newest.len() else 0
+        rows = frame.filter(pl.col("record") >= oldest).select(shown)
         return rows.sort("record", descending=True, maintain_order=True), matching.len()
 
 
@@ -121,92 +114,81 @@ def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], 
             yield contents[source, number], set(metrics)
 
 
-def moment(text: str, *, end: bool = False) -> datetime:
-    """Return a time: 2027-03-31, 2027-03-31T12:00 (UTC unless it has a zone), or 12h, 7d, 4w ago.
+#: A record, its run, which those of ``--repeat`` have in common, and metrics that are one fact; a case may have none.
+_Fact = tuple[Record, object, Sequence[MetricRecord]]
 
-    A day is its begin, with ``end`` its end. Raises ValueError.
+
+def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
+    """Return a table of records with their chosen metrics, by time and place, reasons below it.
+
+    A line of the history that is no whole record is a reason alone.
     """
-    if ago := re.fullmatch(r"(\d{1,5})([hdw])", text):
-        hours = int(ago[1]) * {"h": 1, "d": 24, "w": 168}[ago[2]]
-        return datetime.now(timezone.utc) - timedelta(hours=hours)
-    try:
-        time = datetime.fromisoformat(re.sub("Z$", "+00:00", text))
-        if end and re.fullmatch(r"[\d-]+", text):
-            time = time.replace(hour=23, minute=59, second=59, microsecond=999_999)
-        zone = time.tzinfo or timezone.utc
-        return time.replace(tzinfo=zone).astimezone(timezone.utc)
-    except (ValueError, OverflowError) as error:
-        message = f"{text!r} is no time: expected 2027-03-31, 2027-03-31T12:00, 12h, 7d or 4w"
-        raise ValueError(message) from error
-
-
-_COLUMNS: Final = (
-    Column("scenario"),
-    Column("metric", whole=True),
-    Column("median ±spread", whole=True),
-    Column("verdict", whole=True),
-    Column("why", whole=True),
-)
-
-
-def table(chosen: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
-    """Return a table of records with their chosen metrics, by time and place, reasons below it."""
-    places: dict[str, dict[tuple[object, ...], list[list[Excerpt]]]] = {}
-    for number, (record, metrics) in enumerate(chosen):
-        again = "%.repeat_no=" in str(record.get("case"))
-        for fact in _facts(list(excerpts(record, metrics))):
-            one = fact[0]
-            run = record.get("session") if again else number
-            key = (one.case, run, one.metric, one.verdict)
-            places.setdefault(one.where, {}).setdefault(key, []).append(fact)
-    reasons: dict[str, None] = {}
-    groups = []
-    for where, runs in places.items():
+    facts: list[_Fact] = []
+    reasons: dict[str, int] = {}
+    for number, (values, chosen) in enumerate(found):
+        try:
+            record = Record.from_json(values)
+        except (TypeError, ValueError) as error:
+            text = f"damaged record of session {values.get('session')}: {error}"
+            reasons.setdefault(text, len(reasons) + 1)
+            continue
+        run = record.session if "%.repeat_no=" in record.case else number
+        facts += [(record, run, metrics) for metrics in _of_one(record, chosen)]
+    blocks = {}
+    for where, here in grouped(facts, lambda one: f"{one[0].system}:{one[0].partition}").items():
         rows: list[tuple[str, ...]] = []
         last = ""
-        for (case, *_), facts in runs.items():
-            first = facts[0][0]
-            reason = first.reason if first.verdict != Verdict.PASS.value else ""
-            reasons |= {reason: None} if reason else {}
-            why = f"[{list(reasons).index(reason) + 1}]" if reason else ""
-            when = first.time[:16].replace("T", " ")
-            shown = f"{when}  {case}"
-            rows.append(("" if shown == last else shown, *_measured(facts), why))
+        for same in grouped(here, _same).values():
+            record, _, metrics = same[0]
+            decided = metrics[0] if metrics else record
+            reason = decided.reason if decided.verdict is not Verdict.PASS else ""
+            why = f"[{reasons.setdefault(reason, len(reasons) + 1)}]" if reason else ""
+            shown = f"{record.time[:16].replace('T', ' ')}  {record.short_name}"
+            measured = _measured([metrics for *_, metrics in same])
+            rows.append(("" if shown == last else shown, *measured, decided.verdict.value, why))
             last = shown
-        groups.append(Group(where, rows))
-    return Table(_COLUMNS, groups, tuple(reasons), wide=wide)
+        blocks[where] = rows
+    headings = ("metric", "median ±spread", "verdict", "why")
+    return Table(columns("scenario", *headings, whole=headings), blocks, tuple(reasons), wide)
 
 
-def _facts(found: Sequence[Excerpt]) -> Iterator[list[Excerpt]]:
-    """Yield each excerpt with the bandwidth that repeats it: both are one fact, and one line."""
+def _same(one: _Fact) -> tuple[object, ...]:
+    """Return what the runs of ``--repeat`` have in common."""
+    record, run, metrics = one
+    first = metrics[0] if metrics else record
+    return record.short_name, run, metrics and metrics[0].name, first.verdict
 
-    def repeats(one: Excerpt, other: Excerpt) -> bool:
+
+def _of_one(record: Record, chosen: Collection[str | None]) -> Iterator[Sequence[MetricRecord]]:
+    """Yield each chosen metric with the bandwidth that repeats it: both are one fact, and one line."""
+
+    def repeats(one: MetricRecord, other: MetricRecord) -> bool:
         return (
-            (one.metric is not None and operations_of(one.metric) == other.metric)
+            operations_of(one.name) == other.name
             and one.verdict == other.verdict
             and same_spread(one.spread, other.spread)
         )
 
-    for excerpt in found:
-        if not any(repeats(excerpt, other) for other in found):
-            yield [excerpt, *(other for other in found if repeats(other, excerpt))]
+    if not record.metrics:
+        yield ()
+    found = [metric for metric in record.metrics if metric.name in chosen]
+    for metric in found:
+        if not any(repeats(metric, other) for other in found):
+            yield [metric, *(other for other in found if repeats(other, metric))]
 
 
-def _measured(runs: Sequence[Sequence[Excerpt]]) -> tuple[str, str, str]:
-    """Return metrics, medians and verdict of a fact; of ``--repeat`` the range of its runs."""
+def _measured(runs: Sequence[Sequence[MetricRecord]]) -> tuple[str, str]:
+    """Return metrics and medians of a fact; of ``--repeat`` the range of its runs."""
     fact = runs[0]
-    first, values = fact[0], [run[0].median for run in runs if run[0].median is not None]
     many = f"{len(runs)} runs" if len(runs) > 1 else ""
-    if first.metric is None:
-        return ("-", many or "-", first.verdict)
-    measured = ", ".join(
-        "-" if one.median is None else with_unit(one.median, one.unit) for one in fact
-    )
-    if many and values:
-        measured = of_runs(values, str(first.unit))
-    elif first.spread is not None:
-        measured += f" ±{first.spread:.1%}"
-    return (", ".join(str(one.metric) for one in fact), measured, first.verdict)
+    if not fact:
+        return ("-", many or "-")
+    measured = ", ".join(with_unit(one.median, one.unit) for one in fact)
+    if many:
+        measured = of_runs([run[0].median for run in runs], fact[0].unit)
+    elif fact[0].spread is not None:
+        measured += f" ±{fact[0].spread:.1%}"
+    return (", ".join(one.name for one in fact), measured)
 
 
 CASE: Final = ("system", "partition", "environment", "case")

@@ -6,15 +6,16 @@ line of its own above the others. If that does not suffice, the widest column is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from iogauge.core.text import visible
+from iogauge.judge.verdict import Verdict
 
 _GAP: Final = 2
 
@@ -35,43 +36,67 @@ class Column:
     marks: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Rows below a line of their own and the headings; without ``heading`` they stand alone.
+def columns(
+    *headings: str, right: Collection[str] = (), whole: Collection[str] = ()
+) -> tuple[Column, ...]:
+    """Return columns; ``right`` and ``whole`` are the headings of those that are so."""
+    return tuple(Column(one, one in right, one in whole) for one in headings)
 
-    A row with an empty first cell continues the row above it.
-    """
 
-    heading: str
-    rows: Sequence[Sequence[str]]
+class _Look(NamedTuple):
+    """How a verdict is told from the others: a sign without colours, a letter, and its style on a terminal."""
+
+    sign: str
+    letter: str
+    style: str
+
+
+#: The look of each verdict, the gravest first.
+LOOKS: Final = {
+    Verdict.FAIL: _Look("✗", "F", "bold red"),
+    Verdict.INVALID: _Look("⊘", "I", "bold magenta"),
+    Verdict.ERROR: _Look("✗", "E", "bold red"),
+    Verdict.CONTAMINATED: _Look("≈", "C", "yellow"),
+    Verdict.UNSTABLE: _Look("≈", "~", "yellow"),
+    Verdict.UNREFERENCED: _Look("?", "?", "cyan"),
+    Verdict.PASS: _Look("✓", "P", "green"),
+}
+GRAVEST: Final = tuple(LOOKS)
+
+#: Words that have a style wherever they are a cell.
+STYLES: Final = {
+    **{verdict.value: look.style for verdict, look in LOOKS.items()},
+    **{"alarm": "bold red", "improved": "green", "recovered": "cyan"},
+    **{"better": "green", "worse": "bold red"},
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """Blocks of rows with common columns, and numbered notes below them.
 
-    All text may come from outside. ``styles`` is the style of cells, by their text. With ``wide`` a
-    row is one line of any length: print it with ``soft_wrap``.
+    All text may come from outside. ``blocks`` are rows by the line above them, with the headings; rows below an empty
+    line stand alone. A row with an empty first cell continues the row above it. With ``wide`` a row is one line of
+    any length: print it with ``soft_wrap``.
     """
 
     columns: Sequence[Column]
-    groups: Sequence[Group]
+    blocks: Mapping[str, Sequence[Sequence[str]]]
     notes: Sequence[str] = ()
-    styles: Mapping[str, str] = field(default_factory=dict)
     wide: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines, none of them wider than the console."""
         width = 1 << 30 if self.wide else options.max_width
         shape = _Shape.fitting(self, width)
-        for group in self.groups:
-            if group.heading:
-                yield from _folded(console, group.heading, width, style="bold")
+        for heading, rows in self.blocks.items():
+            if heading:
+                yield from _folded(console, heading, width, style="bold")
                 headings = [column.heading for column in self.columns]
                 named = ["", *headings[1:]] if shape.apart else headings
                 yield from shape.lines(console, named, dict.fromkeys(headings, "dim"))
-            for row in group.rows:
-                yield from shape.lines(console, row, self.styles)
+            for row in rows:
+                yield from shape.lines(console, row, STYLES)
         for number, note in enumerate(self.notes, 1):
             mark = f"[{number}] "
             lines = _folded(console, note, width - len(mark))
@@ -91,7 +116,7 @@ class _Shape:
     @staticmethod
     def fitting(table: Table, width: int) -> _Shape:
         """Return the shape of a table in so many characters."""
-        rows = [row for group in table.groups for row in group.rows]
+        rows = [row for block in table.blocks.values() for row in block]
         widths = [
             max(cell_len(visible(cell)) for cell in (column.heading, *(row[n] for row in rows)))
             for n, column in enumerate(table.columns)

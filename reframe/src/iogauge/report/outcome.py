@@ -11,19 +11,15 @@ from typing import Final
 
 from rich.markup import escape
 
+from iogauge.core.groups import grouped
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_value, of_runs, with_unit
 from iogauge.core.words import POINTS
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import (
-    MetricRecord,
-    Record,
-    operations_of,
-    same_spread,
-)
+from iogauge.records.record import MetricRecord, Record, operations_of, same_spread
 from iogauge.report.endings import Ending
-from iogauge.report.layout import Column, Group, Table
+from iogauge.report.layout import Table, columns
 
 
 def newest(records: Sequence[Record]) -> list[Record]:
@@ -60,38 +56,27 @@ def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
     return metric
 
 
-#: Style of each verdict on a terminal.
-STYLE: Final = {
-    Verdict.PASS: "green",
-    Verdict.FAIL: "bold red",
-    Verdict.INVALID: "bold magenta",
-    Verdict.ERROR: "bold red",
-    Verdict.UNSTABLE: "yellow",
-    Verdict.CONTAMINATED: "yellow",
-    Verdict.UNREFERENCED: "cyan",
-}
-
 #: How the source of a reference begins for which the ceiling stands in (plan.cost).
 _CEILINGS_SHARE: Final = re.compile(r"(\d+%) of the ceiling ")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the table; everything but the verdict is text."""
+    """One line of the table: what a record says of a metric; ``of`` is None if it has no value."""
 
-    scenario: str
-    target: str
-    metric: str
-    measured: str
-    reference: str
-    ceiling: str
+    record: Record
     verdict: Verdict
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[str, ...]
+    metric: str = "-"
+    measured: str = "-"
+    reference: str = "-"
+    ceiling: str = "-"
+    of: MetricRecord | None = None
 
     @property
-    def reason(self) -> str:
-        """Return all reasons as one text."""
-        return "; ".join(self.reasons)
+    def scenario(self) -> str:
+        """Return the name of the case."""
+        return visible(self.record.short_name)
 
 
 def plain(text: str) -> str:
@@ -129,51 +114,51 @@ def folded(records: Iterable[Record]) -> list[Row]:
 
     Its measured values are the least, the most and their median; its reasons are those of the first run.
     """
-    groups: dict[tuple[object, ...], list[tuple[Row, MetricRecord | None]]] = {}
-    for number, record in enumerate(records):
-        measured = {metric.name: metric for metric in record.metrics}
-        for row in rows([record]):
-            again = "" if "%.repeat_no=" in record.case else number
-            key = (again, record.place, row.scenario, row.metric, row.verdict)
-            groups.setdefault(key, []).append((row, measured.get(row.metric)))
-    return [_folded(found) for found in groups.values()]
+
+    def same(row: Row) -> tuple[object, ...]:
+        one = row.record
+        run = one.place if "%.repeat_no=" in one.case else id(one)
+        return (run, row.scenario, row.metric, row.verdict)
+
+    return [_folded(found) for found in grouped(rows(records), same).values()]
 
 
-def _folded(found: Sequence[tuple[Row, MetricRecord | None]]) -> Row:
-    row, metric = found[0]
-    values = [one.median for _, one in found if one]
+def _folded(found: Sequence[Row]) -> Row:
+    row = found[0]
     if len(found) == 1:
         return row
-    if metric is None or not values:
-        return replace(row, measured=f"{len(found)} runs")
-    return replace(row, measured=of_runs(values, metric.unit))
+    values = [one.of.median for one in found if one.of]
+    text = of_runs(values, row.of.unit) if row.of and values else f"{len(found)} runs"
+    return replace(row, measured=text)
 
 
 def rows(records: Iterable[Record]) -> list[Row]:
     """Return the rows of a session's records; a case without metrics has one row."""
     lines: list[Row] = []
     for record in records:
-        name = visible(record.short_name)
-        target = record.target_path
         if not record.metrics:
-            reason = visible(record.reason)
-            lines.append(Row(name, target, "-", "-", "-", "-", record.verdict, (reason,)))
+            lines.append(Row(record, record.verdict, (visible(record.reason),)))
         for metric in record.metrics:
-            spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
             lines.append(
                 Row(
-                    name,
-                    target,
-                    metric.name,
-                    f"{with_unit(metric.median, metric.unit)}{spread}",
-                    _bound(metric),
-                    format_value(metric.ceiling) if metric.ceiling else "unknown",
+                    record,
                     metric.verdict,
                     tuple(map(visible, _reasons(record, metric))),
+                    metric.name,
+                    measured(metric),
+                    _bound(metric),
+                    format_value(metric.ceiling) if metric.ceiling else "unknown",
+                    metric,
                 )
             )
-        lines += _not_computed(record, name, target)
+        lines += _not_computed(record)
     return lines
+
+
+def measured(metric: MetricRecord) -> str:
+    """Return the median with its unit and its spread."""
+    spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
+    return f"{with_unit(metric.median, metric.unit)}{spread}"
 
 
 def _bound(metric: MetricRecord) -> str:
@@ -193,28 +178,16 @@ def judged_by_ceiling(records: Iterable[Record]) -> bool:
     return any(_CEILINGS_SHARE.match(str(r.source)) for r in references if r)
 
 
-def _not_computed(record: Record, name: str, target: str) -> list[Row]:
+def _not_computed(record: Record) -> list[Row]:
     """Return rows for the metrics that a derived case could not compute, if it computed others."""
     computed = {metric.name for metric in record.metrics}
     lines = []
     for finding in record.findings if computed else ():
-        if finding.guard != POINTS or finding.metric is None or finding.metric in computed:
-            continue
-        invalid = finding.objects(Verdict.INVALID)
-        verdict = Verdict.INVALID if invalid else Verdict.UNREFERENCED
-        reason = visible(finding.saw)
-        lines.append(Row(name, target, finding.metric, "-", "-", "-", verdict, (reason,)))
+        if finding.guard == POINTS and finding.metric and finding.metric not in computed:
+            invalid = finding.objects(Verdict.INVALID)
+            verdict = Verdict.INVALID if invalid else Verdict.UNREFERENCED
+            lines.append(Row(record, verdict, (visible(finding.saw),), finding.metric))
     return lines
-
-
-_COLUMNS: Final = (
-    Column("scenario"),
-    Column("metric", whole=True),
-    Column("median ±spread"),
-    Column("reference", right=True),
-    Column("ceiling", right=True),
-    Column("verdict", whole=True),
-)
 
 
 #: Figures of a moment in G15 and G17, which differ from case to case; the row shows its own spread.
@@ -236,35 +209,31 @@ def table(lines: Sequence[Row], wide: bool = False) -> Table:
 
     With ``wide`` the reasons stand in the rows.
     """
-    alike: dict[str, list[str]] = {}
-    for line in lines:
-        for reason in line.reasons:
-            alike.setdefault(_MOMENT.sub(r"\1", reason), []).append(reason)
-    numbers = {text: number for number, text in enumerate(alike, 1)}
-    groups = []
-    for target in dict.fromkeys(line.target for line in lines):
-        cells, last = [], None
-        for line in (line for line in lines if line.target == target):
-            known = ",".join(str(numbers[_MOMENT.sub(r"\1", reason)]) for reason in line.reasons)
-            cells.append(
-                (
-                    line.scenario if wide or line.scenario != last else "",
-                    line.metric,
-                    line.measured,
-                    line.reference,
-                    line.ceiling,
-                    line.verdict.value,
-                    line.reason if wide else f"[{known}]" * bool(known),
-                )
-            )
-            last = line.scenario
-        groups.append(Group(f"target {target}", cells))
+    reasons = [reason for line in lines for reason in line.reasons]
+    alike = grouped(reasons, lambda reason: _MOMENT.sub(r"\1", reason))
+    numbers = {reason: n for n, same in enumerate(alike.values(), 1) for reason in same}
+
+    def cells(line: Row, last: Row | None) -> tuple[str, ...]:
+        known = ",".join(str(numbers[reason]) for reason in line.reasons)
+        return (
+            "" if last and not wide and last.scenario == line.scenario else line.scenario,
+            *(line.metric, line.measured, line.reference, line.ceiling, line.verdict.value),
+            "; ".join(line.reasons) if wide else f"[{known}]" * bool(known),
+        )
+
     return Table(
-        columns=(*_COLUMNS, Column("reason" if wide else "why")),
-        groups=groups,
-        notes=() if wide else tuple(map(_joined, alike.values())),
-        styles={verdict.value: style for verdict, style in STYLE.items()},
-        wide=wide,
+        columns(
+            *("scenario", "metric", "median ±spread", "reference", "ceiling", "verdict"),
+            "reason" if wide else "why",
+            right=("reference", "ceiling"),
+            whole=("metric", "verdict"),
+        ),
+        {
+            f"target {target}": list(map(cells, mine, [None, *mine]))
+            for target, mine in grouped(lines, lambda line: line.record.target_path).items()
+        },
+        () if wide else tuple(map(_joined, alike.values())),
+        wide,
     )
 
 
@@ -275,22 +244,20 @@ _FIGURES: Final = ("median", "unit", "spread", "reference", "ceiling")
 def to_json(records: Iterable[Record], ending: Ending) -> str:
     """Return the ending of a session and each metric, with its reasons, as JSON."""
     metrics = []
-    for record in records:
-        measured = {metric.name: metric.to_json() for metric in record.metrics}
-        for row in rows([record]):
-            figures = measured.get(row.metric, {})
-            metrics.append(
-                {
-                    "case": record.short_name,
-                    "system": record.system,
-                    "partition": record.partition,
-                    "environment": record.environment,
-                    "target": record.target_path,
-                    "metric": None if row.metric == "-" else row.metric,
-                    **{key: figures.get(key) for key in _FIGURES},
-                    "verdict": row.verdict.value,
-                    "reasons": row.reasons,
-                }
-            )
+    for row in rows(records):
+        record, figures = row.record, row.of.to_json() if row.of else {}
+        metrics.append(
+            {
+                "case": record.short_name,
+                "system": record.system,
+                "partition": record.partition,
+                "environment": record.environment,
+                "target": record.target_path,
+                "metric": None if row.metric == "-" else row.metric,
+                **{key: figures.get(key) for key in _FIGURES},
+                "verdict": row.verdict.value,
+                "reasons": row.reasons,
+            }
+        )
     ended = {"word": ending.word.value, "sentence": ending.sentence, "status": ending.status}
     return json.dumps({**ended, "remarks": ending.remarks, "metrics": metrics}, indent=2)

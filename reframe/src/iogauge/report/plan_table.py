@@ -6,17 +6,18 @@ The cases are read from what a dry run writes into their stage directories.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from iogauge.core.units import format_bytes
+from iogauge.core.groups import grouped
+from iogauge.core.text import some
+from iogauge.core.units import format_bytes, in_order
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan.bounds import ASSUMED_SPEED, Cost, excess
 from iogauge.plan.stage import PlannedCase, TimedPhases
-from iogauge.records import record
-from iogauge.report.layout import Column, Group, Table
+from iogauge.records.record import short_name
+from iogauge.report.layout import Table, columns
 from iogauge.site.extras import Budget
 
 #: More cases than this are shown as one row a check and partition.
@@ -51,79 +52,64 @@ def _moved(direction: str, known: float, cases: Sequence[PlannedCase]) -> str:
     return "by time" if timed and not known else format_bytes(known)
 
 
-_COLUMNS: Final = (
-    Column("case"),
-    Column("holds", right=True),
-    Column("files", right=True),
-    Column("writes", right=True),
-    Column("reads", right=True),
-    Column("node-minutes", right=True),
-)
-
-
-def by_size(text: str) -> tuple[tuple[float, str], ...]:
-    """Return a key that sorts names by the sizes and numbers in them: 4KiB before 32KiB."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)([KMGTP]?)|(\D+)", text)
-    return tuple(
-        (float(number) * 1024 ** " KMGTP".index(unit or " "), "") if number else (-1.0, word)
-        for number, unit, word in parts
-    )
-
-
 def table(cases: Sequence[PlannedCase], wide: bool = False) -> Table:
     """Return a table of the footprints and their sum, by partition and target."""
-    many = len(cases) > MOST_ROWS
-    places: dict[tuple[str, str], list[PlannedCase]] = {}
-    for case in cases:
-        places.setdefault((case.partition, case.order.target), []).append(case)
-    groups = []
-    for (partition, target), here in places.items():
-        rows: dict[str, list[PlannedCase]] = {}
-        for number, case in enumerate(sorted(here, key=_sorting)):
-            key = case.check if many else f"{number} {record.short_name(case.name)}"
-            rows.setdefault(key, []).append(case)
-        named = (
-            (f"{key}: {len(group)} case(s)" if many else key.split(" ", 1)[1], *_cells(group))
-            for key, group in rows.items()
-        )
-        groups.append(Group(f"{partition}, target {target}", list(named)))
-    groups.append(Group("", [(f"{len(cases)} case(s), one at a time", *_cells(cases))]))
-    return Table(_COLUMNS, groups, wide=wide)
+    figures = ("holds", "files", "writes", "reads", "node-minutes")
+    blocks: dict[str, list[tuple[str, ...]]] = {}
+    for (partition, target), here in grouped(cases, _place).items():
+        here.sort(key=_sorting)
+        if len(cases) > MOST_ROWS:
+            checks = grouped(here, lambda case: case.check)
+            rows = [
+                (f"{check}: {len(mine)} case(s)", *_cells(mine)) for check, mine in checks.items()
+            ]
+        else:
+            rows = [(name_of(case), *_cells([case])) for case in here]
+        blocks[f"{partition}, target {target}"] = rows
+    blocks[""] = [(f"{len(cases)} case(s), one at a time", *_cells(cases))]
+    return Table(columns("case", *figures, right=figures), blocks, wide=wide)
+
+
+def _place(case: PlannedCase) -> tuple[str, str]:
+    return case.partition, case.order.target
 
 
 def listing(rows: Sequence[tuple[str, str]]) -> Table:
     """Return a table of cases, and of what each lacks here."""
-    return Table((Column("case"), Column("runs here")), [Group("cases", rows)])
+    return Table(columns("case", "runs here"), {"cases": rows})
 
 
-def _sorting(case: PlannedCase) -> tuple[tuple[float, str], ...]:
-    return by_size(record.short_name(case.name))
+def name_of(case: PlannedCase) -> str:
+    """Return the name that the tables have for a case."""
+    return short_name(case.name)
+
+
+def _sorting(case: PlannedCase) -> list[tuple[int, int, str]]:
+    return in_order(name_of(case))
+
+
+#: Keys of a case that :func:`to_json` shows as they are, before and after those of its order.
+_FIRST: Final = ("check", "partition")
+_LATER: Final = (
+    *("written_bytes", "read_bytes", "nodes", "node_minutes", "seconds"),
+    *("rests_on", "doubts", "refused"),
+)
 
 
 def to_json(cases: Sequence[PlannedCase]) -> str:
     """Return the footprint of each case as JSON, in bytes, minutes and seconds."""
-    return json.dumps(
-        [
-            {
-                "case": record.short_name(case.name),
-                "check": case.check,
-                "partition": case.partition,
-                "target": case.order.target,
-                "held_bytes": case.order.held_bytes + case.order.fill_bytes,
-                "files": case.order.files,
-                "written_bytes": case.written_bytes,
-                "read_bytes": case.read_bytes,
-                "nodes": case.nodes,
-                "node_minutes": case.node_minutes,
-                "seconds": case.seconds,
-                "rests_on": case.rests_on,
-                "doubts": case.doubts,
-                "refused": case.refused,
-            }
-            for case in sorted(cases, key=_sorting)
-        ],
-        indent=2,
-    )
+    told = [
+        {
+            "case": name_of(case),
+            **{key: getattr(case, key) for key in _FIRST},
+            "target": case.order.target,
+            "held_bytes": case.order.held_bytes + case.order.fill_bytes,
+            "files": case.order.files,
+            **{key: getattr(case, key) for key in _LATER},
+        }
+        for case in sorted(cases, key=_sorting)
+    ]
+    return json.dumps(told, indent=2)
 
 
 #: What the time is worth if the site declares nothing about the target's speed.
@@ -159,15 +145,10 @@ def refused(cases: Iterable[PlannedCase]) -> list[str]:
 
 
 def _by_text(said: Iterable[tuple[PlannedCase, str]]) -> list[str]:
-    names: dict[str, list[str]] = {}
-    for case, text in said:
-        names.setdefault(text, []).append(record.short_name(case.name))
-    return [f"{first_and_more(cases)}: {text}" for text, cases in names.items()]
-
-
-def first_and_more(names: Sequence[str]) -> str:
-    """Return the first of several names, and how many more there are."""
-    return f"{names[0]} and {len(names) - 1} more" if names[1:] else names[0]
+    return [
+        f"{some([name_of(case) for case, _ in mine], 1)}: {text}"
+        for text, mine in grouped(said, lambda one: one[1]).items()
+    ]
 
 
 def timed(cases: Iterable[PlannedCase]) -> list[str]:
@@ -196,69 +177,61 @@ def worst(
     Of findings that are equally bad, that of the largest case stands (G14: the one with the most
     files). Names are given of cases whose findings are not OK.
     """
-    by_guard: dict[tuple[str, int], list[tuple[PlannedCase, Finding]]] = {}
+    numbered: list[tuple[tuple[str, int], PlannedCase, Finding]] = []
     for case, found in findings:
         seen: Counter[str] = Counter()
         for finding in found:  # a guard may have several demands
-            by_guard.setdefault((finding.guard, seen[finding.guard]), []).append((case, finding))
+            numbered.append(((finding.guard, seen[finding.guard]), case, finding))
             seen[finding.guard] += 1
 
-    def badness(pair: tuple[PlannedCase, Finding]) -> tuple[int, int]:
-        case, finding = pair
+    def badness(one: tuple[object, PlannedCase, Finding]) -> tuple[int, int]:
+        _, case, finding = one
         size = case.order.files if finding.guard == "G14" else case.order.held_bytes
         return _SEVERITY.get(finding.outcome, 2), size
 
     chosen = []
-    for group in by_guard.values():
-        _, finding = max(group, key=badness)
-        bad = [case for case, one in group if one.outcome is finding.outcome is not Outcome.OK]
-        chosen.append((finding, [record.short_name(case.name) for case in bad]))
+    for group in grouped(numbered, lambda one: one[0]).values():
+        worst = max(group, key=badness)[2]
+        bad = [case for _, case, one in group if one.outcome is worst.outcome is not Outcome.OK]
+        chosen.append((worst, list(map(name_of, bad))))
     return chosen
 
 
-def _written(case: PlannedCase) -> tuple[float, str]:
-    """Return the bytes that a case writes, as a number to compare and as text."""
-    return case.written_bytes, format_bytes(case.written_bytes)
+#: What a budget limits, by how :func:`excess` names it: the amount of a case, and its text.
+_AMOUNTS: Final[Mapping[str, tuple[Callable[[PlannedCase], float], Callable[[float], str]]]] = {
+    "written": (lambda case: case.written_bytes, format_bytes),
+    "node_hours": (lambda case: case.node_minutes / 60, lambda hours: f"{hours:.3g} node-hours"),
+}
 
 
-def _node_hours(case: PlannedCase) -> tuple[float, str]:
-    """Return the time that a case takes of the nodes, as a number to compare and as text."""
-    return case.node_minutes, f"{case.node_minutes / 60:.3g} node-hours"
+def _with_budget(cases: Iterable[PlannedCase]) -> dict[str, list[PlannedCase]]:
+    return grouped((case for case in cases if case.budget), lambda case: case.partition)
 
 
 def over_budget(cases: Iterable[PlannedCase]) -> list[str]:
     """Return a line for each exceeded budget: by how much, and the most expensive cases."""
-    by_partition: dict[str, list[PlannedCase]] = {}
-    for case in cases:
-        if case.budget:
-            by_partition.setdefault(case.partition, []).append(case)
     lines = []
-    for partition, group in by_partition.items():
+    for partition, group in _with_budget(cases).items():
         budget = Budget.model_construct(None, **(group[0].budget or {}))
         costs = [Cost(case.node_minutes * 60, case.written_bytes, 1) for case in group]
         for text in excess(budget, sum(costs, Cost())):
-            written = text.startswith("written")
-            spent = _written if written else _node_hours
-            dearest = sorted(group, key=spent, reverse=True)[:_DEAREST]
-            names = ", ".join(
-                f"{record.short_name(case.name)} ({spent(case)[1]})" for case in dearest
-            )
-            lines.append(f"over budget: {partition}: {text}. Most by: {names}")
+            amount, shown = _AMOUNTS[text.partition(":")[0]]
+            dearest = sorted(group, key=amount, reverse=True)[:_DEAREST]
+            most = ", ".join(f"{name_of(case)} ({shown(amount(case))})" for case in dearest)
+            lines.append(f"over budget: {partition}: {text}. Most by: {most}")
     return lines
 
 
 def over_time(cases: Iterable[PlannedCase]) -> list[str]:
     """Return a line for each partition whose time limit would end cases, as far as is expected."""
-    by_limit: dict[tuple[str, float], list[PlannedCase]] = {}
-    for case in cases:
-        if 0 < case.order.time_limit_s < case.seconds:
-            by_limit.setdefault((case.partition, case.order.time_limit_s), []).append(case)
+    late = [case for case in cases if 0 < case.order.time_limit_s < case.seconds]
+    by_limit = grouped(late, lambda case: (case.partition, case.order.time_limit_s))
     lines = []
     for (partition, limit), group in by_limit.items():
         longest = max(group, key=lambda case: case.seconds)
         lines.append(
             f"over the time limit: {partition}: {len(group)} case(s) need more than time_limit "
-            f"{duration(limit)}, most of all {record.short_name(longest.name)} ({duration(longest.seconds)}). "
+            f"{duration(limit)}, most of all {name_of(longest)} ({duration(longest.seconds)}). "
             "Raise the partition's time_limit, or lower limits.case_bytes"
         )
     return lines
@@ -267,17 +240,13 @@ def over_time(cases: Iterable[PlannedCase]) -> list[str]:
 def within_budget(cases: Sequence[PlannedCase]) -> list[str]:
     """Return a line for each partition with a budget: the part that the cases will use."""
     lines = []
-    for partition in dict.fromkeys(case.partition for case in cases if case.budget):
-        group = [case for case in cases if case.partition == partition]
-        budget = group[0].budget or {}
-        hours = sum(case.node_minutes for case in group) / 60
-        written = sum(case.written_bytes for case in group)
-        parts = (
-            [f"{hours:.3g} of {budget['node_hours']:g} node-hours"] if budget["node_hours"] else []
-        )
-        if budget["written"]:
-            parts.append(
-                f"{format_bytes(written)} of {format_bytes(int(budget['written']))} written"
-            )
+    for partition, group in _with_budget(cases).items():
+        budget, parts = group[0].budget or {}, []
+        if hours := budget["node_hours"]:
+            used = sum(case.node_minutes for case in group) / 60
+            parts.append(f"{used:.3g} of {hours:g} node-hours")
+        if limit := budget["written"]:
+            written = format_bytes(sum(case.written_bytes for case in group))
+            parts.append(f"{written} of {format_bytes(int(limit))} written")
         lines.append(f"budget of {partition}: {', '.join(parts)}")
     return lines

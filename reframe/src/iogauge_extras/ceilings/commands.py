@@ -10,7 +10,7 @@ from iogauge.cli import doctor
 from iogauge.cli.screen import Wide, new_console, slip
 from iogauge.core.paths import history_dir
 from iogauge.report.outcome import plain
-from iogauge.site import folders, settings
+from iogauge.site import folders
 
 
 def show_ceilings(
@@ -21,10 +21,7 @@ def show_ceilings(
 
     Exit status 1: a measurement is missing, too old, or contradicted.
     """
-    from iogauge_extras.ceilings import (
-        measured as ceilings,  # imported here because polars starts slowly
-    )
-    from iogauge_extras.ceilings import table as report
+    from iogauge_extras.ceilings import table as report  # here, because polars starts slowly
 
     console, sites = new_console(), folders.site_folders(*folders.site_dirs())
     named = [folder for folder in sites if folder.name == system]
@@ -34,9 +31,7 @@ def show_ceilings(
         raise slip(f"no site {system!r}: expected one of {names}")
     (folder,) = chosen
     sound = True
-    for name, extras in settings.partitions(folder).items():
-        seen = ceilings.of_history(history_dir(), folder.name, name, extras.ceilings)
-        shown = report.Shown.of(f"{folder.name}:{name}", extras, seen)
+    for shown in report.of_site(history_dir(), folder):
         console.print(report.table(shown, wide), soft_wrap=True)
         for line in report.remarks(shown):
             console.print(plain(line), soft_wrap=True)

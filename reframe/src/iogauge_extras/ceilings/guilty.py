@@ -89,29 +89,25 @@ def find(rounds: Sequence[Mapping[str, float]], max_deviation: float) -> list[Gu
 
 def _worst(turns: Sequence[_Turn], least: float) -> tuple[Guilty, list[_Turn]] | None:
     """Return the slowest candidate that is beyond doubt, and the turns without it."""
-    best: tuple[float, Guilty, list[_Turn]] | None = None
     for kind, candidates in _candidates(turns):
-        ordered = sorted(
-            candidates.items(), key=lambda one: statistics.median(t[2] for t in one[1])
-        )
-        for name, mine in ordered[:_LOOKED_AT]:
+        best: tuple[float, Guilty, list[_Turn]] | None = None
+        for name, mine in sorted(candidates.items(), key=lambda one: _middle(one[1]))[:_LOOKED_AT]:
             ours = set(mine)
             others = [turn for turn in turns if turn not in ours]
             if not _beyond_doubt(mine, others, len(candidates), least):
                 continue
-            guilty = Guilty(
-                kind=kind,
-                name=name,
-                pairs=len({turn[:2] for turn in mine}),
-                own=_ends(mine),
-                others=_ends(others),
-            )
-            gap = statistics.median(t[2] for t in mine) - statistics.median(t[2] for t in others)
+            pairs, own, rest = len({turn[:2] for turn in mine}), _ends(mine), _ends(others)
+            guilty = Guilty(kind=kind, name=name, pairs=pairs, own=own, others=rest)
+            gap = _middle(mine) - _middle(others)
             if best is None or gap < best[0]:
                 best = (gap, guilty, others)
         if best:  # what a whole node explains is no fault of one of its ends
-            break
-    return best[1:] if best else None
+            return best[1:]
+    return None
+
+
+def _middle(turns: Sequence[_Turn]) -> float:
+    return statistics.median(turn[2] for turn in turns)
 
 
 def _candidates(turns: Sequence[_Turn]) -> Iterator[tuple[GuiltyKind, dict[str, list[_Turn]]]]:

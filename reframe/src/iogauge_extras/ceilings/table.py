@@ -6,6 +6,7 @@ them is its loss. The file system and the tool take the rest: the highest valid 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Final
 from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, with_unit
 from iogauge.plan.bounds import MOST_SHARE
 from iogauge.records.record import MetricRecord
-from iogauge.report.layout import Column, Group, Table
+from iogauge.report.layout import Table, columns
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras
 from iogauge_extras.ceilings.measured import (
@@ -212,6 +213,13 @@ def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str
     return found
 
 
+def of_site(folder: Path, site: Path) -> Iterator[Shown]:
+    """Yield the layers of each partition of a site, beside a history in ``folder``; raises OSError or ValueError."""
+    for name, extras in settings.partitions(site).items():
+        seen = of_history(folder, site.name, name, extras.ceilings)
+        yield Shown.of(f"{site.name}:{name}", extras, seen)
+
+
 def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
     """Return the layers of every partition of the systems that have a site here, by ``system:partition``.
 
@@ -219,27 +227,18 @@ def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:
     """
     found: dict[str, Shown] = {}
     for site in folders.site_folders(*folders.site_dirs()):
-        if site.name not in names:
-            continue
-        try:
-            for name, extras in settings.partitions(site).items():
-                seen = of_history(folder, site.name, name, extras.ceilings)
-                shown = Shown.of(f"{site.name}:{name}", extras, seen)
+        with contextlib.suppress(OSError, ValueError):
+            for shown in of_site(folder, site) if site.name in names else ():
                 if any(chain.limit for chain in shown.chains):
                     found.setdefault(shown.partition, shown)
-        except (OSError, ValueError):
-            continue
     return found
 
 
 def table(shown: Shown, wide: bool = False) -> Table:
     """Return the chains of a partition, from the devices up to what was reached."""
-    declared, measured, carries, lost = (
-        Column(name, right=True, whole=True) for name in ("declared", "measured", "carries", "lost")
-    )
-    groups = []
+    blocks: dict[str, list[tuple[str, ...]]] = {}
     for chain in shown.chains:
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for row in chain.rows:
             figures = _rate(row.declared), _rate(row.measured), row.when, _rate(row.carries)
             rows.append((row.name, *figures, _percent(row.loss)))
@@ -247,10 +246,10 @@ def table(shown: Shown, wide: bool = False) -> Table:
             day, rate = f"{chain.reached.day}, {chain.nodes} node(s)", _rate(chain.reached.bytes_s)
             reached = f"reached: {chain.reached.case}"
             rows.append((reached, "", "", day, rate, _percent(chain.lost_above)))
-        heading = f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"
-        groups.append(Group(heading, rows))
-    columns = (Column("layer"), declared, measured, Column("when"), carries, lost)
-    return Table(columns, groups, wide=wide)
+        blocks[f"{shown.partition}, {chain.direction}, {chain.nodes} node(s)"] = rows
+    rates = ("declared", "measured", "carries", "lost")
+    headings = columns("layer", *rates[:2], "when", *rates[2:], right=rates, whole=rates)
+    return Table(headings, blocks, wide=wide)
 
 
 def remarks(shown: Shown) -> Iterator[str]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from iogauge.cli.reporting import write_file
-from iogauge.cli.screen import Wide, new_console, slip
+from iogauge.cli.screen import Wide, new_console, slips
 from iogauge.core import paths, registry
 from iogauge_extras.compare import logs
 from iogauge_extras.compare.logs import CompareError
@@ -32,19 +34,9 @@ def show_comparison(
         ),
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(help="Write a page with a figure, of two sets of records.")
-    ] = None,
-    servers: Annotated[
-        str,
-        typer.Option(
-            help="Numbers of servers of A and B, as 4,8. Default: what the Lustre client sees."
-        ),
-    ] = "",
-    tib: Annotated[
-        str,
-        typer.Option(help="Capacities of A and B in TiB, as 100,250. Default: those of the price."),
-    ] = "",
+    html: Annotated[Path | None, typer.Option(help="Write a page, for records.")] = None,
+    servers: Annotated[str, typer.Option(help="Servers of A and B, as 4,8.")] = "",
+    tib: Annotated[str, typer.Option(help="Capacities of A and B in TiB, as 100,250.")] = "",
     wide: Wide = False,
 ) -> None:
     """Compare two sides: sets of records, records or Darshan logs."""
@@ -54,7 +46,7 @@ def show_comparison(
     found: logs.LogComparison | sides.Contrast
     console = new_console()
     of_logs = {_is_log(name) for name in (a, b)}
-    try:
+    with slips(CompareError, registry.Missing):
         if True in of_logs:
             if html or False in of_logs:
                 raise CompareError(
@@ -64,9 +56,8 @@ def show_comparison(
             subject = registry.load("iogauge_answers", "darshan.subject")
             found = logs.compare(subject(a), subject(b))
         else:
-            found = _contrast((a, b), html, (_two(servers), _two(tib)))
-    except (CompareError, registry.Missing) as error:
-        raise slip(str(error)) from error
+            by_server, by_tib = _two(servers), _two(tib)
+            found = contrast(((a, a), (b, b)), html, by_server, by_tib)
     if as_json:
         typer.echo(found.to_json())
     else:
@@ -92,19 +83,23 @@ def _two(text: str) -> tuple[float | None, float | None]:
     return first or None, second or None
 
 
-def _contrast(
-    names: tuple[str, str],
+def contrast(
+    named: Sequence[tuple[str, str]],
     html: Path | None,
-    divisors: tuple[tuple[float | None, float | None], ...],
+    servers: Sequence[float | None] = (None, None),
+    tib: Sequence[float | None] = (None, None),
 ) -> sides.Contrast:
-    """Return the contrast of two sets of records, and write its page; raises CompareError."""
+    """Return the contrast of two sets of records, each a choice and its title, and write its page.
+
+    Raises :class:`CompareError`.
+    """
     from iogauge_extras.compare import (
         sides,  # with numpy, which takes longer to start than all else
     )
 
-    servers, tib = divisors
     a, b = (
-        sides.read(paths.history_dir(), name, servers[n], tib[n]) for n, name in enumerate(names)
+        replace(sides.read(paths.history_dir(), choice, servers[n], tib[n]), name=title)
+        for n, (choice, title) in enumerate(named)
     )
     found = sides.contrast(a, b)
     if html:

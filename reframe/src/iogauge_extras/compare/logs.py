@@ -13,7 +13,7 @@ from rich.text import Text
 from iogauge.core.measurement import Quantity
 from iogauge.core.text import visible
 from iogauge.core.units import format_bytes, format_value
-from iogauge.report.layout import Column, Group, Table
+from iogauge.report.layout import Table, columns
 
 #: Values whose ratio differs from 1 by no more than this count as alike.
 TOLERANCE: Final = 0.10
@@ -93,10 +93,10 @@ class LogComparison(Comparison):
             )
             for row in self.rows
         ]
-        right = [Column(name, right=True, whole=True) for name in ("A", "B", "B / A")]
-        columns = [Column("value"), *right, Column("", whole=True)]
+        right = ("A", "B", "B / A")
+        headings = columns("value", *right, "", right=right, whole=(*right, ""))
         head = f"A: {visible(self.a)}; B: {visible(self.b)}"
-        return self.below(Table(columns, [Group(head, values)], wide=wide))
+        return self.below(Table(headings, {head: values}, wide=wide))
 
 
 def compare(a: Figures, b: Figures) -> LogComparison:

@@ -9,7 +9,6 @@ interval is a bootstrap of the ratio of medians (Efron and Tibshirani 1993, perc
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -21,12 +20,12 @@ import polars as pl
 from rich.console import Group as Lines
 
 from iogauge.core.text import count, visible
-from iogauge.core.units import UnitError, convert, with_unit
+from iogauge.core.units import UnitError, convert, moment, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.records import journal, query
 from iogauge.records.record import MetricRecord, Record
-from iogauge.report.history_table import moment, narrowed
-from iogauge.report.layout import Column, Group, Table
+from iogauge.report.history_table import narrowed
+from iogauge.report.layout import Table, columns
 from iogauge_extras.compare.logs import CompareError, Comparison, Difference
 from iogauge_extras.history.statistics import interval
 
@@ -87,11 +86,9 @@ class Choice:
 
     def span(self) -> tuple[datetime | None, datetime | None]:
         """Return begin and end; raises :class:`CompareError` for text that is no time."""
+        since, until = self.since or self.day, self.until or self.day
         try:
-            return (
-                moment(self.since or self.day) if self.since or self.day else None,
-                moment(self.until or self.day, end=True) if self.until or self.day else None,
-            )
+            return moment(since) if since else None, moment(until, end=True) if until else None
         except ValueError as error:
             raise CompareError(str(error)) from error
 
@@ -168,11 +165,10 @@ class Contrast(Comparison):
             case = visible(one.case) if one.case != last else ""
             rows.append((case, visible(one.metric), *map(visible, cells(one))))
             last = one.case
-        right = [Column(name, right=True, whole=name == "B / A") for name in HEADINGS[:-1]]
+        right = HEADINGS[:-1]
         table = Table(
-            columns=(Column("case"), Column("metric"), *right, Column("")),
-            groups=[Group(f"A: {visible(self.a)}; B: {visible(self.b)}", rows)],
-            styles={"better": "green", "worse": "bold red"},
+            columns("case", "metric", *right, "", right=right, whole=("B / A",)),
+            {f"A: {visible(self.a)}; B: {visible(self.b)}": rows},
             wide=wide,
         )
         starred = any(ratio.over == "samples" for ratio in self.ratios)
@@ -262,27 +258,24 @@ def contrast(a: Side, b: Side) -> Contrast:
     of_a, of_b = ({(r.system, r.partition) for r in side.records} for side in (a, b))
     apart = len(of_a) > 1 and {place for _, place in of_a} == {place for _, place in of_b}
     mine, other = _metrics(a, apart), _metrics(b, apart)
-    ratios: list[Ratio] = []
-    ratios_of: set[_Key] = set()
-    notes: Counter[str] = Counter()
-    for key in mine:
-        if key in other:
-            ratio = _ratio(key, mine[key], other[key], a, b)
-            if ratio is None:
-                notes[f"{key[1]} {key[2]}: the units have nothing in common"] += 1
-            else:
-                ratios.append(ratio)
-                ratios_of.add(key)
+    both = [key for key in mine if key in other]
+    found = {key: _ratio(key, mine[key], other[key], a, b) for key in both}
+    ratios = {key: ratio for key, ratio in found.items() if ratio is not None}
+    notes = [
+        f"{case} {metric}: the units have nothing in common"
+        for (_, case, metric), ratio in found.items()
+        if ratio is None
+    ]
     alone = [
         f"{name}: {place}{case} {metric}"
         for name, here, there in (("A", mine, other), ("B", other, mine))
         for place, case, metric in here
         if (place, case, metric) not in there
     ]
-    if any(ratio.over == "samples" for ratio in ratios):
-        notes[
+    if any(ratio.over == "samples" for ratio in ratios.values()):
+        notes.append(
             f"an interval over samples knows the noise within a run, not between runs: measure {_RUNS} runs of each side"
-        ] += 1
+        )
     if not ratios:
         refused = "".join(f"; {said}" for side in (a, b) for said in [*_refused(side)][:1])
         raise CompareError(
@@ -292,10 +285,10 @@ def contrast(a: Side, b: Side) -> Contrast:
     return Contrast(
         a=f"{a.name} ({count(len(a.records), 'record')} of {count(a.sessions, 'session')})",
         b=f"{b.name} ({count(len(b.records), 'record')} of {count(b.sessions, 'session')})",
-        ratios=tuple(ratios),
-        changes=tuple(_changes(*(_of(side, ratios_of) for side in (mine, other)))),
+        ratios=tuple(ratios.values()),
+        changes=tuple(_changes(*(_of(side, ratios) for side in (mine, other)))),
         alone=tuple(alone),
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 

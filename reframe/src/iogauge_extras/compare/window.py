@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -16,8 +15,9 @@ import typer
 
 from iogauge.cli.reporting import write_file
 from iogauge.cli.screen import new_console, say
-from iogauge.core import paths, registry, untrusted
+from iogauge.core import paths, untrusted
 from iogauge.core.text import visible_lines
+from iogauge_extras.compare.commands import contrast
 from iogauge_extras.compare.logs import CompareError
 
 #: What follows the start, until the end.
@@ -76,10 +76,8 @@ def _measured(options: Sequence[str], runs: int) -> list[str]:
 
 def _show(before: Sequence[str], after: Sequence[str], html: Path | None) -> None:
     """Print what the work did, and write its page."""
-    from iogauge_extras.compare import sides  # with numpy
-
-    a, b = (sides.read(paths.history_dir(), "+".join(names)) for names in (before, after))
-    found = sides.contrast(replace(a, name="before the work"), replace(b, name="after the work"))
+    titled = (("+".join(before), "before the work"), ("+".join(after), "after the work"))
+    found = contrast(titled, html)
     console = new_console()
     console.print(found.render(), soft_wrap=True)
     worse = sum(one.mark == "worse" for one in found.ratios)
@@ -87,5 +85,3 @@ def _show(before: Sequence[str], after: Sequence[str], html: Path | None) -> Non
     say(
         console, f"iogauge: the work made {worse} worse and {better} better, of {len(found.ratios)}"
     )
-    if html:
-        write_file(html, registry.load("iogauge_answers", "page.comparison")(found))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from iogauge.cli.screen import new_console, slip
+from iogauge.cli.screen import new_console, slips
 from iogauge.report.outcome import plain
 from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import profile
@@ -15,15 +15,15 @@ from iogauge_extras.darshan.log import read_log
 
 def show_profile(log: Path, as_json: bool = False) -> None:
     """Say what a program did to the file system, from its Darshan log."""
-    try:
+    with slips(CompareError):
         found = profile.Profile.of(str(log), read_log(log))
-    except CompareError as error:
-        raise slip(str(error)) from error
     if as_json:
         typer.echo(profile.to_json(found))
         return
     console = new_console()
-    console.print(plain(f"{found.name}: {' '.join(profile.verdict(found))}"), soft_wrap=True)
+    console.print(
+        plain(f"{found.figures.name}: {' '.join(profile.verdict(found))}"), soft_wrap=True
+    )
     for name, text in profile.lines(found).items():
         console.print(plain(f"{name + ':':<29} {text}"), soft_wrap=True)
     for note in found.figures.notes:

@@ -34,21 +34,20 @@ _LARGE: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A log under its name, and its figures."""
+    """A log, and its figures."""
 
-    name: str
     log: DarshanLog
     figures: Figures
 
     @classmethod
     def of(cls, name: str, log: DarshanLog) -> Profile:
-        """Return the profile of a log."""
-        return cls(name, log, of_log(name, log))
+        """Return the profile of a log under its name."""
+        return cls(log, of_log(name, log))
 
-    def value(self, name: str) -> float | None:
-        """Return a figure of the log; None if the log does not tell it."""
+    def value(self, name: str) -> float:
+        """Return a figure of the log; 0 if the log does not tell it."""
         found = self.figures.values.get(name)
-        return found.value if found else None
+        return found.value if found else 0.0
 
 
 def files(log: DarshanLog) -> list[FileRow]:
@@ -114,7 +113,13 @@ def _matters(log: DarshanLog, seconds: float) -> bool:
 
 def _of_ranks(profile: Profile) -> Iterator[str]:
     times = {rank: sum(parts.values()) for rank, parts in ranks(profile.log).items()}
-    slowest, middle = next(iter(times), 0), median(times.values()) if times else 0.0
+    slowest = next(iter(times), 0)
+    moved = dict.fromkeys(times, 0.0)
+    for record in profile.log.of("POSIX") if times else []:
+        moved[record.rank] += total([record], "BYTES_READ", "BYTES_WRITTEN")
+    # The writers of a collective write are compared with each other, not with ranks that wait for them.
+    alike = [rank for rank in times if moved[rank] >= moved[slowest] / 2]
+    middle = median([times[rank] for rank in (alike if len(alike) > 2 else times)] or [0.0])
     uneven = bool(middle) and times[slowest] >= _UNEVEN * middle
     if uneven and _matters(profile.log, times[slowest] - middle):
         yield (
@@ -147,7 +152,7 @@ def _of_accesses(profile: Profile) -> Iterator[str]:
     log, busy = profile.log, busy_seconds(profile.log, "POSIX")
     accesses_s = total(log.of("POSIX"), "READS", "WRITES") / log.tasks * _ACCESS_S
     for name, (least, text) in _SHARES.items():
-        share, costs = profile.value(name) or 0, busy if name == "metadata time" else accesses_s
+        share, costs = profile.value(name), busy if name == "metadata time" else accesses_s
         if share >= least and _matters(log, min(busy, share / 100 * costs)):
             yield f"{share:.0f} % {text}"
 
@@ -155,9 +160,9 @@ def _of_accesses(profile: Profile) -> Iterator[str]:
 def _of_mpiio(profile: Profile) -> Iterator[str]:
     log, busy = profile.log, busy_seconds(profile.log, "POSIX")
     for word in ("read", "written"):
-        ratio = profile.value(f"POSIX / MPI-IO bytes {word}") or 0
-        asked = profile.value(f"MPI-IO bytes {word}") or 0
-        moved = profile.value(f"POSIX bytes {word}") or 0
+        ratio = profile.value(f"POSIX / MPI-IO bytes {word}")
+        asked = profile.value(f"MPI-IO bytes {word}")
+        moved = profile.value(f"POSIX bytes {word}")
         if ratio >= _SIEVED and (ratio - 1) * asked >= moved / 10 and _matters(log, busy):
             yield (
                 f"MPI-IO's own files have {ratio:.1f} times the bytes {word} that the program asked for: "
@@ -205,7 +210,7 @@ def to_json(profile: Profile) -> str:
     """Return a profile as a JSON object; values are numbers, each with its unit."""
     return json.dumps(
         {
-            "log": profile.name,
+            "log": profile.figures.name,
             "facts": dict(profile.figures.facts),
             "values": {
                 n: {"value": q.value, "unit": q.unit} for n, q in profile.figures.values.items()

@@ -6,20 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from iogauge.cli.screen import new_console, slip
+from iogauge.cli.screen import Name, Since, System, new_console, slips
 from iogauge.core import paths
 from iogauge.report.outcome import plain
 
 
 def propose_references(
-    system: Annotated[str, typer.Option(help="System; all with records if omitted.")] = "",
-    name: Annotated[
-        str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")
-    ] = "",
+    system: System = "",
+    name: Name = "",
     metric: Annotated[
         list[str] | None, typer.Option(help="Metric; may be repeated; all if omitted.")
     ] = None,
-    since: Annotated[str, typer.Option(help="Only runs since this day or time (UTC).")] = "",
+    since: Since = None,
     write: Annotated[bool, typer.Option("--write", help="Change references.yaml.")] = False,
     lower: Annotated[
         str | None, typer.Option(help="Allow softer references, for this reason.")
@@ -27,26 +25,18 @@ def propose_references(
 ) -> None:
     """Propose references from what was measured, as a diff to review."""
     # Imported here because numpy and polars start slowly.
-    from iogauge.report.history_table import moment
     from iogauge_extras.history import proposal
     from iogauge_extras.history.runs import RunChoice
 
     console = new_console()
-    try:
+    with slips(ValueError):
         fine = proposal.calibrate(
             paths.history_dir(),
-            RunChoice(
-                system=system,
-                name=name,
-                metrics=tuple(metric or ()),
-                since=moment(since) if since else None,
-            ),
+            RunChoice(system=system, name=name, metrics=tuple(metric or ()), since=since),
             proposal.Settings(lower=lower),
             write=write,
             say=lambda text: console.print(plain(text), soft_wrap=True),
         )
-    except ValueError as error:
-        raise slip(str(error)) from error
     raise typer.Exit(0 if fine else 1)
 
 

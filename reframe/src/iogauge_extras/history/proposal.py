@@ -29,6 +29,7 @@ from iogauge.site.folders import LOCAL, NAME, site_dir
 from iogauge.site.marks import ACCEPTED
 from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
 from iogauge.site.settings import read_site
+from iogauge_extras.history import yamledit
 from iogauge_extras.history.runs import (
     Better,
     CalibrateError,
@@ -44,14 +45,6 @@ from iogauge_extras.history.runs import (
     without_valid_run,
 )
 from iogauge_extras.history.statistics import CONFIDENCE
-from iogauge_extras.history.yamledit import (
-    KEPT,
-    FilePosition,
-    Key,
-    add_words,
-    position_of,
-    put,
-)
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
 _NOTE: Final = "(values marked calibrated are from records of this site)"
@@ -119,7 +112,7 @@ def follow(
     return (leaf, note) if leaf != list(old) else None
 
 
-def _at(data: Any, path: Sequence[Key]) -> Any:
+def _at(data: Any, path: Sequence[yamledit.Key]) -> Any:
     for key in path:
         if not isinstance(data, dict) or key not in data:
             return None
@@ -194,7 +187,7 @@ def _apply(
     text: str,
     data: dict[str, Any],
     check: str,
-    position: FilePosition,
+    position: yamledit.FilePosition,
     new: list[Any],
     accepted: Sequence[Any],
     remark: str,
@@ -202,19 +195,19 @@ def _apply(
     """Return the file's text with one reference set, together with its source and remarks."""
     path, name = (check, *position.keys), ".".join(map(str, position.keys))
     if check not in data:
-        text = put(text, (SOURCES, check), _SOURCE)
+        text = yamledit.put(text, (SOURCES, check), _SOURCE)
         if position.index:
-            text = put(text, (check, "$index"), list(position.index))
+            text = yamledit.put(text, (check, "$index"), list(position.index))
     elif data[SOURCES][check] != _SOURCE:
-        text = add_words(text, (SOURCES, check), _NOTE)
-    text = put(text, path, new, f"{name}: {remark}", f"{name}: calibrated")
+        text = yamledit.add_words(text, (SOURCES, check), _NOTE)
+    text = yamledit.put(text, path, new, f"{name}: {remark}", f"{name}: calibrated")
     if _at(data, (ACCEPTED, *path)) is None:
-        text = put(text, (ACCEPTED, *path), accepted)
+        text = yamledit.put(text, (ACCEPTED, *path), accepted)
     return text
 
 
 #: Runs of a metric, where their reference stands, and what they show.
-_Candidate = tuple[Runs, FilePosition, SeriesSummary]
+_Candidate = tuple[Runs, yamledit.FilePosition, SeriesSummary]
 
 
 def _examine(
@@ -222,7 +215,7 @@ def _examine(
 ) -> _Candidate:
     """Return a candidate from the runs of a metric; raises :class:`Refused`."""
     check = runs.record.check
-    position = position_of(data.get(check), runs.record, runs.metric)
+    position = yamledit.position_of(data.get(check), runs.record, runs.metric)
     check_one_series(runs)
     limit = max_spread(runs.record.partition, check)
     summary = summary_of(runs.times, runs.values, better=runs.better, max_spread=limit)
@@ -247,7 +240,7 @@ def propose(
     if mistakes := "; ".join(f"{FILE}: {mistake}" for mistake in find_mistakes(data)):
         raise CalibrateError(mistakes)
     outcomes: list[MetricOutcome] = []
-    candidates: dict[tuple[Key, ...], list[_Candidate]] = {}
+    candidates: dict[tuple[yamledit.Key, ...], list[_Candidate]] = {}
 
     def refuse(runs: Runs, why: Refused) -> None:
         outcomes.append(MetricOutcome(name=runs.name, state=why.state, text=str(why)))
@@ -279,7 +272,7 @@ def _check_rivals(candidate: _Candidate, rivals: Sequence[_Candidate]) -> None:
         return
 
     def described(record: Record) -> dict[str, str]:
-        kept = {name: str(getattr(record, name)) for name in (*KEPT, "environment")}
+        kept = {name: str(getattr(record, name)) for name in (*yamledit.KEPT, "environment")}
         return kept | {k: str(v) for k, v in record.parameters.items()}
 
     own = described(candidate[0].record)
@@ -296,7 +289,7 @@ def _check_rivals(candidate: _Candidate, rivals: Sequence[_Candidate]) -> None:
 
 
 def _settle(
-    text: str, path: tuple[Key, ...], candidate: _Candidate, settings: Settings
+    text: str, path: tuple[yamledit.Key, ...], candidate: _Candidate, settings: Settings
 ) -> tuple[str, MetricOutcome]:
     """Return the text with one candidate's reference, and the outcome; raises :class:`Refused`."""
     runs, position, summary = candidate

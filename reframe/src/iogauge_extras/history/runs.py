@@ -24,17 +24,7 @@ from iogauge.evidence.fingerprint import changed
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, short_name
 from iogauge.report.history_table import narrowed
-from iogauge_extras.history.statistics import (
-    CONFIDENCE,
-    MEDIAN_EFFICIENCY,
-    POWER,
-    change_points,
-    least_baseline,
-    location_and_spread,
-    robust_factor,
-    runs_to_see,
-    variation,
-)
+from iogauge_extras.history import statistics
 
 Better = Literal["more", "less"]
 
@@ -82,7 +72,7 @@ class SeriesSummary:
     @property
     def error(self) -> float:
         """Return the standard error of the logarithm of the median."""
-        return self.spread / math.sqrt(MEDIAN_EFFICIENCY * self.runs)
+        return self.spread / math.sqrt(statistics.MEDIAN_EFFICIENCY * self.runs)
 
 
 def _more(runs: int) -> str:
@@ -92,12 +82,12 @@ def _more(runs: int) -> str:
 
 def outlook(runs: int, spread: float) -> str:
     """Say what later runs will be able to show against a baseline of runs."""
-    later = runs_to_see(DROP, spread, runs)
+    later = statistics.runs_to_see(DROP, spread, runs)
     if later is not None:
-        return f"a loss of {DROP:.0%} will show within {later} run(s) ({POWER:.0%} sure)"
-    needed = least_baseline(DROP, spread)
+        return f"a loss of {DROP:.0%} will show within {later} run(s) ({statistics.POWER:.0%} sure)"
+    needed = statistics.least_baseline(DROP, spread)
     return (
-        f"a loss of {DROP:.0%} cannot be shown against {runs} runs (noise {variation(spread):.1%}): "
+        f"a loss of {DROP:.0%} cannot be shown against {runs} runs (noise {statistics.variation(spread):.1%}): "
         f"{needed} runs or more are needed"
     )
 
@@ -112,20 +102,20 @@ def summary_of(
     """Return median and bound of runs in order of time; raises :class:`Refused` if they prove
     nothing.
 
-    ``max_spread`` is the largest coefficient of variation, from the site's limits.
+    ``max_spread`` is the largest coefficient of statistics.variation, from the site's limits.
     """
     runs = len(values)
     if runs < LEAST_RUNS:
         text = f"{runs} valid run(s), {LEAST_RUNS} are needed: {LEAST_RUNS - runs} more"
         if runs >= _LEAST_FOR_SPREAD:
-            spread = location_and_spread(values)[1]
+            spread = statistics.location_and_spread(values)[1]
             text += f". At their noise, with {LEAST_RUNS} runs: {outlook(LEAST_RUNS, spread)}"
         raise Refused(text)
     if wrong := [value for value in values if value <= 0]:
         raise Refused(
             f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
         )
-    if changes := change_points(values):
+    if changes := statistics.change_points(values):
         split = changes[-1]
         old, new = float(np.median(values[:split])), float(np.median(values[split:]))
         raise Refused(
@@ -133,14 +123,14 @@ def summary_of(
             f"before, {format_value(new)} in {runs - split} from then on ({new / old - 1:+.1%}), as a step or "
             f"a trend. Find out why; if it is to stay: --since {times[split]:%Y-%m-%dT%H:%M:%S}{_more(runs - split)}"
         )
-    median, spread = location_and_spread(values)
-    if variation(spread) > max_spread:
+    median, spread = statistics.location_and_spread(values)
+    if statistics.variation(spread) > max_spread:
         raise Refused(
-            f"the noise is too large: coefficient of variation {variation(spread):.1%} over {runs} runs, the "
+            f"the noise is too large: coefficient of statistics.variation {statistics.variation(spread):.1%} over {runs} runs, the "
             f"site allows {max_spread:.0%} (limits.max_spread). With this noise {outlook(runs, spread)}"
         )
     sign = 1 if better == "more" else -1
-    room = robust_factor(runs, COVERAGE, CONFIDENCE) * spread
+    room = statistics.robust_factor(runs, COVERAGE, statistics.CONFIDENCE) * spread
     bound = median * math.exp(-sign * room)
     beyond = sum(sign * value < sign * bound for value in values)
     if beyond > max(1, _MAX_BEYOND * runs):

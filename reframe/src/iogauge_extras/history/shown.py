@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rich.markup import escape
 
-from iogauge.cli.screen import drawn, new_console
+from iogauge.cli.screen import new_console
 from iogauge.core.paths import history_dir
 from iogauge.core.text import visible
 from iogauge.core.units import with_unit
@@ -18,6 +18,7 @@ from iogauge.evidence import fingerprint
 from iogauge.records import query
 from iogauge.records.record import short_name
 from iogauge.report.history_table import narrowed
+from iogauge.report.layout import Table, columns
 from iogauge_extras.history import statistics
 from iogauge_extras.history.states import (
     HEAD,
@@ -220,7 +221,8 @@ def show_trend(
         print(to_json(judged, fingerprints))
     else:
         if shown := rows(judged, fingerprints):
-            console.print(drawn(wide, HEADINGS, shown), soft_wrap=True)
+            headings = columns(*HEADINGS, whole=("metric",))
+            console.print(Table(headings, shown, wide=wide), soft_wrap=True)
         too_few = too_few_runs(judged)
         for line in too_few[:_NAMED]:
             console.print(escape(line), soft_wrap=True)

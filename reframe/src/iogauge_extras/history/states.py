@@ -85,12 +85,12 @@ class Judged:
     better: str
     state: State
     runs: int
-    baseline: int
-    level: float | None
-    false_alarms: float
-    change: LevelChange | None
-    recovered: datetime | None
-    started: LevelChange | None
+    baseline: int = 0
+    level: float | None = None
+    false_alarms: float = 1.0
+    change: LevelChange | None = None
+    recovered: datetime | None = None
+    started: LevelChange | None = None
     repeats: str = ""
 
 
@@ -155,7 +155,7 @@ def states_of(
             runs=int(split.count[key]),
             started=started.get(key),
             repeats=repeats.get(key, ""),
-            **(_UNJUDGED | more),
+            **more,
         )
 
     size = np.where(split.count > BASELINE, BASELINE, LEAST)
@@ -171,15 +171,8 @@ def states_of(
     return [by_key[key] for key in sorted(by_key)]
 
 
+#: Columns that name a series.
 HEAD: Final = ("line", "series", "system", "partition", "case", "metric", "unit", "better")
-_UNJUDGED: Final = {
-    "baseline": 0,
-    "level": None,
-    "false_alarms": 1.0,
-    "change": None,
-    "recovered": None,
-}
-
 #: Series in one matrix.
 _TOGETHER: Final = 2000
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -207,14 +208,15 @@ def _value_of(part: str, record: Record) -> Key:
         "$environ": record.environment,
     }
     kept: dict[str, Any] = {name: getattr(record, name) for name in KEPT if name in record.order}
-    sources = [special, record.parameters, record.overridden, kept]
-    for source in sources:
-        if part in source:
-            value = source[part]
-            if value is None or isinstance(value, (str, int, float)):
-                return value
-            raise Refused(f"$index: {part} is {value!r}: only text and numbers can be keys")
-    raise Refused(f"$index names {part}, which a record does not keep: write this entry by hand")
+    known = ChainMap[str, Any](special, dict(record.parameters), dict(record.overridden), kept)
+    if part not in known:
+        raise Refused(
+            f"$index names {part}, which a record does not keep: write this entry by hand"
+        )
+    value: Key = known[part]
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise Refused(f"$index: {part} is {value!r}: only text and numbers can be keys")
 
 
 def _matching(mapping: Mapping[Any, Any], key: Key) -> Key | None:
@@ -223,10 +225,8 @@ def _matching(mapping: Mapping[Any, Any], key: Key) -> Key | None:
     """
     if key in mapping:
         return key
-    for name in mapping:
-        if isinstance(name, str) and isinstance(key, str) and re.match(f"^{name}$", key):
-            return name
-    return None
+    texts = (name for name in mapping if isinstance(name, str) and isinstance(key, str))
+    return next((name for name in texts if re.match(f"^{name}$", str(key))), None)
 
 
 def position_of(entry: Mapping[str, Any] | None, record: Record, metric: str) -> FilePosition:

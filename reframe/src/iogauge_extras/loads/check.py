@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 
 from iogauge.cases.fio import (
     CHECKED_BYTES,
-    DIRECTORY,
     LAID_OUT,
     LAYOUT_CHECKED,
     READ_BW,
@@ -30,7 +29,7 @@ from iogauge.tools.fio.options import (
     MISMATCH,
     FioJob,
     layout_job,
-    random_read_job,
+    reader_of,
     verification,
 )
 from iogauge_extras.loads.series import Series, with_series
@@ -102,10 +101,10 @@ class QueueDepthCheck(FioRandomReadCheck):
         }
         return {Metric(f"{self.access}_iops", "ops/s"): "iops", **latencies}
 
-    def timed_job(self, file_bytes: int) -> FioJob:
+    def timed_job(self, layout: FioJob) -> FioJob:
         """Return the random read of every check with more in flight, or a write in its place."""
         return replace(
-            super().timed_job(file_bytes),
+            super().timed_job(layout),
             name=f"rand{self.access}",
             pattern="randread" if self.access == "read" else "randwrite",
             engine="libaio",
@@ -161,7 +160,7 @@ class EnduranceCheck(FioCheck):
                 f"{format_seconds(wanted_s)}, but the partition's time_limit is "
                 f"{format_seconds(self._time_limit_s)}: raise it, or shorten the case"
             )
-        layout = layout_job(directory=DIRECTORY, file_bytes=file_bytes, numjobs=self.tasks_per_node)
+        layout = layout_job(file_bytes=file_bytes, numjobs=self.tasks_per_node)
         seconds = self.site.limits.phase_seconds
         job = replace(layout, name="write", block_bytes=self.transfer, runtime_s=seconds)
         rates = {metric.name: quantity for metric, quantity in self.quantities().items()}
@@ -199,16 +198,13 @@ class SampleReadCheck(FioCheck):
         """Lay the files out once, then read for the time of the limits."""
         sample, limits = parse_bytes(self.sample), self.site.limits
         file_bytes = self.share_of_file(sample, _SHARDS)
-        of_all: dict[str, Any] = {"directory": DIRECTORY, "file_bytes": file_bytes}
-        layout = layout_job(numjobs=_SHARDS, checksum_bytes=CHECKED_BYTES, **of_all)
-        read = random_read_job(
-            block_bytes=sample,
-            numjobs=self.tasks_per_node,
-            runtime_s=limits.phase_seconds,
-            **of_all,
-        )
+        layout = layout_job(file_bytes=file_bytes, numjobs=_SHARDS, checksum_bytes=CHECKED_BYTES)
         layout = replace(layout, in_common=True)
-        read = replace(read, files=_SHARDS, in_common=True)
+        read = replace(
+            reader_of(layout, block_bytes=sample, runtime_s=limits.phase_seconds),
+            files=_SHARDS,
+            numjobs=self.tasks_per_node,
+        )
         return self.fio_case(
             jobs=[layout, read],
             prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False, on_all=False)],

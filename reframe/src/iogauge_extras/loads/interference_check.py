@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from iogauge.cases.fio import DIRECTORY, LAID_OUT, WRITE_BW, FioCheck, OneNodeFioCheck
+from iogauge.cases.fio import LAID_OUT, WRITE_BW, FioCheck, OneNodeFioCheck
 from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.units import format_bytes
 from iogauge.core.words import FIO_METADATA
@@ -43,8 +43,8 @@ def loads(check: FioCheck, transfer: int, nodes: int = 1) -> dict[str, FioJob]:
             "task(s) on each node"
         )
     seconds = limits.phase_seconds
-    layout = layout_job(directory=DIRECTORY, file_bytes=file_bytes, numjobs=tasks)
-    storm = metadata_job("filecreate", directory=DIRECTORY, files=files, numjobs=tasks)
+    layout = layout_job(file_bytes=file_bytes, numjobs=tasks)
+    storm = metadata_job("filecreate", files=files, numjobs=tasks)
     return {
         "layout": layout,
         "stream": replace(layout, block_bytes=transfer, runtime_s=seconds),

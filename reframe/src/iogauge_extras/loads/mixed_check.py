@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from iogauge.cases.fio import DIRECTORY, LAID_OUT, FioCheck, checks_of, checksum_interval
+from iogauge.cases.fio import LAID_OUT, FioCheck, checks_of, checksum_interval
 from iogauge.cases.storage import share_of_bytes
 from iogauge.core.measurement import Metric, Quantity
 from iogauge.core.units import parse_bytes
@@ -71,7 +71,6 @@ class MixedCheck(FioCheck):
         block, (reading, both) = parse_bytes(self.block), _PATTERNS[self.order]
         layout = replace(
             layout_job(
-                directory=DIRECTORY,
                 file_bytes=share_of_bytes(self, "1MiB"),
                 numjobs=self.tasks_per_node,
                 checksum_bytes=checksum_interval(block),

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any, Final
 
 from iogauge.cases.storage import StorageCheck
 from iogauge.core.measurement import Metric, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence.model import SECONDS
-from iogauge.plan.case import AGENT, DIR, REP, Access, CasePlan, PhasePlan, Printed
-from iogauge.tools.parsing import (
-    excerpt,
-    load_json_object,
-    member,
-    moment,
-    non_negative,
-    positive,
-    unique,
-)
+from iogauge.plan.case import AGENT, DIR, REP, Access, CasePlan, PhasePlan
+from iogauge.tools import parsing
 from iogauge_extras.loads import walking
 
 #: What each phase does, in the words of the guards.
@@ -44,46 +35,49 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
     # A launcher may join the lines of several tasks.
     for match in re.finditer(r'\{"walk"', text):
         try:
-            reports.append(load_json_object(text, match.start())[0])
+            reports.append(parsing.load_json_object(text, match.start())[0])
         except ValueError:
             raise ToolOutputError(
-                f"walk: a report is damaged: {excerpt(text[match.start() :])}"
+                f"walk: a report is damaged: {parsing.excerpt(text[match.start() :])}"
             ) from None
     if not reports:
-        raise ToolOutputError(f"walk: no report: {excerpt(text)}")
-    said = [member(one, "words", "walk") for one in reports]
+        raise ToolOutputError(f"walk: no report: {parsing.excerpt(text)}")
+    said = [parsing.member(one, "words", "walk") for one in reports]
     told = {" ".join(map(str, one)) if isinstance(one, list) else "" for one in said}
     words = next(iter(told), "").split()
     if len(told) != 1 or len(words) != 6 or not words[-1].isdecimal():
-        raise ToolOutputError(f"walk: the tasks were told different words: {excerpt(str(told))}")
-    ranks = sorted(non_negative(one, "rank", "walk") for one in reports)
-    if ranks != list(range(len(ranks))) or len(ranks) != int(words[-1]):
-        raise ToolOutputError(f"walk: reports of {len(ranks)} task(s), expected {words[-1]}")
+        raise ToolOutputError(
+            f"walk: the tasks were told different words: {parsing.excerpt(str(told))}"
+        )
+    count = len(reports)
+    ranks = sorted(parsing.non_negative(one, "rank", "walk") for one in reports)
+    if ranks != list(range(count)) or count != int(words[-1]):
+        raise ToolOutputError(f"walk: reports of {count} task(s), expected {words[-1]}")
     for one in reports:
-        if (found := non_negative(one, "files", "walk")) != files:
+        if (found := parsing.non_negative(one, "files", "walk")) != files:
             raise ToolOutputError(
                 f"walk: task {one['rank']} handled {found:.0f} files, expected {files}"
             )
-    times = tuple(positive(one, "seconds", "walk") for one in reports)
-    phase = words[1].removesuffix("-changed")
+    times = tuple(parsing.positive(one, "seconds", "walk") for one in reports)
+    name, longest = words[1].removesuffix("-changed"), max(times)
+    phase = Phase(
+        _KINDS.get(name, name),
+        {"rate": Quantity(files * count / longest, "ops/s")},
+        longest,
+        bytes_moved=data_bytes * count if name == "import" else None,
+        operations=files * count,
+        rank_seconds=times,
+    )
+    clocks = [parsing.moment(one, key, "walk") for one in reports for key in ("began", "ended")]
     return ToolOutput(
         tool="walk",
-        version="+".join(unique(excerpt(str(one["walk"])) for one in reports)),
-        phases=(
-            Phase(
-                _KINDS.get(phase, phase),
-                {"rate": Quantity(files * len(reports) / max(times), "ops/s")},
-                max(times),
-                bytes_moved=data_bytes * len(reports) if phase == "import" else None,
-                operations=files * len(reports),
-                rank_seconds=times,
-            ),
-        ),
-        tasks=len(reports),
-        nodes=len({str(member(one, "host", "walk")) for one in reports}),
+        version="+".join(parsing.unique(parsing.excerpt(str(one["walk"])) for one in reports)),
+        phases=(phase,),
+        tasks=count,
+        nodes=len({str(parsing.member(one, "host", "walk")) for one in reports}),
         command=" ".join(words),
-        parameters={} if phase == "unpack" else {"shift": 1},
-        moments=tuple(moment(one, key, "walk") for one in reports for key in ("began", "ended")),
+        parameters={} if name == "unpack" else {"shift": 1},
+        moments=tuple(clocks),
     )
 
 
@@ -128,7 +122,7 @@ class ColdWalkCheck(StorageCheck):
             name=name,
             command=self._words(told, f"tree.{REP}"),
             launch="tasks",
-            parse=_parser(handled, data),
+            parse=lambda printed: parse(printed.result, handled, data),
             rates={metric.name: (_KINDS[name], quantity)},
             access=Access(
                 direction="read" if name == "import" else "metadata",
@@ -157,7 +151,3 @@ class ColdWalkCheck(StorageCheck):
             held_bytes=2 * _COPIES * self.nodes * (data + 2048 * files),
             files=_COPIES * self.nodes * (files + walking.directories_of(files) + 4),
         )
-
-
-def _parser(files: int, data_bytes: int) -> Callable[[Printed], ToolOutput]:
-    return lambda printed: parse(printed.result, files, data_bytes)

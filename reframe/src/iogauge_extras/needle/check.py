@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from iogauge.cases.fio import DIRECTORY, LAID_OUT, FioCheck
+from iogauge.cases.fio import LAID_OUT, FioCheck
 from iogauge.core.measurement import Metric, Reference, ToolOutput
 from iogauge.core.paths import JOB_FILES
 from iogauge.core.words import FIO_METADATA
@@ -22,7 +22,7 @@ from iogauge.node.lustre.request import Layout, Pins
 from iogauge.node.lustre.targets import of_metadata_targets, ost_name
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import ROUNDS, SERVERS
-from iogauge.tools.fio.options import FioJob, layout_job, metadata_job
+from iogauge.tools.fio.options import DIRECTORY, FioJob, layout_job, metadata_job
 from iogauge_extras.needle.judge import Rounds, medians, parse_rounds
 from iogauge_extras.needle.measured import ROUND
 from iogauge_extras.needle.rounds import most_turns
@@ -99,7 +99,7 @@ class NeedleCheck(FioCheck):
                 f"cases.{type(self).__name__}.case_bytes"
             )
         layout = replace(
-            layout_job(directory=DIRECTORY, file_bytes=min(share, _MOST_BYTES), numjobs=numjobs),
+            layout_job(file_bytes=min(share, _MOST_BYTES), numjobs=numjobs),
             engine="libaio",
             iodepth=_DEPTH,
             filename_format="probe$clientuid.$jobnum.$filenum",
@@ -218,7 +218,7 @@ class MdtNeedleCheck(OneProcessNeedleCheck):
                 f"more, {_LEAST_FILES} for each of {turns} turns; set cases.{type(self).__name__}.case_files"
             )
         job = replace(
-            metadata_job("filecreate", directory=DIRECTORY, files=files, runtime_s=seconds),
+            metadata_job("filecreate", files=files, runtime_s=seconds),
             filename_format=f"{ROUND}.$clientuid.$jobnum.$filenum",
         )
         jobs = (replace(job, name=name, directory=f"{DIRECTORY}/{name}") for name in names)

@@ -207,11 +207,12 @@ def decide(
     standard deviations: that of the suspect's own x, and that of all suspects' x together. It is at
     least 0.01. The share is exp(median(x)).
 
-    Raises :class:`ToolOutputError` for fewer than two probes, and for a probe with fewer rounds than another. A
-    rate must be finite and positive.
+    All probes have as many rates, finite and positive. Raises :class:`ToolOutputError` for fewer than two probes.
     """
-    _check(rates)
-    _check(measured_again or rates)
+    if len(rates) < 2:
+        raise ToolOutputError(
+            f"needle: {len(rates)} probe(s) ({', '.join(rates) or 'none'}): expected two or more to compare"
+        )
     in_rounds = shares(rates)
     proofs = _proofs(measured_again, again(rates, max_deviation))
     median_of = {name: statistics.median(values) for name, values in rates.items()}
@@ -241,25 +242,6 @@ def decide(
         fast=tuple(fast),
         max_deviation=max_deviation,
     )
-
-
-def _check(rates: Mapping[str, Sequence[float]]) -> None:
-    """Raise :class:`ToolOutputError` for rates that cannot be compared."""
-    if len(rates) < 2:
-        raise ToolOutputError(
-            f"needle: {len(rates)} probe(s) ({', '.join(rates) or 'none'}): expected two or more to compare"
-        )
-    rounds = max(map(len, rates.values()))
-    for name, values in rates.items():
-        if len(values) != rounds or not rounds:
-            raise ToolOutputError(
-                f"needle: {name} has {len(values)} round(s), others have {rounds}: expected as many for all"
-            )
-        for number, value in enumerate(values, 1):
-            if not math.isfinite(value) or value <= 0:
-                raise ToolOutputError(
-                    f"needle: {name}, round {number}: {value!r}: a rate is finite and positive"
-                )
 
 
 def _proofs(

@@ -5,8 +5,9 @@ Each figure is a list of :class:`Bar` on one horizontal axis. It has the style o
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
@@ -31,6 +32,9 @@ _SLOWEST, _FASTEST = 24, 8
 #: Height of a row and of a label above it, and where bars begin and end.
 _STEP, _ABOVE, _LEFT, _END = 22, 19, 158, 84
 
+#: Width of a gauge.
+_GAUGE: Final = 160
+
 #: Characters of a label that fit beside its bar, and above it.
 _BESIDE, _LONGEST = 14, 60
 
@@ -52,6 +56,7 @@ class Bar:
     marks: Sequence[tuple[str, float, str]] = ()
     dots: Sequence[float] = ()
     track: float | None = None
+    band: tuple[float, float] | None = None
     interval: tuple[float, float] | None = None
     link: str = ""
 
@@ -90,10 +95,14 @@ def rows(
     return figure(title, [*grid, *parts], y + (26 if ticks else 8))
 
 
-def _row(bar: Bar, axis: Axis, y: int) -> Iterator[str]:
+def _row(bar: Bar, axis: Axis, y: int, thick: int = 14) -> Iterator[str]:
     left, x, middle = axis.start, axis.at, y + 11
+    top = middle - thick // 2
     if bar.track:
-        yield mark("rect", "track", x=left, y=y + 3, width=x(bar.track) - left, height=16)
+        yield mark("rect", "track", x=left, y=top - 1, width=x(bar.track) - left, height=thick + 2)
+    if bar.band:
+        low, high = map(x, bar.band)
+        yield mark("rect", "band", x=low, y=y + 2, width=high - low, height=18)
     if bar.interval and bar.value is not None:
         low, high = map(x, bar.interval)
         ends = f"M{low:.1f} {y + 7}v8M{high:.1f} {y + 7}v8"
@@ -101,7 +110,7 @@ def _row(bar: Bar, axis: Axis, y: int) -> Iterator[str]:
         yield mark("circle", f"run {bar.kind}", bar.tip, cx=x(bar.value), cy=middle, r=4.5)
     elif bar.value is not None:
         width = max(x(bar.value) - left, 1.0)
-        shape = mark("rect", f"bar {bar.kind}", bar.tip, x=left, y=y + 4, width=width, height=14)
+        shape = mark("rect", f"bar {bar.kind}", bar.tip, x=left, y=top, width=width, height=thick)
         yield linked(shape, bar.link, bar.tip)
         if bar.value > axis.high:
             yield mark("path", "run", d=f"M{x(axis.high) + 3:.1f} {y + 5}l10 6l-10 6z")
@@ -121,30 +130,32 @@ def probes_of(metric: MetricRecord) -> dict[str, float]:
     return {str(name): rate[0] for name, value in probes.items() if (rate := numbers([value]))}
 
 
-def ranking(title: str, metric: MetricRecord, named: Callable[[str], bool]) -> str:
-    """Return the probes of a needle as ranked bars, the slowest first; ``named`` are the outliers.
+def ranking(title: str, metric: MetricRecord, outliers: Collection[str]) -> str:
+    """Return the probes of a needle as ranked bars, the slowest first.
 
     Of many, the slowest and the fastest are drawn, and all outliers.
     """
     ranked = sorted(probes_of(metric).items(), key=lambda probe: probe[1])
     shown = ranked
     if len(ranked) > _SLOWEST + _FASTEST:
-        outliers = [probe for probe in ranked[_SLOWEST:-_FASTEST] if named(probe[0])]
-        shown = [*ranked[:_SLOWEST], *outliers, *ranked[-_FASTEST:]]
+        between = [probe for probe in ranked[_SLOWEST:-_FASTEST] if probe[0] in outliers]
+        shown = [*ranked[:_SLOWEST], *between, *ranked[-_FASTEST:]]
     middle = float(metric.median)
     _, top = bounds([rate for _, rate in ranked], [middle])
-    found = [
-        Bar(
-            label=f"{name}{' ◀ slow' if named(name) else ''}"[:22],
-            value=rate,
-            text=format_value(rate),
-            kind="slow" if named(name) else "",
-            tip=f"{name}: {with_unit(rate, metric.unit)}"
-            + (f", {rate / middle - 1:+.1%} against the median" if middle else ""),
-            marks=[("reference", middle, "median of all")],
+    found = []
+    for name, rate in shown:
+        slow = name in outliers
+        against = f", {rate / middle - 1:+.1%} against the median" if middle else ""
+        found.append(
+            Bar(
+                label=f"{name}{' ◀ slow' if slow else ''}"[:22],
+                value=rate,
+                text=format_value(rate),
+                kind="slow" if slow else "",
+                tip=f"{name}: {with_unit(rate, metric.unit)}{against}",
+                marks=[("reference", middle, "median of all")],
+            )
         )
-        for name, rate in shown
-    ]
     more = f", and {len(ranked) - len(shown)} more" if len(shown) < len(ranked) else ""
     ticks = {middle: f"median {with_unit(middle, metric.unit)}{more}"}
     return rows(title, found, 0.0, top, ticks)
@@ -152,34 +163,35 @@ def ranking(title: str, metric: MetricRecord, named: Callable[[str], bool]) -> s
 
 def gauge(metric: MetricRecord) -> str:
     """Return one line: the samples, the median as a bar, the reference and the ceiling as marks."""
-    reference, ceiling = drawable(metric), metric.ceiling
-    held = {"published": reference.value if reference else None, "ceiling": ceiling}
+    reference = drawable(metric)
+    held = {"reference": reference.value if reference else None, "ceiling": metric.ceiling}
     known = {name: float(value) for name, value in held.items() if value}
     # A value is drawn against what it is held against, whatever an outlier among the samples does.
     top = 1.06 * max([float(metric.median), *known.values()])
     if not known or not 0 < top < math.inf:
         return ""  # nothing to draw against: a bar would show a share of nothing
-    wide = 160
-    x = Axis(0.0, top, 2, wide - 2).at
-    parts = [mark("rect", "track", x=2, y=7, width=wide - 4, height=8)]
-    if reference and reference.lower is not None:
-        upper = reference.upper
-        low = x(reference.value * (1 + reference.lower))
-        high = wide if upper is None else x(reference.value * (1 + upper))
-        if metric.better == "less":
-            low, high = (low, high) if upper is None else (2, high)
-        parts.append(mark("rect", "band", x=low, y=3, width=max(high - low, 0), height=16))
-    kind = "bar slow" if metric.verdict is Verdict.FAIL else "bar"
-    kind += "" if metric.verdict.is_valid else " off"
-    parts.append(mark("rect", kind, x=2, y=7, width=x(metric.median) - 2, height=8))
-    parts += [mark("circle", "sample", cx=x(v), cy=11, r=1.7) for v in numbers(metric.samples)[:40]]
+    axis = Axis(0.0, top, 2, _GAUGE - 2)
+    band = None
+    if reference and (reference.least or reference.most):
+        less = metric.better == "less" and reference.most
+        band = (0.0 if less else reference.least or 0.0, reference.most or top)
+    slow = "slow" if metric.verdict is Verdict.FAIL else ""
+    bar = Bar(
+        label="",
+        value=float(metric.median),
+        kind=slow + ("" if metric.verdict.is_valid else " off"),
+        marks=[
+            (name.replace("reference", "published"), value, "") for name, value in known.items()
+        ],
+        band=band,
+        dots=numbers(metric.samples)[:40],
+        track=top,
+    )
     words = [f"measured {with_unit(metric.median, metric.unit)}"]
-    for name, value in known.items():
-        words.append(f"{name.replace('published', 'reference')} {format_value(value)}")
-        parts.append(mark("path", name, d=f"M{x(value):.1f} 1v20"))
+    words += [f"{name} {format_value(value)}" for name, value in known.items()]
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="iog gauge" viewBox="0 0 {wide} 22" role="img" '
-        f'aria-label="{escape(visible(", ".join(words)))}">{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="iog gauge" viewBox="0 0 {_GAUGE} {_STEP}" role="img" '
+        f'aria-label="{escape(visible(", ".join(words)))}">{"".join(_row(bar, axis, 0, 6))}</svg>'
     )
 
 
@@ -187,28 +199,29 @@ def layers(chain: Chain, partition: str) -> str:
     """Return the layers of a direction, from the devices up: declared, measured, and what was reached."""
     known = [(row.name, row.declared, row.measured) for row in chain.rows]
     known = [row for row in known if row[1] or row[2]]
+    reached = "reach"
     if chain.reached:
         known.append(("reached", None, chain.reached.bytes_s))
+        best = chain.reached.record
+        reached = "slow" if best and best.verdict is Verdict.FAIL else "reach"
     values = [v for row in known for v in row[1:] if v]
     # A layer that carries far more than the others would leave nothing of them to see.
     top = max((v for v in values if v <= _FAR * min(values)), default=1.0)
-    title = f"{partition}, {chain.direction}, {count(chain.nodes, 'node')}"
     found = []
     for name, declared, measured in known:
-        best = chain.reached.record if chain.reached else None
-        failed = best is not None and best.verdict is Verdict.FAIL
-        said = f"declared {format_bytes(declared)}/s" if declared else ""
+        said = f"{name}: declared {format_bytes(declared)}/s" if declared else ""
         found.append(
             Bar(
                 label=name,
                 value=measured or (declared if declared and declared > top else None),
                 text=f"{format_bytes(measured or declared or 0)}/s",
                 tip=f"{name}: measured {format_bytes(measured)}/s" if measured else said,
-                kind=("slow" if failed else "reach") if name == "reached" else "",
+                kind=reached if name == "reached" else "",
                 track=declared,
-                marks=[("ceiling", declared, f"{name}: {said}")] if declared else [],
+                marks=[("ceiling", declared, said)] if declared else [],
             )
         )
+    title = f"{partition}, {chain.direction}, {count(chain.nodes, 'node')}"
     return rows(title, found, 0.0, top)
 
 
@@ -291,44 +304,43 @@ def overviews(
     for record in records:
         for metric in record.metrics if record.check not in LAYER_CHECKS else ():
             for unit in _OVERVIEWS if metric.verdict.is_valid and metric.median > 0 else ():
-                try:
+                with contextlib.suppress(UnitError):
                     value = convert(float(metric.median), metric.unit, unit)
-                except UnitError:
-                    continue
-                key = (unit, record.system, record.partition, record.check, metric.name)
-                if key not in best or value > best[key][0]:
-                    best[key] = (value, metric, record)
+                    key = (unit, record.where, record.check, metric.name)
+                    if key not in best or value > best[key][0]:
+                        best[key] = (value, metric, record)
     others = list(published)
     for unit, what in _OVERVIEWS.items():
-        mine = {key: one for key, one in best.items() if key[0] == unit}
+        mine = {key[1:]: one for key, one in best.items() if key[0] == unit}
         if not mine:
             continue
-        places = len({key[1:3] for key in mine}) > 1
+        several = len({place for place, *_ in mine}) > 1
         found = [
             Bar(
-                label=f"{f'{key[1]}:{key[2]} ' if places else ''}{key[3]} {key[4]}",
+                label=f"{f'{place} ' if several else ''}{check} {name}",
                 value=value,
                 text=format_value(value),
-                tip=f"{record.short_name} {metric.name}: {with_unit(metric.median, metric.unit)}, {metric.verdict.value}",
+                tip=f"{record.short_name} {name}: {with_unit(metric.median, metric.unit)}, {metric.verdict.value}",
                 kind="slow" if metric.verdict is Verdict.FAIL else "",
                 link=anchor(record),
             )
-            for key, (value, metric, record) in mine.items()
+            for (place, check, name), (value, metric, record) in mine.items()
         ]
-        names = {metric.name for _, metric, _ in mine.values()}
-        systems = {key[1] for key in mine}
-        fitting = [p for p in others if p.unit == unit and p.metric in names - {""}]
-        found += [
-            Bar(
-                label=f"{one.system} {one.check} {one.metric}",
-                value=one.value,
-                text=format_value(one.value),
-                tip=f"published: {one.system} {one.check} {one.metric}: {with_unit(one.value, one.unit)}",
-                kind="off",
-                heading="" if nth else "Published systems",
+        names = {name for *_, name in mine} - {""}
+        systems = {record.system for *_, record in mine.values()}
+        fitting = [p for p in others if p.unit == unit and p.metric in names]
+        for one in (p for p in fitting if p.system not in systems):
+            name = f"{one.system} {one.check} {one.metric}"
+            found.append(
+                Bar(
+                    label=name,
+                    value=one.value,
+                    text=format_value(one.value),
+                    tip=f"published: {name}: {with_unit(one.value, one.unit)}",
+                    kind="off",
+                    heading="Published systems" if len(found) == len(mine) else "",
+                )
             )
-            for nth, one in enumerate(p for p in fitting if p.system not in systems)
-        ]
         values = [bar.value or 1.0 for bar in found]
         low, high = min(values) / 2, max(values) * 1.1
         first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))

@@ -15,12 +15,13 @@ from typing import Final
 from iogauge.core.units import with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge_extras.page.svg import (
-    BOTTOM,
+    ACROSS,
+    BASE,
+    DEPTH,
+    END,
     HIGH,
     LEFT,
-    RIGHT,
     TOP,
-    WIDE,
     Axis,
     arrow,
     bounds,
@@ -125,7 +126,7 @@ def _ends(times: Sequence[datetime]) -> Iterator[str]:
     for time in times[:1]:
         yield word(LEFT, HIGH - 8, _minute(time))
     for time in times[1:][-1:]:
-        yield word(WIDE - RIGHT, HIGH - 8, _minute(time), anchor="end")
+        yield word(END, HIGH - 8, _minute(time), anchor="end")
 
 
 def svg(runs: Curve, anchors: Sequence[str] = ()) -> str:
@@ -148,34 +149,29 @@ def svg(runs: Curve, anchors: Sequence[str] = ()) -> str:
     return figure(runs.title, parts)
 
 
+def _places(runs: Curve) -> Axis:
+    """Return the axis of the runs' numbers: they are at equal distances."""
+    return Axis(-0.5, max(len(runs.points), 1) - 0.5, LEFT, END)
+
+
 def overlay(system: str, curves: Sequence[Curve]) -> str:
     """Return the runs of all metrics of a system over time, each relative to its level; alarmed ones stand out."""
     times = sorted(run.time for one in curves for run in one.points)
-    x = Axis(times[0].timestamp(), times[-1].timestamp(), LEFT, WIDE - RIGHT)
-    shares: list[tuple[Curve, list[tuple[float, float]]]] = []
+    x = Axis(times[0].timestamp(), times[-1].timestamp(), LEFT, END)
+    lines: list[tuple[Curve, list[tuple[float, float]]]] = []
     for one in sorted(curves, key=lambda one: one.since is not None):
         valid = [run for run in one.points if run.verdict not in _FOREIGN]
         level = one.level or statistics.median([run.value for run in valid] or [1.0])
-        places = [(x.at(run.time.timestamp()), run.value / level) for run in valid]
-        shares.append((one, places))
-    largest = max([1.2, *(share for _, places in shares for _, share in places)])
+        lines.append((one, [(x.at(run.time.timestamp()), run.value / level) for run in valid]))
+    largest = max([1.2, *(share for _, places in lines for _, share in places)])
     y = Axis(0.0, min(largest, _MOST))
-    lines = [
-        curve(
-            "one worse" if one.since else "one",
-            [(place, y.at(share)) for place, share in places],
-            one.title,
-        )
-        for one, places in shares
+    drawn = [
+        curve(f"one{' worse' if one.since else ''}", [(at, y.at(v)) for at, v in places], one.title)
+        for one, places in lines
     ]
     title = f"{system}: all metrics, each relative to its level"
     ends = _ends([time.astimezone(timezone.utc) for time in (times[0], times[-1])])
-    return figure(title, [*y.grid(""), *lines, *ends])
-
-
-def _x(runs: Curve, run: float) -> float:
-    """Return the middle of a run."""
-    return LEFT + (WIDE - LEFT - RIGHT) * (run + 0.5) / max(len(runs.points), 1)
+    return figure(title, [*y.grid(""), *drawn, *ends])
 
 
 def _band(runs: Curve, scale: Axis) -> Iterator[str]:
@@ -184,30 +180,29 @@ def _band(runs: Curve, scale: Axis) -> Iterator[str]:
         return
     above = scale.at(scale.high if runs.most is None else runs.most)
     below = scale.at(scale.low if runs.least is None else runs.least)
-    wide, high = WIDE - LEFT - RIGHT, max(below - above, 0.0)
-    yield mark("rect", "band", x=LEFT, y=above, width=wide, height=high)
+    yield mark("rect", "band", x=LEFT, y=above, width=ACROSS, height=max(below - above, 0.0))
 
 
 def _changes(runs: Curve) -> Iterator[str]:
     """Yield a line at each change of series and of level, and one with the time of an alarm."""
-    depth = HIGH - TOP - BOTTOM
+    x = _places(runs).at
     for number, (before, run) in enumerate(pairwise(runs.points), 1):
-        changed = run.series != before.series
-        if changed or run.session in runs.steps:
-            new_series = "another series from here: the fingerprint changed"
-            why = new_series if changed else "the level changed here"
-            yield mark("path", "change", why, d=f"M{_x(runs, number - 0.5):.1f} {TOP}v{depth}")
+        why = "the level changed here" if run.session in runs.steps else ""
+        if run.series != before.series:
+            why = "another series from here: the fingerprint changed"
+        if why:
+            yield mark("path", "change", why, d=f"M{x(number - 0.5):.1f} {TOP}v{DEPTH}")
     first = next((k for k, run in enumerate(runs.points) if run.session == runs.since), None)
     if first is not None:
-        at = _x(runs, first - 0.5)
-        anchor = "end" if at > LEFT + (WIDE - LEFT - RIGHT) / 2 else "start"
-        yield mark("path", "since", d=f"M{at:.1f} {TOP - 8}v{depth + 8}")
+        at = x(first - 0.5)
+        anchor = "end" if at > LEFT + ACROSS / 2 else "start"
+        yield mark("path", "since", d=f"M{at:.1f} {TOP - 8}v{DEPTH + 8}")
         yield word(at, TOP - 12, f"since {_minute(runs.points[first].time)}", "word", anchor)
 
 
 def _runs(runs: Curve, scale: Axis, anchors: Sequence[str]) -> Iterator[str]:
     """Yield the line through the runs, and a mark for each run."""
-    places = [(_x(runs, k), scale.at(run.value)) for k, run in enumerate(runs.points)]
+    places = [(_places(runs).at(k), scale.at(run.value)) for k, run in enumerate(runs.points)]
     yield curve("runs", places)
     radius = 3.4 if len(places) < 60 else 2.6
     for k, (run, (x, y)) in enumerate(zip(runs.points, places, strict=True)):
@@ -247,7 +242,7 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     places = sorted({dot.x for dot in dots})
     sizes = any(not dot.text.replace(".", "").isdigit() for dot in dots)
     stretched = places[0] > 0 and (sizes or places[-1] / places[0] > _LOGARITHMIC)
-    x = Axis(places[0], places[-1], LEFT + 30, WIDE - RIGHT - 30, stretched)
+    x = Axis(places[0], places[-1], LEFT + 30, END - 30, stretched)
     values = [v for dot in dots for v in (*dot.samples, dot.value) if v > 0]
     references = [dot.reference.value for dot in dots if dot.reference]
     usual = [dot.value for dot in dots if dot.metric.verdict not in _FOREIGN] or values
@@ -257,13 +252,12 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     both = stretched and plot.proportional
     low = 0.7 * min(v for v in (*usual, *references) if v > 0) if both else 0.0
     y = Axis(low, max([top, *near]), logarithmic=both)
-    base = HIGH - BOTTOM
     parts = [*y.grid(plot.shown_unit)]
     for value, text in plot.ceilings.items():
         parts += y.line("ceiling", value, f"ceiling {with_unit(value, plot.unit)}: {text}")
     for dot in {dot.x: dot for dot in dots}.values():
-        parts.append(mark("path", "axis", d=f"M{x.at(dot.x):.1f} {base}v5"))
-        parts.append(word(x.at(dot.x), base + 18, spaced(dot.text), anchor="middle"))
+        parts.append(mark("path", "axis", d=f"M{x.at(dot.x):.1f} {BASE}v5"))
+        parts.append(word(x.at(dot.x), BASE + 18, spaced(dot.text), anchor="middle"))
     parts += _ideals(plot, x, y)
     for number, trace in enumerate(plot.traces):
         parts += _trace(trace, number, x, y, anchor)
@@ -272,7 +266,7 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
         place = f"translate({LEFT + (k % 2) * 290} {HIGH + 20 + _LINE * (k // 2)})"
         parts.append(f'<g transform="{place}">{entry}</g>')
     how = "; both axes logarithmic" if both else ", logarithmic" if stretched else ""
-    parts.append(word(WIDE - RIGHT, base + 33, plot.x_name + how, anchor="end"))
+    parts.append(word(END, BASE + 33, plot.x_name + how, anchor="end"))
     words = ": ".join(filter(None, (plot.title, plot.shown_unit)))
     high = HIGH + _LINE * ((len(legend) + 1) // 2) + 20
     return figure(f"{words} over {plot.x_name}", parts, high)

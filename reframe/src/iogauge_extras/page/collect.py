@@ -13,6 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
+from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_value, with_unit
 from iogauge.judge.verdict import Verdict
@@ -20,10 +21,11 @@ from iogauge.records import journal
 from iogauge.records.record import MetricRecord, Record, short_name
 from iogauge.records.selected import Unmeasured
 from iogauge.report.endings import SessionRecords, of_damage
-from iogauge.report.outcome import same_fault
+from iogauge.report.layout import GRAVEST
+from iogauge.report.outcome import measured, same_fault
 from iogauge_extras.history.shown import one_of
 from iogauge_extras.history.states import Judged, State
-from iogauge_extras.page.past import ALWAYS, GRAVEST, UNCHANGED, History, Span
+from iogauge_extras.page.past import ALWAYS, UNCHANGED, History, Span
 from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
 
 
@@ -66,9 +68,7 @@ def collect(
         systems=tuple(sorted({visible(r.system) for r in records})),
         ending=ending,
         troubles=tuple(troubles),
-        curves=tuple(
-            history.curve(*key) for key in history.measured() if not history.repeats(*key)
-        ),
+        curves=tuple(history.curve(*key) for key in history.measured()),
         days=history.days(),
         missing=len(absent) + len(lack.left_out) + len(lack.unmatched) + len(lack.gone),
     )
@@ -80,20 +80,16 @@ _GRAVEST: Final = (DRIFT, *(v.value for v in GRAVEST))
 
 def _gravest_first(troubles: Sequence[Trouble]) -> list[Trouble]:
     """Return troubles by gravity; what only lacks a reference is one trouble a partition, with its number."""
-    lacking: dict[str, list[Trouble]] = {}
-    found = []
-    for trouble in troubles:
-        if trouble.kind == Verdict.UNREFERENCED.value:
-            lacking.setdefault(trouble.where, []).append(trouble)
-        else:
-            found.append(trouble)
-    for where, mine in lacking.items():
+    ordered = sorted(troubles, key=lambda trouble: _GRAVEST.index(trouble.kind))
+    by_lack = grouped(ordered, lambda one: one.kind == Verdict.UNREFERENCED.value)
+    found, lacking = by_lack.get(False, []), by_lack.get(True, [])
+    for where, mine in grouped(lacking, lambda trouble: trouble.where).items():
         text = (
             f"{count(len(mine), 'metric')} of {count(len({t.case for t in mine}), 'case')}: valid, and without a "
             "reference; iogauge calibrate proposes them"
         )
         found.append(Trouble(kind=Verdict.UNREFERENCED.value, where=where, case="", reason=text))
-    return sorted(found, key=lambda trouble: _GRAVEST.index(trouble.kind))
+    return found
 
 
 def _of_records(
@@ -118,11 +114,11 @@ def _of_trend(history: History, named: Collection[tuple[str, str]]) -> list[Trou
 
 def _of_absent(records: Iterable[Record], expected: Iterable[str]) -> list[Trouble]:
     """Return a trouble for each expected partition without a record."""
-    measured = {f"{record.system}:{record.partition}" for record in records}
+    measured = {record.where for record in records}
     return [
         Trouble(
             kind=Verdict.ERROR.value,
-            where=visible(partition),
+            where=partition,
             case="",
             reason="nothing was measured here: the run did not begin, or selected no case; see the job's log",
         )
@@ -135,9 +131,9 @@ def _of_damage(damaged: journal.Damaged) -> Trouble:
     """Return the trouble of a line that is not a record."""
     return Trouble(
         kind=Verdict.ERROR.value,
-        where=visible(f"{damaged.file.parent.name}: {damaged.file.stem}"),
+        where=f"{damaged.file.parent.name}: {damaged.file.stem}",
         case="",
-        reason=visible(f"line {damaged.line} is no record: {damaged.problem}"),
+        reason=f"line {damaged.line} is no record: {damaged.problem}",
     )
 
 
@@ -156,23 +152,24 @@ def _of_record(
         about, runs = metric or record, history.runs(*key)
         since, cause, session = _since_when(runs, about.verdict, history)
         remedy = _remedies(record, key[1], about.verdict)
-        series = history.judged.get(key)
         told = Trouble(
             kind=about.verdict.value,
-            where=visible(f"{record.system}:{record.partition}"),
-            case=visible(record.short_name),
-            reason=visible(about.reason),
+            where=record.where,
+            case=record.short_name,
+            reason=about.reason,
             since=since,
             cause="" if remedy and cause == UNCHANGED else cause,
             remedy=remedy,
         )
         if metric:
+            series, fails = history.judged.get(key), metric.verdict is Verdict.FAIL
+            missed = f", {against(metric)}" if fails and metric.reference else ""
             told = replace(
                 told,
-                metric=visible(metric.name),
-                measured=_measured(metric),
+                metric=metric.name,
+                measured=measured(metric) + missed,
                 expected=_expectation(metric),
-                reason="" if metric.verdict is Verdict.FAIL else told.reason,
+                reason="" if fails else told.reason,
                 guilty=_guilty(metric),
                 trend=_trend_words(series) if series and series.state is State.ALARM else "",
                 # A record that the history takes for damaged has failed all the same.
@@ -184,15 +181,7 @@ def _of_record(
 def _guilty(metric: MetricRecord) -> str:
     """Return which node, link or target makes a metric fail, as its case found it; empty if none is named."""
     failed = metric.verdict is Verdict.FAIL and metric.name.endswith("_slowest")
-    return visible(metric.reason.partition("): ")[2]) if failed else ""
-
-
-def _measured(metric: MetricRecord) -> str:
-    spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
-    text = f"{with_unit(metric.median, metric.unit)}{spread}"
-    if metric.reference and metric.verdict is Verdict.FAIL:
-        text += f", {against(metric)}"
-    return visible(text)
+    return metric.reason.partition("): ")[2] if failed else ""
 
 
 def against(metric: MetricRecord) -> str:
@@ -206,11 +195,9 @@ def _expectation(metric: MetricRecord) -> str:
     if not reference:
         return "" if metric.verdict is not Verdict.UNREFERENCED else "no reference"
     text = f"reference {with_unit(reference.value, metric.unit)}"
-    if reference.lower is not None:
-        text += f", at least {format_value(reference.value * (1 + reference.lower))}"
-    if reference.upper is not None:
-        text += f", at most {format_value(reference.value * (1 + reference.upper))}"
-    return visible(text + (f" ({reference.source})" if reference.source else ""))
+    for words, bound in (("least", reference.least), ("most", reference.most)):
+        text += "" if bound is None else f", at {words} {format_value(bound)}"
+    return text + (f" ({reference.source})" if reference.source else "")
 
 
 def _since_when(
@@ -219,32 +206,23 @@ def _since_when(
     """Return since when a verdict holds, what changed after the last PASS, and the first bad
     session.
     """
-    bad = list(takewhile(lambda run: run["outcome"] == verdict.value, reversed(runs)))
-    if not bad:
+    verdicts = [run["metric_verdict"] for run in runs]
+    good = len(runs) - len(list(takewhile(verdict.value.__eq__, reversed(verdicts))))
+    if good == len(runs):
         return "", "", ""
-    first = bad[-1]
+    first, before = runs[good], verdicts[:good]
     text = f"{_when(first['time'])}, session {first['session']}"
-    if len(bad) > 1:
-        text += f", {len(bad)} runs in a row"
-    passed = [run for run in runs[: len(runs) - len(bad)] if run["outcome"] == Verdict.PASS.value]
-    if not passed:
-        valid = sum(run["outcome"] == Verdict.UNREFERENCED.value for run in runs[: -len(bad)])
+    if len(runs) - good > 1:
+        text += f", {len(runs) - good} runs in a row"
+    if Verdict.PASS.value not in before:
+        valid = before.count(Verdict.UNREFERENCED.value)
         unproven = f"before that {valid} valid run(s) without a reference"
-        text += "; " + (unproven if valid else "no PASS in the history")
-        return visible(text), "", first["session"]
-    last = passed[-1]
+        return f"{text}; {unproven if valid else 'no PASS in the history'}", "", first["session"]
+    last = runs[max(n for n, one in enumerate(before) if one == Verdict.PASS.value)]
     text += f"; the last PASS: {_when(last['time'])}"
-    if (
-        last["median"] is not None
-        and last["metric"] == first["metric"]
-        and last["unit"] == first["unit"]
-    ):
+    if last["median"] is not None and all(last[key] == first[key] for key in ("metric", "unit")):
         text += f" with {with_unit(last['median'], last['unit'])}"
-    return (
-        visible(text),
-        history.changed(last["fingerprint"], first["fingerprint"]),
-        first["session"],
-    )
+    return text, history.changed(last["fingerprint"], first["fingerprint"]), first["session"]
 
 
 def _when(time: datetime) -> str:
@@ -253,11 +231,10 @@ def _when(time: datetime) -> str:
 
 def _remedies(record: Record, metric: str, verdict: Verdict) -> str:
     """Return the remedies of the guards that objected."""
-    metrics: Collection[str | None] = (None, metric) if metric else ()
     remedies = [
-        visible(f"{f.name}: {f.remedy}")
+        f"{f.name}: {f.remedy}"
         for f in record.findings
-        if f.objects(verdict) and f.remedy and (not metrics or f.metric in metrics)
+        if f.objects(verdict) and f.remedy and (not metric or f.metric in (None, metric))
     ]
     return "; ".join(dict.fromkeys(remedies))
 
@@ -266,7 +243,7 @@ def _trend_words(series: Judged) -> str:
     change = series.change
     if change is None or series.level is None:
         return ""
-    return visible(
+    return (
         f"{change.share:+.1%} ({change.low:+.1%} to {change.high:+.1%}) against the level of "
         f"{with_unit(series.level, series.unit)} since {_when(change.time)}, session {change.session}; "
         f"a false alarm in {one_of(series.false_alarms)} healthy series"
@@ -285,22 +262,21 @@ def _is_back(last: float, series: Judged) -> bool:
 
 
 def _drift(series: Judged, history: History) -> Trouble:
-    curve, change = history.curve(series.line, series.metric), series.change
+    curve, change, level = history.curve(series.line, series.metric), series.change, series.level
     last = curve.points[-1].value
+    cause = UNCHANGED
+    if change and change.before is not None:
+        cause = history.changed(change.before, change.after)
     return Trouble(
         kind=DRIFT,
-        where=visible(f"{series.system}:{series.partition}"),
-        case=visible(short_name(series.case)),
-        metric=visible(series.metric),
-        measured=visible(with_unit(last, series.unit)),
-        expected=""
-        if series.level is None
-        else visible(f"level of {with_unit(series.level, series.unit)}"),
-        since="" if change is None else visible(f"{_when(change.time)}, session {change.session}"),
+        where=f"{series.system}:{series.partition}",
+        case=short_name(series.case),
+        metric=series.metric,
+        measured=with_unit(last, series.unit),
+        expected="" if level is None else f"level of {with_unit(level, series.unit)}",
+        since=f"{_when(change.time)}, session {change.session}" if change else "",
         reason=_BACK if _is_back(last, series) else "",
         trend=_trend_words(series),
-        cause=UNCHANGED
-        if change is None or change.before is None
-        else history.changed(change.before, change.after),
+        cause=cause,
         curve=curve,
     )

@@ -13,10 +13,10 @@ import typer
 
 from iogauge.cli.planning import demand_known
 from iogauge.cli.reporting import Asked, sessions_of, write_file
-from iogauge.cli.screen import Wide, new_console, say, slip
+from iogauge.cli.screen import Name, Since, System, Wide, new_console, say, slips, warn
 from iogauge.core import paths, registry
 from iogauge.core.text import visible, visible_lines
-from iogauge.core.units import format_bytes
+from iogauge.core.units import format_bytes, moment
 from iogauge.report.endings import Ending, SessionRecords
 from iogauge.report.outcome import plain
 from iogauge.site import folders, settings
@@ -32,26 +32,14 @@ NOBODY = (
 
 
 def raise_alarm(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Sessions; the newest if omitted.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Sessions; the newest if none.")] = None,
     expect: Annotated[
-        list[str] | None,
-        typer.Option(help="system:partition that must have been measured; may be repeated."),
+        list[str] | None, typer.Option(help="system:partition that must be there; repeatable.")
     ] = None,
-    gate: Annotated[
-        bool, typer.Option("--gate", help="Treat every verdict except PASS as trouble.")
-    ] = False,
-    send: Annotated[
-        bool,
-        typer.Option(
-            "--send", help="Send to the site's receivers, and to those of the environment."
-        ),
-    ] = False,
+    gate: Annotated[bool, typer.Option("--gate", help="All but PASS is trouble.")] = False,
+    send: Annotated[bool, typer.Option("--send", help="Send it to the receivers.")] = False,
     link: Annotated[str, typer.Option(help="Address of the whole report.")] = "",
-    test: Annotated[
-        bool, typer.Option("--test", help="Send a test message to every receiver, and end.")
-    ] = False,
+    test: Annotated[bool, typer.Option("--test", help="Send a test, and end.")] = False,
 ) -> None:
     """Say what failed and what has become worse, and send it.
 
@@ -63,7 +51,7 @@ def raise_alarm(
     from iogauge_extras.page.trouble import TEST
 
     console = new_console()
-    try:
+    with slips(ValueError, OSError):
         asked = Asked() if test or (expect and not names) else sessions_of(console, names or [])
         systems = [one.partition(":")[0] for one in expect or ()]
         systems += [record.system for record in asked.records]
@@ -80,16 +68,12 @@ def raise_alarm(
             damaged=asked.damaged,
             unmeasured=asked.unmeasured,
         )
-    except (ValueError, OSError) as error:
-        raise slip(str(error)) from error
     typer.echo(visible_lines(alarm.text))
     if send and not wanted:
-        typer.echo(visible(f"iogauge: {NOBODY}"), err=True)
+        warn(NOBODY)
     if alarm.failed:
-        everybody_has_it = _send(receivers.Message(alarm, link), wanted) and bool(
-            wanted or not send
-        )
-        raise typer.Exit(1 if everybody_has_it else 3)
+        sent = _send(receivers.Message(alarm, link), wanted)
+        raise typer.Exit(1 if sent and (wanted or not send) else 3)
 
 
 def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:
@@ -114,77 +98,63 @@ def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
             receiver(message)
             typer.echo(visible(f"iogauge: alarm sent: {name}"))
         except SendError as error:
-            typer.echo(visible_lines(f"iogauge: ALARM NOT SENT: {name}: {error}"), err=True)
+            warn(f"ALARM NOT SENT: {name}: {error}")
             sent = False
     return sent
-
-
-System = Annotated[str, typer.Option(help="System; all if omitted.")]
-Name = Annotated[str, typer.Option("-n", "--name", help="Case by its name; all if omitted.")]
-MeasuredSince = Annotated[
-    str, typer.Option(help="Only what was measured since this day or time (UTC), or 7d, 4w ago.")
-]
-Brief = Annotated[bool, typer.Option("--brief", help="Ten lines: green or red, what next.")]
-TrendAsJson = Annotated[bool, typer.Option("--json", help="With --trend: print JSON.")]
-Trend = Annotated[
-    bool,
-    typer.Option("--trend", help="Which metrics have become worse for good; status 1: some have."),
-]
-FalseAlarms = Annotated[
-    float, typer.Option(help="With --trend: share of healthy series with an alarm within 30 runs.")
-]
 
 
 def show_status(
     system: System = "",
     name: Name = "",
-    since: MeasuredSince = "",
-    brief: Brief = False,
-    trend: Trend = False,
-    false_alarms: FalseAlarms = 0.05,
-    as_json: TrendAsJson = False,
+    since: Since = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Ten lines: red or green.")] = False,
+    trend: Annotated[bool, typer.Option("--trend", help="What became worse for good.")] = False,
+    false_alarms: Annotated[float, typer.Option(help="With --trend: the share.")] = 0.05,
+    as_json: Annotated[bool, typer.Option("--json", help="With --trend: as JSON.")] = False,
     wide: Wide = False,
 ) -> None:
-    """Show a line for each case, the worst first."""
-    from iogauge.report.history_table import moment
+    """Show a line for each case, the worst first.
+
+    Cases of the last 30 days, or those since a time. With --trend: which metrics have become worse for good; exit status 1 if some have. --false-alarms is the share
+    of healthy series with an alarm within 30 runs.
+    """
     from iogauge_extras.page import marks
     from iogauge_extras.page.collect import collect  # with numpy and polars
 
     console = new_console()
     demand_known(system, name)
-    try:
-        start = moment(since or ("" if trend else "30d")) if since or not trend else None
+    with slips(ValueError, TypeError, OSError):
         if trend:
             show_trend = registry.load("iogauge_commands", "trend")
-            raise typer.Exit(show_trend(system, name, start, false_alarms, as_json, wide))
+            raise typer.Exit(show_trend(system, name, since, false_alarms, as_json, wide))
+        start = since or moment("30d")
         cases = marks.read_marks(paths.history_dir(), system, start, name)
-    except (ValueError, TypeError, OSError) as error:
-        raise slip(str(error)) from error
     if not cases:
-        console.print(plain(f"no case was measured since {since or '30d'}: {paths.history_dir()}"))
+        text = f"no case was measured since {start:%Y-%m-%d}: {paths.history_dir()}"
+        console.print(plain(text))
         if brief:
             say(console, "next: iogauge check, then iogauge run -t quick")
         return
     newest = sorted((case.newest for case in cases), key=lambda record: record.time)
     alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
-    why = marks.reasons(cases, alarm.troubles)
+    cases = marks.gravest_first(cases, alarm.troubles)
     if brief:
-        for text, style in marks.brief(cases, why, alarm.ending, console.width):
+        for text, style in marks.brief(cases, alarm.ending, console.width):
             say(console, text, style)
     else:
-        console.print(marks.marks_table(cases, why, wide), soft_wrap=True)
+        console.print(marks.marks_table(cases, wide), soft_wrap=True)
         console.print(plain(marks.marks_legend(cases)))
         say(console, f"iogauge: {alarm.ending}")
     raise typer.Exit(alarm.ending.status)
 
 
 def write_bundle(
-    asked: Asked, span: tuple[datetime | None, datetime | None], file: Path, unasked: bool
+    asked: Asked, since: datetime | None, until: datetime | None, file: Path, unasked: bool
 ) -> None:
     """Write what a vendor needs as one file, if the user agrees to what is in it."""
     from iogauge_extras.page import bundle
 
-    files = bundle.contents(paths.state_dir(), asked.records, report(asked, *span)[1])
+    files = bundle.contents(paths.state_dir(), asked.records, report(asked, since, until)[1])
     data = bundle.packed(files, file.name.partition(".")[0])
     raw = sum(name.startswith("raw/") for name in files)
     said = (

@@ -9,7 +9,6 @@ from typing import Final
 from iogauge.core.units import with_unit
 from iogauge.records.record import Record
 from iogauge_extras.page.bars import probes_of
-from iogauge_extras.page.places import where_of
 from iogauge_extras.page.svg import TOP, WIDE, figure, mark, word
 
 #: Rows and columns that are drawn: those with the slowest cells.
@@ -25,7 +24,7 @@ def maps(records: Sequence[Record]) -> Iterator[tuple[str, str, Cells, Record]]:
     for record in sorted(records, key=lambda one: one.time):
         host = str(record.fingerprint.get("nodes", ""))
         for metric in record.metrics:
-            title = f"{record.check} {metric.name} on {where_of(record)}"
+            title = f"{record.check} {metric.name} on {record.where}"
             for name, rate in probes_of(metric).items():
                 sender, to, receiver = name.partition(" to ")
                 place = (sender, receiver) if to else (host, name)

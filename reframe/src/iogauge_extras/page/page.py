@@ -10,12 +10,14 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import date, timedelta, timezone
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta, timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
 
+from iogauge.core.groups import grouped
 from iogauge.core.paths import project_root
 from iogauge.core.text import count, visible
 from iogauge.core.units import format_value, in_order
@@ -26,18 +28,16 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, microseconds
 from iogauge.report import outcome, pricing
 from iogauge.report.endings import SessionRecords, Word
+from iogauge.report.layout import LOOKS
 from iogauge.report.outcome import newest
 from iogauge.site import folders
 from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
 from iogauge_extras.page import bars, charts, heat, sweeps
 from iogauge_extras.page.form import FOLDER, NO_SCRIPT, TEMPLATES, page_style, written_by
-from iogauge_extras.page.marks import MARKS
-from iogauge_extras.page.past import GRAVEST
-from iogauge_extras.page.places import file_of, key_of, minute, places_of, span_of, where_of
+from iogauge_extras.page.places import file_of, places_of, span_of
 from iogauge_extras.page.summary import conclusion, tiles
-from iogauge_extras.page.sweeps import Dot
-from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
+from iogauge_extras.page.trouble import DRIFT, Alarm, Days, Trouble
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Contrast
@@ -49,15 +49,7 @@ _FIGURES: Final = 500
 _PRINTED: Final = 60
 
 #: Sign of each verdict, which tells them apart without colours.
-SIGNS: Final = {
-    Verdict.PASS: "✓",
-    Verdict.FAIL: "✗",
-    Verdict.ERROR: "✗",
-    Verdict.INVALID: "⊘",
-    Verdict.UNREFERENCED: "?",
-    Verdict.UNSTABLE: "≈",
-    Verdict.CONTAMINATED: "≈",
-}
+SIGNS: Final = {verdict.value: look.sign for verdict, look in LOOKS.items()} | {DRIFT: "↓"}
 
 #: What the marks of a control chart are.
 RUNS_LEGEND: Final = (
@@ -70,7 +62,30 @@ RUNS_LEGEND: Final = (
     ),
 )
 
-_Anchor = Callable[[Record], str]
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A figure of the page: its SVG and caption, what a filter finds it by, and where its record is."""
+
+    svg: Markup
+    caption: str
+    text: str
+    system: str
+    record: str = ""
+    outliers: str = ""
+
+
+class _Anchors(dict[tuple[str, str, str], str]):
+    """Where each record is on the page, by what tells it from all others."""
+
+    def __call__(self, record: Record) -> str:
+        """Return the place of a record; empty if it is not on the page."""
+        return self.get(key_of(record), "")
+
+
+def key_of(record: Record) -> tuple[str, str, str]:
+    """Return what tells a record from all others."""
+    return record.session, record.time, record.line
 
 
 def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | None = None) -> str:
@@ -78,61 +93,61 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
 
     ``layers`` are those of each partition (``system:partition``) whose site is known here.
     """
-    below = {
-        name: shown for name, shown in (layers or {}).items() if name in set(map(where_of, records))
-    }
+    below = {place: (layers or {}).get(place) for place in {record.where for record in records}}
     found = SessionRecords(records)
-    anchors = {key_of(record): f"r{n}" for n, record in enumerate(records)}
-
-    def anchor(record: Record) -> str:
-        return anchors[key_of(record)]
-
+    anchor = _Anchors({key_of(record): f"r{n}" for n, record in enumerate(records)})
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
     several = [c for c in alarm.curves if len(c.points) > 1]
     others = [c for c in several if c.points not in drawn]
     script = (FOLDER / "page.js").read_text(encoding="utf-8")
-    by_line = {record.line: anchor(record) for record in newest(records)}
+    last = newest(records)
+    by_time = sorted(records, key=lambda record: record.time)
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
         systems=", ".join(alarm.systems),
         conclusion=conclusion(alarm, found),
         tiles=tiles(alarm, found),
         systems_said=list(_systems(alarm, found)),
-        overviews=_overviews(records, anchor),
-        overlays=[Markup(charts.overlay(name, mine)) for name, mine in _by_system(several)],
+        overviews=_overviews(last, anchor),
+        overlays=[
+            Markup(charts.overlay(system, mine))
+            for system, mine in grouped(several, lambda curve: curve.system).items()
+        ],
         cards=cards(alarm.troubles),
         span=span_of(records),
         written=written_by(),
         suites=sorted({str(record.suite) for record in records if record.suite}),
-        sessions=alarm.sessions,
         places=places_of(records),
-        results=_results(records, anchor, below),
-        layers=list(_layers(records, anchor, below)),
+        results=_results(records, below),
+        layers=list(_layers(below, anchor)),
         plots=list(_plots(records, anchor)),
-        needles=list(_needles(records, anchor)),
+        needles=[*_needles(last, anchor), *_maps(records, anchor)],
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
-        calendar=_calendar(alarm, {_named(record): anchor(record) for record in newest(records)}),
-        prices=[
-            (price, anchor(price.record), price.record.system)
-            for price in pricing.costs(sorted(records, key=lambda record: record.time))
-        ],
-        records=[_detail(record, anchor(record)) for record in records],
-        fingerprints=_fingerprints(records),
+        calendar=_calendar(alarm.days, {(r.where, visible(r.short_name)): anchor(r) for r in last}),
+        prices=pricing.costs(by_time),
+        records=records,
+        detail=_detail,
+        fingerprints=grouped((r for r in records if r.fingerprint), _fingerprint),
         few=len(records) <= _PRINTED,
-        legend=[(SIGNS[v], MARKS[v], v) for v in Verdict],
-        verdicts=[v.value for v in Verdict],
+        looks=[(LOOKS[verdict], verdict) for verdict in Verdict],
+        letters={verdict: look.letter for verdict, look in LOOKS.items()},
         runs_legend=RUNS_LEGEND,
         count=count,
-        minute=minute,
-        signs={verdict.value: sign for verdict, sign in SIGNS.items()} | {DRIFT: "↓"},
-        by_line=by_line,
+        format_value=format_value,
+        anchor=anchor,
+        signs=SIGNS,
+        by_line={record.line: anchor(record) for record in last},
         chart=_Charts(records, anchor),
         gauge=lambda metric: Markup(bars.gauge(metric)) if metric else "",
         style=page_style(),
         script=Markup(script),
         policy=_policy(script),
     )
+
+
+def _fingerprint(record: Record) -> str:
+    return identity(record.fingerprint) if record.fingerprint else ""
 
 
 def _policy(script: str) -> str:
@@ -147,33 +162,23 @@ def _policy(script: str) -> str:
 class _Charts:
     """Makes the control charts of a page; each run leads to its row, and the row to its record."""
 
-    def __init__(self, records: Sequence[Record], anchor: _Anchor) -> None:
+    def __init__(self, records: Sequence[Record], anchor: _Anchors) -> None:
         """Remember the records that the page has."""
         self._here = {(r.session, r.line, microseconds(r.time)): anchor(r) for r in records}
-        self._fingerprints = {identity(r.fingerprint) for r in records if r.fingerprint}
         self._count = 0
 
-    def __call__(self, curve: charts.Curve) -> dict[str, Any]:
-        """Return the figure, and a row for each run."""
+    def __call__(
+        self, curve: charts.Curve
+    ) -> tuple[Markup, list[tuple[str, charts.Run, str, str]]]:
+        """Return the figure, and each run with its place, its time, and where its record is; the newest first."""
         self._count += 1
         names = [f"u{self._count}-{number}" for number in range(len(curve.points))]
         rows = []
         for name, run in zip(names, curve.points, strict=True):
             time = run.time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
-            known = run.fingerprint or ""
-            rows.append(
-                {
-                    "id": name,
-                    "time": time,
-                    "value": format_value(run.value),
-                    "verdict": run.verdict.value,
-                    "session": run.session,
-                    "record": self._here.get((run.session, curve.key, microseconds(time)), ""),
-                    "fingerprint": known,
-                    "known": known in self._fingerprints,
-                }
-            )
-        return {"svg": Markup(charts.svg(curve, names)), "rows": rows[::-1]}
+            record = self._here.get((run.session, curve.key, microseconds(time)), "")
+            rows.append((name, run, time, record))
+        return Markup(charts.svg(curve, names)), rows[::-1]
 
 
 #: What a mark of a comparison says of B.
@@ -221,20 +226,16 @@ def comparison(found: Contrast) -> str:
 
 def cards(troubles: Sequence[Trouble]) -> list[list[tuple[Trouble, dict[str, str]]]]:
     """Return the troubles by case, each with its facts; what a card has said is not said again."""
-    found: dict[tuple[str, ...], list[tuple[Trouble, dict[str, str]]]] = {}
-    for trouble in troubles:
-        card = found.setdefault((trouble.kind, trouble.where, trouble.case), [])
-        said = {text for _, facts in card for text in facts.values()}
-        facts = {name: text for name, text in trouble.facts.items() if text not in said}
-        card.append((trouble, facts))
-    return list(found.values())
-
-
-def _by_system(curves: Sequence[charts.Curve]) -> list[tuple[str, list[charts.Curve]]]:
-    found: dict[str, list[charts.Curve]] = {}
-    for curve in curves:
-        found.setdefault(curve.system, []).append(curve)
-    return list(found.items())
+    found = []
+    for mine in grouped(troubles, lambda one: (one.kind, one.where, one.case)).values():
+        said: set[str] = set()
+        card = []
+        for trouble in mine:
+            facts = {name: text for name, text in trouble.facts.items() if text not in said}
+            said |= {*facts.values()}
+            card.append((trouble, facts))
+        found.append(card)
+    return found
 
 
 def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, str]]:
@@ -247,42 +248,41 @@ def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, st
         yield system, word.value, f"{mine.ending(False).sentence}{gravest}"
 
 
-def _overviews(records: Sequence[Record], anchor: _Anchor) -> list[Markup]:
+def _overviews(records: Sequence[Record], anchor: _Anchors) -> list[Markup]:
     """Return the best case of each check as bars, beside what documents print of other systems."""
     sites = folders.site_folders(project_root() / "site-configs")
     published = [one for site in sites for one in References.of_site(site.name).published()]
-    return list(map(Markup, bars.overviews(newest(records), published, anchor)))
+    return list(map(Markup, bars.overviews(records, published, anchor)))
 
 
 def _results(
-    records: Sequence[Record], anchor: _Anchor, layers: Mapping[str, Shown]
-) -> list[dict[str, Any]]:
+    records: Sequence[Record], layers: Mapping[str, Shown | None]
+) -> list[tuple[str, list[dict[str, Any]], dict[str, int]]]:
     """Return, by target, the rows of every metric, and the notes that they refer to by number."""
-    groups: dict[str, dict[str, Any]] = {}
-    for record in records:
-        target = f"{where_of(record)} at {record.target_path}"
-        group = groups.setdefault(target, {"target": target, "rows": [], "notes": {}})
-        metrics = {metric.name: metric for metric in record.metrics}
-        for row in outcome.rows([record]):
-            metric = metrics.get(row.metric)
+    groups = []
+    rows = outcome.rows(records)
+    for target, mine in grouped(
+        rows, lambda row: f"{row.record.where} at {row.record.target_path}"
+    ).items():
+        notes: dict[str, int] = {}
+        shown = []
+        for row in mine:
+            metric = row.of
             reference = metric.reference if metric else None
-            group["rows"].append(
+            shown.append(
                 {
                     "row": row,
-                    "metric": metric,
                     "samples": len(numbers(metric.samples)) if metric else 0,
-                    "source": _note(group["notes"], reference.source if reference else None),
-                    "ceilings": beside(layers.get(where_of(record)), record.nodes, metric)
+                    "source": _note(notes, reference.source if reference else None),
+                    "ceilings": beside(layers[row.record.where], row.record.nodes, metric)
                     if metric
                     else {},
-                    "limits": _note(group["notes"], metric.ceiling_from if metric else None),
-                    "why": [_note(group["notes"], reason) for reason in row.reasons],
-                    "record": anchor(record),
-                    "system": record.system,
-                    "time": record.time[:10],
+                    "limits": _note(notes, metric.ceiling_from if metric else None),
+                    "why": [_note(notes, reason) for reason in row.reasons],
                 }
             )
-    return list(groups.values())
+        groups.append((target, shown, notes))
+    return groups
 
 
 def _note(notes: dict[str, int], text: object) -> int:
@@ -290,61 +290,44 @@ def _note(notes: dict[str, int], text: object) -> int:
     return notes.setdefault(str(text), len(notes) + 1) if text else 0
 
 
-def _plots(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, Any]]:
-    def of(dot: Dot) -> str:
-        return anchor(dot.record)
-
+def _plots(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
+    """Yield curves over a parameter, and bars if it has one value."""
     for plot in sweeps.plots(records):
         several = len({dot.x for dot in plot.dots}) > 1
-        yield {
-            "svg": Markup((charts.sweep if several else bars.beside)(plot, of)),
-            "caption": plot.caption,
-            "system": plot.system,
-            "text": plot.title,
-            "dots": [
-                (trace.name, dot.text, dot.value, dot.metric.verdict.value)
-                for trace in plot.traces
-                for dot in trace.dots
-            ],
-        }
+        drawn = (charts.sweep if several else bars.beside)(plot, lambda dot: anchor(dot.record))
+        yield Drawing(Markup(drawn), plot.caption, plot.title, plot.system)
 
 
-def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[dict[str, Any]]:
+def _needles(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
     """Yield the ranked bars of each needle; the outliers are those that its verdict names."""
-    for record in newest(records):
+    for record in records:
+        said = " ".join([record.reason, *(m.reason for m in record.metrics)])
         for metric in record.metrics:
             probes = bars.probes_of(metric)
             if len(probes) < 2:
                 continue
-            said = " ".join([record.reason, *(m.reason for m in record.metrics)])
-            slow = metric.verdict is Verdict.FAIL or record.verdict is Verdict.FAIL
+            slow = Verdict.FAIL in (metric.verdict, record.verdict)
+            outliers = [name for name in probes if slow and _says(said, name)]
+            title = f"{record.short_name} {metric.name} on {record.where}"
+            rounds = len(metric.rounds) if isinstance(metric.rounds, list) else 1
+            caption = (
+                f"n = {len(probes)} probes in {count(rounds, 'round')}; {metric.unit}; {record.time[:10]}; "
+                f"{count(record.nodes or '?', 'node')}; {sweeps.stack_of([record])}"
+            )
+            drawn = Markup(bars.ranking(title, metric, outliers))
+            named = ", ".join(outliers) or "none"
+            yield Drawing(drawn, caption, title, record.system, anchor(record), named)
 
-            def named(name: str, said: str = said, slow: bool = slow) -> bool:
-                return slow and _says(said, name)
 
-            outliers = [name for name in probes if named(name)]
-            title = f"{record.short_name} {metric.name} on {where_of(record)}"
-            yield {
-                "svg": Markup(bars.ranking(title, metric, named)),
-                "caption": f"n = {len(probes)} probes in {count(len(metric.rounds) if isinstance(metric.rounds, list) else 1, 'round')}; "
-                f"{metric.unit}; {record.time[:10]}; {count(record.nodes or '?', 'node')}; {sweeps.stack_of([record])}",
-                "outliers": ", ".join(outliers) or "none",
-                "said": record.reason,
-                "record": anchor(record),
-                "system": record.system,
-                "text": title,
-            }
+def _maps(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
+    """Yield the maps of nodes and targets, with those that a failure names."""
     for title, unit, cells, record in heat.maps(records):
         said = " ".join(m.reason for m in record.metrics if m.verdict is Verdict.FAIL)
-        names = [n for n in {n for place in cells for n in place} if _says(said, n)]
-        yield {
-            "svg": Markup(heat.drawn(title, unit, cells, names)),
-            "caption": f"darker: slower than the median of the faster half; {unit}",
-            "outliers": ", ".join(sorted(names)) or "none",
-            "record": anchor(record),
-            "system": record.system,
-            "text": title,
-        }
+        names = sorted(name for name in {n for place in cells for n in place} if _says(said, name))
+        drawn = Markup(heat.drawn(title, unit, cells, names))
+        caption = f"darker: slower than the median of the faster half; {unit}"
+        named = ", ".join(names) or "none"
+        yield Drawing(drawn, caption, title, record.system, anchor(record), named)
 
 
 def _says(text: str, name: str) -> bool:
@@ -352,94 +335,58 @@ def _says(text: str, name: str) -> bool:
     return bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text))
 
 
-def _layers(
-    records: Sequence[Record], anchor: _Anchor, below: Mapping[str, Shown]
-) -> Iterator[dict[str, str]]:
+def _layers(below: Mapping[str, Shown | None], anchor: _Anchors) -> Iterator[Drawing]:
     """Yield the layers of each partition and direction; what was reached leads to its record."""
-    for name, shown in sorted(below.items()):
-        for chain in shown.chains:
-            if not chain.limit:
-                continue
-            best = chain.reached.record if chain.reached else None
-            here = best is not None and any(key_of(record) == key_of(best) for record in records)
-            said = [chain.sentence]
-            if chain.reached:
-                said.append(f"n = {count(chain.reached.samples, 'sample')}")
-            if best:
-                said.append(sweeps.stack_of([best]))
-            if best and not here:
+    for place, shown in sorted(below.items(), key=lambda one: one[0]):
+        for chain in (one for one in (shown.chains if shown else ()) if one.limit):
+            reached, said = chain.reached, [chain.sentence]
+            best = reached.record if reached else None
+            record = anchor(best) if best else ""
+            said += [f"n = {count(reached.samples, 'sample')}"] if reached else []
+            said += [sweeps.stack_of([best])] if best else []
+            if best and not record:
                 said.append(
                     f"record in {file_of(best)}, shown by: iogauge report {best.session} --html FILE"
                 )
-            yield {
-                "svg": Markup(bars.layers(chain, name)),
-                "caption": "; ".join(filter(None, said)),
-                "where": name,
-                "record": anchor(best) if best and here else "",
-            }
+            caption = "; ".join(filter(None, said))
+            drawn, system = Markup(bars.layers(chain, place)), place.partition(":")[0]
+            yield Drawing(drawn, caption, f"layers {place}", system, record)
 
 
-def _fingerprints(records: Sequence[Record]) -> list[tuple[str, str, Mapping[str, Any]]]:
-    """Return each fingerprint with its name, and where it was seen."""
-    found: dict[str, list[Record]] = {}
-    for record in records:
-        if record.fingerprint:
-            found.setdefault(identity(record.fingerprint), []).append(record)
-    return [
-        (
-            name,
-            f"{', '.join(sorted(set(map(where_of, of))))}, {count(len(of), 'record')}",
-            of[0].fingerprint,
-        )
-        for name, of in found.items()
-    ]
-
-
-def _named(record: Record) -> tuple[str, str]:
-    """Return where a record was made and its case, as the calendar names them."""
-    return visible(where_of(record)), visible(record.short_name)
-
-
-def _calendar(alarm: Alarm, anchors: Mapping[tuple[str, str], str]) -> dict[str, Any] | None:
+def _calendar(days: Days, anchors: Mapping[tuple[str, str], str]) -> dict[str, Any] | None:
     """Return the columns and rows of the calendar; None if all was measured on one day."""
-    days = {day for line in alarm.days for day in line.worst}
-    if len(days) < 2:
+    measured = {day for worst in days.values() for day in worst}
+    if len(measured) < 2:
         return None
-    first, last = min(days), max(days)
-    columns: list[date] = [first + timedelta(days=k) for k in range((last - first).days + 1)]
-    merged: dict[tuple[str, str], dict[date, Verdict]] = {}
-    for line in alarm.days:
-        mine = merged.setdefault((line.where, line.case), {})
-        for day, verdict in line.worst.items():
-            mine[day] = min(mine.get(day, verdict), verdict, key=GRAVEST.index)
+    first, last = min(measured), max(measured)
     return {
-        "columns": columns,
-        "rows": sorted(merged.items(), key=lambda line: [*map(in_order, line[0])]),
-        "marks": MARKS,
+        "columns": [first + timedelta(days=k) for k in range((last - first).days + 1)],
+        "rows": sorted(days.items(), key=lambda line: [*map(in_order, line[0])]),
         "anchors": anchors,
     }
 
 
-def _detail(record: Record, anchor: str) -> dict[str, Any]:
-    """Return what the page keeps of a record: commands, findings, samples, and where it is."""
+def _detail(record: Record) -> dict[str, Any]:
+    """Return what the page keeps of a record: facts by name, commands, and findings."""
     told = [f for f in record.findings if f.outcome != Outcome.OK.value]
+    layout = record.layout if isinstance(record.layout, Mapping) else {}
+    scale = f"{count(record.nodes or '?', 'node')}, {count(record.tasks_per_node or '?', 'task')} a node"
+    facts = [
+        ("record", f"{file_of(record)}, line {record.line}, series {record.series}"),
+        ("verdict", record.reason),
+        ("parameters", ", ".join(f"{key}={value}" for key, value in record.parameters.items())),
+        ("scale", f"{scale}, tier {record.tier or '-'}, variant {record.variant or '-'}"),
+        ("tools", ", ".join(sweeps.texts(record.tools))),
+        ("layout", layout.get("kinds", "")),
+    ]
+    for metric in record.metrics:
+        samples = ", ".join(map(format_value, numbers(metric.samples)[:40]))
+        cold = "".join(f"; warm-up {format_value(value)}" for value in numbers([metric.cold]))
+        facts.append((metric.name, f"samples {samples} {metric.unit}{cold}"))
     return {
-        "anchor": anchor,
-        "record": record,
-        "where": where_of(record),
-        "file": file_of(record),
-        "samples": [
-            (
-                metric,
-                ", ".join(format_value(sample) for sample in numbers(metric.samples)[:40]),
-                "".join(map(format_value, numbers([metric.cold]))),
-            )
-            for metric in record.metrics
-        ],
+        "facts": [(name, text) for name, text in facts if text],
+        "commands": sweeps.texts(record.commands),
         "told": told,
         "fine": len(record.findings) - len(told),
-        "tools": ", ".join(sweeps.texts(record.tools)),
-        "commands": sweeps.texts(record.commands),
-        "fingerprint": identity(record.fingerprint) if record.fingerprint else "",
-        "parameters": ", ".join(f"{key}={value}" for key, value in record.parameters.items()),
+        "fingerprint": _fingerprint(record),
     }

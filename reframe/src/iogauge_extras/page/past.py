@@ -11,16 +11,19 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible
 from iogauge.core.units import with_unit
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
-from iogauge.records.record import MetricRecord, Record, ReferenceRecord, short_name
+from iogauge.records.record import Record, short_name
+from iogauge.report.layout import GRAVEST
 from iogauge_extras.history import shown, states, statistics
 from iogauge_extras.history.states import Judged, State
 from iogauge_extras.page.charts import Curve, Run
-from iogauge_extras.page.sweeps import LARGEST
+from iogauge_extras.page.sweeps import drawable
+from iogauge_extras.page.trouble import Days
 
 #: Runs in a figure, and days in a calendar.
 SHOWN: Final = 60
@@ -42,12 +45,6 @@ UNCHANGED: Final = (
     "storage itself, its servers and its load"
 )
 
-#: The gravest first.
-GRAVEST: Final = (
-    *(Verdict.FAIL, Verdict.INVALID, Verdict.ERROR, Verdict.CONTAMINATED, Verdict.UNSTABLE),
-    *(Verdict.UNREFERENCED, Verdict.PASS),
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -66,15 +63,6 @@ class Span:
 ALWAYS: Final = Span()
 
 
-@dataclass(frozen=True, slots=True)
-class Day:
-    """The worst verdict of a case on each day of the calendar; a day without a run is not there."""
-
-    where: str
-    case: str
-    worst: Mapping[date, Verdict]
-
-
 class History:
     """The history of the lines that some records measured."""
 
@@ -89,38 +77,27 @@ class History:
         ids = shown.fingerprint_ids(judged)
         ids |= set(rows["fingerprint"].drop_nulls().unique())
         self.fingerprints = query.fingerprints(folder, ids)
-        self._rows: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
-        for row in rows.iter_rows(named=True):
-            self._rows.setdefault((row["line"], row["metric"]), []).append(row)
-        self._cases: dict[str, list[dict[str, Any]]] = {}
-        for row in rows.unique("record", keep="first", maintain_order=True).iter_rows(named=True):
-            self._cases.setdefault(row["line"], []).append(row)
-        self._references: dict[tuple[str, str], ReferenceRecord] = {}
-        for record in records:
-            for metric in record.metrics:
-                self._refer(record.line, metric)
+        every = rows.iter_rows(named=True)
+        self._rows = grouped(every, lambda row: (row["line"], row["metric"]))
+        cases = rows.unique("record", keep="first", maintain_order=True)
+        told = cases.with_columns(metric_verdict="verdict").iter_rows(named=True)
+        self._rows |= grouped(told, lambda row: (row["line"], ""))
+        self._references = {(r.line, m.name): drawable(m) for r in records for m in r.metrics}
 
     def measured(self) -> list[tuple[str, str]]:
-        """Return line and metric of everything that has a value."""
-        return [(line, metric) for line, metric in self._rows if metric]
+        """Return line and metric of everything that has a value, but for what repeats another metric.
 
-    def repeats(self, line: str, metric: str) -> bool:
-        """Return whether a metric repeats another one, whose curve then shows both."""
-        series = self.judged.get((line, metric))
-        return series is not None and bool(series.repeats)
-
-    def _refer(self, line: str, metric: MetricRecord) -> None:
-        """Remember the reference of a newest record's metric."""
-        if metric.reference:
-            self._references[line, metric.name] = metric.reference
+        The curve of that one shows both.
+        """
+        return [
+            (line, metric)
+            for line, metric in self._rows
+            if metric and not ((one := self.judged.get((line, metric))) and one.repeats)
+        ]
 
     def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
-        """Return the runs of a metric (of the case if empty), oldest first, with an ``outcome``."""
-        if metric:
-            return [
-                r | {"outcome": r["metric_verdict"]} for r in self._rows.get((line, metric), [])
-            ]
-        return [r | {"outcome": r["verdict"]} for r in self._cases.get(line, [])]
+        """Return the runs of a metric (of the case if empty), oldest first."""
+        return self._rows.get((line, metric), [])
 
     def curve(self, line: str, metric: str, since: str = "") -> Curve:
         """Return the newest runs of a metric that have the unit of the last run.
@@ -129,21 +106,12 @@ class History:
         alarm.
         """
         every, series = self._rows[line, metric], self.judged.get((line, metric))
-        first = self._span.since
-        rows = [row for row in every[-SHOWN:] if first is None or row["time"] >= first] or every[
-            -1:
-        ]
-        last = rows[-1]
-        alarmed = series is not None and series.state is State.ALARM and series.change is not None
-        reference = self._references.get((line, metric))
-
-        def bound(share: float | None) -> float | None:
-            """Return the value of a share of the reference; returns None if it cannot be drawn."""
-            if share is None or reference is None:
-                return None
-            drawn = float(reference.value) * (1 + share)
-            return drawn if abs(drawn) < LARGEST else None
-
+        rows = every[-SHOWN:]
+        if first := self._span.since:
+            rows = [row for row in rows if row["time"] >= first] or every[-1:]
+        last, bound = rows[-1], self._references.get((line, metric))
+        if series and series.state is State.ALARM and series.change:
+            since = series.change.session
         return Curve(
             title=f"{last['partition']} {short_name(last['case'])} {metric}",
             unit=str(last["unit"]),
@@ -158,14 +126,13 @@ class History:
                 )
                 for row in rows
                 if row["unit"] == last["unit"]
-                and row["metric_verdict"] is not None
-                and row["median"] is not None
-                and row["median"] > 0
+                and row["metric_verdict"]
+                and (row["median"] or 0) > 0
             ],
-            reference=bound(0.0),
-            least=bound(reference.lower if reference else None),
-            most=bound(reference.upper if reference else None),
-            since=series.change.session if alarmed and series and series.change else since or None,
+            reference=bound.value if bound else None,
+            least=bound.least if bound else None,
+            most=bound.most if bound else None,
+            since=since or None,
             system=visible(str(last["system"])),
             key=line,
             under="; ".join(filter(None, [*self._repeating(line, metric), self._under(last)])),
@@ -213,26 +180,23 @@ class History:
         )
         return visible("; ".join([*scale, *tools, *stack]))
 
-    def days(self) -> tuple[Day, ...]:
+    def days(self) -> Days:
         """Return the worst verdict of each case on each of the last days of the span."""
-        cases = [rows for rows in self._cases.values() if rows]
+        cases = [rows for (_, metric), rows in self._rows.items() if metric == ""]
         if not cases:
-            return ()
+            return {}
         newest = max(rows[-1]["time"] for rows in cases).date()
         oldest = newest - timedelta(days=DAYS - 1)
         if self._span.since:
             oldest = max(oldest, self._span.since.date())
-        found = []
-        for rows in cases:
-            worst: dict[date, Verdict] = {}
-            for row in rows:
-                day, verdict = row["time"].date(), Verdict(row["verdict"])
-                if day >= oldest:
-                    worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
-            last = rows[-1]
-            where = visible(f"{last['system']}:{last['partition']}")
-            found.append(Day(where, visible(short_name(last["case"])), worst))
-        return tuple(found)
+        found: dict[tuple[str, str], dict[date, Verdict]] = {}
+        for row in (row for rows in cases for row in rows):
+            where = visible(f"{row['system']}:{row['partition']}")
+            worst = found.setdefault((where, visible(short_name(row["case"]))), {})
+            day, verdict = row["time"].date(), Verdict(row["verdict"])
+            if day >= oldest:
+                worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
+        return found
 
     def changed(self, before: str | None, after: str | None) -> str:
         """Return a sentence on how two fingerprints differ, or that they do not."""

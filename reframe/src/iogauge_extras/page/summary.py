@@ -3,45 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from iogauge.core.text import count
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import MetricRecord
-from iogauge.report.endings import SessionRecords, Word
+from iogauge.report.endings import UNPROVEN, SessionRecords, Word
 from iogauge_extras.page.collect import against
 from iogauge_extras.page.trouble import DRIFT, Alarm
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A number that one look must tell, with the verdicts that it counts."""
+class Tile(NamedTuple):
+    """A number that one look must tell; it has the style of a verdict."""
 
     name: str
-    count: int
-    sign: str
     style: str
+    sign: str
     meaning: str
+    number: int
 
 
 def tiles(alarm: Alarm, records: SessionRecords) -> list[Tile]:
     """Return how many cases are accepted, failed, invalid, unproven and missing."""
     counts = Counter(record.verdict for record in records if records.counts(record))
-    unproven = (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED)
+    unproven = sum(counts[verdict] for verdict in UNPROVEN)
     failed = counts[Verdict.FAIL] + counts[Verdict.ERROR]
+    accepted, invalid = counts[Verdict.PASS], counts[Verdict.INVALID]
     return [
-        Tile("accepted", counts[Verdict.PASS], "✓", "PASS", "proven, and as the reference demands"),
-        Tile("failed", failed, "✗", "FAIL", "below the reference, or the tool failed"),
-        Tile("invalid", counts[Verdict.INVALID], "⊘", "INVALID", "the number is not the storage's"),
-        Tile(
-            "unproven",
-            sum(counts[v] for v in unproven),
-            "?",
-            "UNREFERENCED",
-            "no reference, or too much noise",
-        ),
-        Tile("missing", alarm.missing, "–", "MISSING", "asked for, and not measured"),
+        Tile("accepted", "PASS", "✓", "proven, and as the reference demands", accepted),
+        Tile("failed", "FAIL", "✗", "below the reference, or the tool failed", failed),
+        Tile("invalid", "INVALID", "⊘", "the number is not the storage's", invalid),
+        Tile("unproven", "UNREFERENCED", "?", "no reference, or too much noise", unproven),
+        Tile("missing", "MISSING", "–", "asked for, and not measured", alarm.missing),
     ]
 
 
@@ -56,26 +49,20 @@ _CONCLUSIONS: Final = {
 def conclusion(alarm: Alarm, records: SessionRecords) -> str:
     """Return what follows from the records, in sentences: the decision, and its gravest reason."""
     said = [_CONCLUSIONS[alarm.ending.word]]
-    worst = min(
-        (
-            (_loss(metric), metric, record)
-            for record in records
-            if records.counts(record)
-            for metric in record.metrics
-            if metric.verdict is Verdict.FAIL and metric.reference
-        ),
-        key=lambda found: found[0],
-        default=None,
-    )
-    if worst:
-        _, metric, record = worst
+    failed = [
+        (_loss(metric), metric, record)
+        for record in records
+        if records.counts(record)
+        for metric in record.metrics
+        if metric.verdict is Verdict.FAIL and metric.reference
+    ]
+    if failed:
+        _, metric, record = min(failed, key=lambda found: found[0])
         said.append(
-            f"The gravest failure: {metric.name} of {record.short_name} on {record.system}:{record.partition} "
-            f"is {against(metric)}."
+            f"The gravest failure: {metric.name} of {record.short_name} on {record.where} is {against(metric)}."
         )
-    drifts = [trouble for trouble in alarm.troubles if trouble.kind == DRIFT]
-    if drifts:
-        said.append(f"{count(len(drifts), 'metric')} became worse over time.")
+    if drifts := sum(trouble.kind == DRIFT for trouble in alarm.troubles):
+        said.append(f"{count(drifts, 'metric')} became worse over time.")
     invalid = [r for r in records if r.verdict is Verdict.INVALID]
     guards = Counter(
         guard

@@ -14,7 +14,10 @@ from typing import Final
 
 from iogauge.core.text import visible
 
-WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 640, 246, 74, 16, 54, 30
+WIDE, HIGH, LEFT, TOP = 640, 246, 74, 54
+#: The right end and the bottom of what is drawn, and how wide and deep it is.
+END, BASE = WIDE - 16, HIGH - 30
+ACROSS, DEPTH = END - LEFT, BASE - TOP
 
 #: Values above this multiple of the usual ones are clipped, so that one outlier hides no loss.
 _BEYOND: Final = 2.0
@@ -36,7 +39,7 @@ class Axis:
 
     low: float
     high: float
-    start: float = HIGH - BOTTOM
+    start: float = BASE
     end: float = TOP
     logarithmic: bool = False
 
@@ -61,7 +64,7 @@ class Axis:
     def line(self, kind: str, value: float | None, tip: str = "") -> Iterator[str]:
         """Yield a line across the figure; nothing if it is beyond the scale."""
         if value is not None and not self.beyond(value):
-            yield mark("path", kind, tip, d=f"M{LEFT} {self.at(value):.1f}h{WIDE - LEFT - RIGHT}")
+            yield mark("path", kind, tip, d=f"M{LEFT} {self.at(value):.1f}h{ACROSS}")
 
 
 def bounds(usual: Sequence[float], fixed: Sequence[float] = ()) -> tuple[float, float]:

@@ -8,11 +8,13 @@ have the same sweep, one plot more for each metric shows them together.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import shorten
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from iogauge.core.groups import grouped
 from iogauge.core.units import UnitError, parse_bytes, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.records.record import MetricRecord, Record, ReferenceRecord
@@ -42,10 +44,8 @@ _TOGETHER: Final = ("MiB/s", "MB/s", "GiB/s", "GB/s", "ops/s")
 def drawable(metric: MetricRecord) -> ReferenceRecord | None:
     """Return the reference of a metric, unless its values are too large for a figure."""
     reference = metric.reference
-    if reference is None:
-        return None
-    ends = [reference.value * (1 + (share or 0.0)) for share in (reference.lower, reference.upper)]
-    return reference if all(abs(end) < LARGEST for end in ends) else None
+    ends = (reference.value, reference.least, reference.most) if reference else ()
+    return reference if all(abs(end or 0.0) < LARGEST for end in ends) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +109,10 @@ class Plot:
 
     @property
     def ceilings(self) -> dict[float, str]:
-        """Return the ceilings that all dots share, each with what limits it."""
+        """Return the ceiling that all dots share with what limits it; empty if they share none."""
         found = {dot.metric.ceiling: str(dot.metric.ceiling_from or "") for dot in self.dots}
-        found = {value: text for value, text in found.items() if not value or 0 < value < LARGEST}
-        if self.together or len(found) > 1 or None in found:
-            return {}
-        return {value: text for value, text in found.items() if value is not None}
+        known = {value: text for value, text in found.items() if value and 0 < value < LARGEST}
+        return known if len(found) == 1 and not self.together else {}
 
     @property
     def caption(self) -> str:
@@ -221,88 +219,90 @@ def _others(record: Record, name: str) -> tuple[tuple[str, str], ...]:
 
 def plots(records: Sequence[Record]) -> list[Plot]:
     """Return the plots of all sweeps that some records hold."""
-    groups: dict[tuple[str, ...], list[Record]] = {}
-    for record in newest(records):
-        if record.metrics and not record.pinned:
-            key = (record.system, record.environment, record.check)
-            more = (str(record.variant), str(record.tier), str(sorted(record.overridden)))
-            groups.setdefault((*key, *more), []).append(record)
+
+    def alike(record: Record) -> tuple[str, ...]:
+        more = (str(record.variant), str(record.tier), str(sorted(record.overridden)))
+        return (record.system, record.environment, record.check, *more)
+
+    usable = [record for record in newest(records) if record.metrics and not record.pinned]
     found: list[Plot] = []
-    for group in groups.values():
+    for group in grouped(usable, alike).values():
         names = dict.fromkeys(name for record in group for name in record.parameters)
         for name in (*names, *(key for key in _SCALE if key not in names)):
             found += _over(group, name)
     return found
 
 
+class _Key(NamedTuple):
+    """What the dots of one curve have in common."""
+
+    partition: str
+    others: tuple[tuple[str, str], ...]
+    metric: str
+    unit: str
+
+
+_Curves = Mapping[_Key, Sequence[Dot]]
+
+
 def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
     """Yield the plots of a check over one parameter."""
-    numbered = [(record, _number(_varied(record, name))) for record in records]
-    several = len({x for _, x in numbered if x is not None}) > 1
-    # One value is a figure if a document has it of several systems: side by side, as the document shows them.
-    sides = {record.partition for record, _ in numbered if record.metrics[0].reference}
-    if not several and (name not in records[0].parameters or len(sides) < 2):
-        return
-    curves: dict[tuple[str, tuple[tuple[str, str], ...], str, str], list[Dot]] = {}
-    for record, x in numbered:
-        for metric in record.metrics if x is not None else ():
-            if metric.median <= 0:
-                continue
-            key = (record.partition, _others(record, name), metric.name, metric.unit)
-            dot = Dot(float(x or 0), str(_varied(record, name)), metric, record)
-            curves.setdefault(key, []).append(dot)
-    curves = {
-        key: sorted(dots, key=lambda dot: dot.x)
-        for key, dots in curves.items()
-        if len({dot.x for dot in dots}) > 1 or not several
-    }
-    if not curves:
-        return
     first = records[0]
+    numbered = [
+        (record, x) for record in records if (x := _number(_varied(record, name))) is not None
+    ]
+    several = len({x for _, x in numbered}) > 1
+    # One value is a figure if a document has it of several systems: side by side, as the document shows them.
+    sides = {record.partition for record in records if record.metrics[0].reference}
+    if not several and (name not in first.parameters or len(sides) < 2):
+        return
+    dots = [
+        (
+            _Key(record.partition, _others(record, name), metric.name, metric.unit),
+            Dot(x, str(_varied(record, name)), metric, record),
+        )
+        for record, x in numbered
+        for metric in record.metrics
+        if metric.median > 0
+    ]
+    curves = {
+        key: sorted((dot for _, dot in mine), key=lambda dot: dot.x)
+        for key, mine in grouped(dots, lambda one: one[0]).items()
+        if len({dot.x for _, dot in mine}) > 1 or not several
+    }
     plot = Plot(
         system=first.system,
-        title=first.check,
+        title="",
         x_name=name.replace("_", " "),
         unit="",
         traces=(),
         proportional=name in _COUNTS and several,
     )
-    partitions = list(dict.fromkeys(key[0] for key in curves))
-    units = list(dict.fromkeys((key[3], "" if key[3] in _TOGETHER else key[2]) for key in curves))
-    for unit, alone in units:
-        mine = {k: d for k, d in curves.items() if k[3] == unit and alone in ("", k[2])}
-        for partition in partitions if several else ():
-            here = {k: d for k, d in mine.items() if k[0] == partition}
-            what = f"{first.check} {alone}".strip()
-            title = f"{what} on {first.system}:{partition}"
-            yield from _parts(replace(plot, title=title, unit=unit), here, lambda k: k[2])
-        metrics = dict.fromkeys(key[2] for key in mine)
-        for name_of in metrics if len({key[0] for key in mine}) > 1 else ():
-            both = {k: d for k, d in mine.items() if k[2] == name_of}
-            title = f"{first.check} {name_of} on {first.system}"
-            yield from _parts(
-                replace(plot, title=title, unit=unit, together=True), both, lambda k: k[0]
-            )
+
+    def drawn(mine: _Curves, title: str, by: str, together: bool = False) -> Iterator[Plot]:
+        unit = next(iter(mine)).unit
+        shown = replace(plot, title=title, unit=unit, together=together)
+        return _parts(shown, mine, lambda key: str(getattr(key, by)))
+
+    # Other quantities than rates have a plot each.
+    units = grouped(curves, lambda key: (key.unit, "" if key.unit in _TOGETHER else key.metric))
+    for (_, alone), keys in units.items():
+        for partition, here in grouped(keys, lambda key: key.partition).items() if several else ():
+            title = f"{f'{first.check} {alone}'.strip()} on {first.system}:{partition}"
+            yield from drawn({key: curves[key] for key in here}, title, "metric")
+        many = len({key.partition for key in keys}) > 1
+        for metric, both in grouped(keys, lambda key: key.metric).items() if many else ():
+            title = f"{first.check} {metric} on {first.system}"
+            yield from drawn({key: curves[key] for key in both}, title, "partition", True)
 
 
-_Curves = Mapping[tuple[str, tuple[tuple[str, str], ...], str, str], Sequence[Dot]]
-
-
-def _parts(plot: Plot, curves: _Curves, name: Callable[[Any], str]) -> Iterator[Plot]:
+def _parts(plot: Plot, curves: _Curves, name: Callable[[_Key], str]) -> Iterator[Plot]:
     """Yield the plot with its curves; several plots if there are too many curves for one."""
-    all_others = {key[1] for key in curves}
-    differing = {
-        field
-        for others in all_others
-        for field in others
-        if any(field not in o for o in all_others)
-    }
-    traces = [
-        Trace(
-            " ".join([name(key), *(f"{k}={v}" for k, v in key[1] if (k, v) in differing)]),
-            tuple(dots),
-        )
-        for key, dots in curves.items()
-    ]
+    fields = Counter(field for others in {key.others for key in curves} for field in others)
+    total = len({key.others for key in curves})
+    traces = []
+    for key, dots in curves.items():
+        differing = [f"{k}={v}" for k, v in key.others if fields[k, v] < total]
+        traces.append(Trace(" ".join([name(key), *differing]), tuple(dots)))
     for first in range(0, len(traces), _MOST):
         yield replace(plot, traces=tuple(traces[first : first + _MOST]))

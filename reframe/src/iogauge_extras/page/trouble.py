@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import date
 from typing import Any, Final
 
+from iogauge.core.text import visible
 from iogauge.judge.verdict import Verdict
 from iogauge.report.endings import Ending, Word
 from iogauge_extras.page.charts import Curve, bars
-from iogauge_extras.page.past import Day
 
 #: Kind of trouble for a series that has become worse although its newest run met its reference.
 DRIFT: Final = "DRIFT"
@@ -19,7 +21,7 @@ BARS: Final = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """One problem that somebody must look at; all text is safe for a terminal.
+    """One problem that somebody must look at; all text becomes safe for a terminal.
 
     ``kind`` is a verdict, or :data:`DRIFT`. A text is empty if there is nothing to say. ``curve``
     is None if the metric has no valid run.
@@ -39,26 +41,17 @@ class Trouble:
     remedy: str = ""
     curve: Curve | None = None
 
+    def __post_init__(self) -> None:
+        """Make the texts safe."""
+        for name in _TEXTS:
+            object.__setattr__(self, name, visible(getattr(self, name)))
+
     @property
     def headline(self) -> str:
         """Return one line: ``FAIL mysite:scratch IorPosix shared direct write_bw: 24.9 MiB/s``."""
         name = " ".join(word for word in (self.kind, self.where, self.case, self.metric) if word)
         value = self.measured or self.reason
         return f"{name}: {value}" if value else name
-
-    @property
-    def sentence(self) -> str:
-        """Return one sentence: what is wrong where, since when, and what changed just before."""
-        name = " ".join(word for word in (self.case, self.metric, "on", self.where) if word)
-        since = self.since.partition(", session")[0]
-        if self.kind == DRIFT:
-            text = (
-                f"{name} has become worse: {self.trend.partition(', session')[0] or self.measured}"
-            )
-        else:
-            text = f"{name} is {self.kind}: {self.reason or self.measured}"
-            text += f", since {since}" if since else ""
-        return text + (f"; {self.cause}" if self.cause else "") + "."
 
     @property
     def brief(self) -> str:
@@ -97,15 +90,15 @@ class Trouble:
 
     def to_json(self) -> dict[str, Any]:
         """Return the same facts as JSON values."""
-        names = ("kind", "where", "case", "metric", "measured", "expected", "reason", "guilty")
-        facts = {
-            name: getattr(self, name) for name in (*names, "since", "trend", "cause", "remedy")
-        }
-        runs = self.curve.points[-BARS:] if self.curve else ()
-        return facts | {
-            "unit": self.curve.unit if self.curve else "",
-            "runs": [p.value for p in runs],
-        }
+        unit, runs = (self.curve.unit, self.curve.points[-BARS:]) if self.curve else ("", ())
+        facts = {name: getattr(self, name) for name in _TEXTS}
+        return facts | {"unit": unit, "runs": [run.value for run in runs]}
+
+
+_TEXTS: Final = tuple(one.name for one in fields(Trouble) if one.name != "curve")
+
+#: The worst verdict of a case, by partition and name, on each day with a run.
+Days = Mapping[tuple[str, str], Mapping[date, Verdict]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +113,7 @@ class Alarm:
     ending: Ending
     troubles: tuple[Trouble, ...]
     curves: tuple[Curve, ...]
-    days: tuple[Day, ...] = ()
+    days: Days = field(default_factory=dict)
     missing: int = 0
 
     @property

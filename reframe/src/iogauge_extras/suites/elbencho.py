@@ -43,6 +43,21 @@ _ACTIONS: Final[Mapping[Action, tuple[str, str]]] = {
 _SYNCED: Final = ("create", "remove")
 _SYNC: Final = "SYNC"
 
+#: How data get into the memory of a GPU: copied from the node's, or past it by GPUDirect Storage (cuFile).
+Gpu = Literal["", "copied", "gds"]
+_GPU: Final[Mapping[Gpu, tuple[str, ...]]] = {
+    "": (),
+    "copied": ("--gpuids", "all"),
+    "gds": ("--gpuids", "all", "--gds"),
+}
+#: Words before elbencho's without which cuFile may silently copy through the node's memory (its compatibility mode).
+STRICT: Final = ("env", "CUFILE_ALLOW_COMPAT_MODE=false", "CUFILE_FORCE_COMPAT_MODE=false")
+#: What nothing that elbencho prints says.
+UNTOLD: Final = (
+    "elbencho does not tell whether cuFile copied through the node's memory: the job forbids it, but a cufile.json with "
+    "posix_gds_min_kb, or without rdma_write_support, demands it. Look at gdscheck -p"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElbenchoOptions:
@@ -64,6 +79,7 @@ class ElbenchoOptions:
     files: int = 1
     own_directory: bool = False
     direct: bool = False
+    gpu: Gpu = ""
     hosts: str = ""
     secret: str = ""
 
@@ -85,6 +101,7 @@ class ElbenchoOptions:
             *("-s", units.tool_size(self.file_bytes) if self.file_bytes else "0"),
             *(["-b", units.tool_size(self.block_bytes)] if self.block_bytes else []),
             *(["--direct"] if self.direct else []),
+            *_GPU[self.gpu],
             *(["--sync"] if self.syncs else []),
             "--nolive",
             *("--jsonfile", self.json_file),

@@ -63,10 +63,16 @@ class _OnAllNodes(StorageCheck):
 class ElbenchoCheck(_OnAllNodes):
     """Write and read a file for each process with O_DIRECT, as FioSequential and IorPosix do.
 
-    A subclass sets ``block``, the size of a request as text with a unit.
+    A subclass sets ``block``, the size of a request as text with a unit. With ``gpu`` the data come from and go to the
+    memory of the GPUs of one node.
     """
 
     block: str
+    gpu: elbencho.Gpu = ""
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check; one node if its GPUs are meant."""
+        return {**super().declared(), **({"nodes": 1} if self.gpu else {})}
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the bandwidths of write and read."""
@@ -75,19 +81,31 @@ class ElbenchoCheck(_OnAllNodes):
     def plan(self) -> CasePlan:
         """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
         each = share_of_bytes(self, self.block)
-        sizes = {"file_bytes": each, "block_bytes": parse_bytes(self.block), "direct": True}
+        sizes = {"file_bytes": each, "block_bytes": parse_bytes(self.block)}
+        more: dict[str, Any] = {**sizes, "direct": True, "gpu": self.gpu}
         whole = self.nodes >= self.site.scale.nodes
         write = Access(direction="write", o_direct=True, saturates="bandwidth" if whole else None)
         read = replace(write, direction="read")
+        phases = [
+            self._phase("write", write, WRITE_BW, "bw", **more),
+            self._phase("read", read, READ_BW, "bw", **more),
+        ]
         return self.case(
             "elbencho",
-            [
-                self._phase("write", write, WRITE_BW, "bw", **sizes),
-                self._phase("read", read, READ_BW, "bw", **sizes),
-            ],
+            [_strict(phase) for phase in phases] if self.gpu == "gds" else phases,
             held_bytes=each * self.total_tasks,
             files=self.total_tasks,
         )
+
+
+def _strict(phase: PhasePlan) -> PhasePlan:
+    """Return an execution with GPUDirect Storage, which may not fall back, and a note of what it does not tell."""
+
+    def parse(printed: Printed) -> ToolOutput:
+        assert phase.parse
+        return replace(phase.parse(printed), notes={"bw": elbencho.UNTOLD})
+
+    return replace(phase, command=[*elbencho.STRICT, *phase.command], parse=parse, in_calls=False)
 
 
 class ElbenchoFilesCheck(_OnAllNodes):

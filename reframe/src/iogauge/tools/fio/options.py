@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -16,6 +16,8 @@ Engine = Literal["psync", "libaio", "io_uring", "filecreate", "filestat", "filed
 METADATA_PHASES: Final[Mapping[str, str]] = MappingProxyType(
     {"filecreate": "create", "filestat": "stat", "filedelete": "remove"}
 )
+#: The case's directory, in fio's syntax for a variable.
+DIRECTORY: Final = "${IOG_DIR}"
 #: The word of an execution, which fio repeats in its report; fio's syntax for a variable.
 TOKEN: Final = "${IOG_TOKEN}"
 
@@ -59,10 +61,10 @@ class FioJob:
     """
 
     name: str
-    directory: str
     pattern: Pattern
     block_bytes: int
     file_bytes: int
+    directory: str = DIRECTORY
     files: int = 1
     engine: Engine = "psync"
     iodepth: int = 1
@@ -179,8 +181,10 @@ def verification(checksum_bytes: int, more: Sequence[str] = ()) -> tuple[str, ..
     return tuple(f"--{line}" for line in (*_checksums(checksum_bytes), *more))
 
 
-def layout_job(*, directory: str, file_bytes: int, numjobs: int, checksum_bytes: int = 0) -> FioJob:
-    """Return the job that writes a read job's files: same directory, sizes and processes.
+def layout_job(
+    *, file_bytes: int, numjobs: int, checksum_bytes: int = 0, directory: str = DIRECTORY
+) -> FioJob:
+    """Return the job that writes another job's files: same directory, sizes and processes.
 
     fio lays missing files out by itself, but inside the run and by one process.
     """
@@ -203,59 +207,29 @@ def duration(seconds: float) -> str:
     return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
 
 
-def random_read_job(
-    *,
-    directory: str,
-    block_bytes: int,
-    file_bytes: int,
-    numjobs: int,
-    runtime_s: float,
-) -> FioJob:
-    """Return OIST's random read: O_DIRECT, psync, one request in flight for each process."""
-    return FioJob(
+def reader_of(layout: FioJob, *, block_bytes: int, runtime_s: float) -> FioJob:
+    """Return OIST's random read of the files that a job lays out: O_DIRECT, psync, one request in flight for each process."""
+    return replace(
+        layout,
         name="randread",
-        directory=directory,
         pattern="randread",
         block_bytes=block_bytes,
-        file_bytes=file_bytes,
-        numjobs=numjobs,
         runtime_s=runtime_s,
         sync=True,
+        fsync_at_end=False,
         no_random_map=True,
-    )
-
-
-def sequential_job(
-    pattern: Literal["read", "write"],
-    *,
-    block_bytes: int,
-    file_bytes: int,
-    numjobs: int,
-    direct: bool,
-    shared: bool,
-) -> FioJob:
-    """Return a job that goes once through ``file_bytes`` in each process; a write ends with fsync."""
-    return FioJob(
-        name=pattern,
-        directory="${IOG_DIR}",
-        pattern=pattern,
-        block_bytes=block_bytes,
-        file_bytes=file_bytes,
-        numjobs=numjobs,
-        direct=direct,
-        shared=shared,
-        fsync_at_end=pattern == "write",
+        checksum_bytes=0,
     )
 
 
 def metadata_job(
     engine: Literal["filecreate", "filestat", "filedelete"],
     *,
-    directory: str,
     files: int,
     numjobs: int = 1,
     loops: int = 1,
     runtime_s: float = 0,
+    directory: str = DIRECTORY,
 ) -> FioJob:
     """Return a job that creates, stats or removes ``files`` empty files in each process.
 
