@@ -6,6 +6,7 @@ the thing, the value that was found, what was expected, or what to do. A row cou
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -212,7 +213,8 @@ def site(make_rig: Callable[..., Rig], written: dict[str, str]) -> tuple[Rig, Pa
     if not written:
         made = rig.iogauge("site", "new", "mine", "--target", str(rig.target), "-y")
         assert made.rc == 0, made.out
-        written["text"] = (folder / "settings.yaml").read_text().replace(str(rig.target), "/TARGET")
+        text = (folder / "settings.yaml").read_text().replace(str(rig.target), "/TARGET")
+        written["text"] = re.sub(r"(partitions:\n +- name: )\S+", r"\1target", text)
     folder.mkdir(exist_ok=True)
     return rig, folder, written["text"].replace("/TARGET", str(rig.target))
 
