@@ -262,7 +262,6 @@ class Rig:
             "repetitions": 1,
             "tier": "quick",
             "max_fill": "99 %",
-            "keep_free": "0 %",
             "max_of_free": "100 %",
             "max_spread": "100 %",
             # Tests run beside others on a disk that they share.

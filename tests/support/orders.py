@@ -33,9 +33,7 @@ def job_order(place: str, **change: Any) -> JobOrder:
         "pool": None,
         "shared_bytes": 0,
         "max_fill": 1.0,
-        "keep_free": 0.0,
         "max_of_free": 1.0,
-        "removals_per_second": 5000,
         "time_limit_s": 60,
     }
     return JobOrder(**values | change)

@@ -70,7 +70,6 @@ def opened() -> dict[str, Any]:
         ({"source": "elsewhere"}, "G9 identity: "),
         ({"uuid": "12345678-1234-1234-1234-123456789abc"}, "G9 identity: "),
         ({"held_bytes": 1 << 60}, "G13 room: "),
-        ({"keep_free": 1.0}, "G13 room: "),
         ({"max_fill": 0.0}, "G13 room: "),
         ({"max_of_free": 0.0}, "limits.max_of_free"),
         ({"files": 1 << 50}, "G14 inodes: "),

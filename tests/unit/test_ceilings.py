@@ -13,7 +13,8 @@ from iogauge.core.measurement import Metric
 from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes
 from iogauge.guards.finding import Outcome
-from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeiling, lower_ceiling
+from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeiling, MetricBounds
+from iogauge.plan.case import Access
 from iogauge.records.record import MetricRecord, Record
 from iogauge.site.extras import Ceilings
 from iogauge_extras.ceilings import measured as ceilings
@@ -122,7 +123,8 @@ MEASURED = MeasuredCeiling(
     ],
 )
 def test_the_lower_of_declared_and_measured_limits(unit, direction, value, by):
-    found = lower_ceiling(Metric("m", unit), direction, extras(**NIC), 3, None, [MEASURED])
+    access = Access(direction=direction)
+    found = MetricBounds(Metric("m", unit), access, extras(**NIC), 3).lowest([MEASURED])
     assert (found and (found.value, found.limited_by)) == (value and (value, by))
 
 

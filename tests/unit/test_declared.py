@@ -25,7 +25,6 @@ from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan import bounds
 from iogauge.plan.case import Access
 from iogauge.site import folders, settings
-from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from support import stage as healthy
@@ -262,12 +261,10 @@ PARTS = {
 def test_references_beside_their_ceiling(value, lower, access, refused):
     reference = Reference(value, lower, None, "MB/s", "x")
     site = extras(topology=PARTS)
-    doubt = bounds.reference_doubt(Metric("bw", "MB/s"), reference, access, site, nodes=2)
+    doubt = bounds.MetricBounds(Metric("bw", "MB/s"), access, site, 2).doubt(reference)
     assert (doubt and doubt.refused) is refused, doubt
     assert doubt is None or " of the ceiling " in doubt.saw
-    assert (
-        bounds.reference_doubt(Metric("bw", "MB/s"), reference, access, extras(), nodes=2) is None
-    )
+    assert bounds.MetricBounds(Metric("bw", "MB/s"), access, extras(), 2).doubt(reference) is None
 
 
 def test_the_job_is_told_which_storage_targets_are_out():
@@ -329,7 +326,7 @@ def site(folder: Path, **change: Any) -> Path:
 def test_the_doctor_compares_this_machine(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     monkeypatch.setattr(doctor, "usable_cores", lambda: 4)
-    monkeypatch.setattr(site_machine, "memory_bytes", lambda: 24 * GIB)
+    monkeypatch.setattr(doctor, "memory_bytes", lambda: 24 * GIB)
 
     def said(**change: Any) -> list[tuple[str, str]]:
         folder = site(tmp_path / "here", **change)

@@ -379,7 +379,7 @@ def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(tmp_path, monkeypat
         hung.wait()
         return {"late": True}
 
-    three = {"processor": breaks, "network": hangs, "memory": probes._memory}
+    three = {"processor": (breaks, ()), "network": (hangs, ()), "memory": (probes._memory, ())}
     monkeypatch.setattr(probes, "PROBES", three)
     found = probes.collect(str(tmp_path), deadline=1)
     hung.set()

@@ -300,7 +300,9 @@ def test_a_target_without_history_is_judged_by_its_ceiling(found):
 )
 def test_ceiling_reference(direction, saturates, unit, value):
     access = Access(direction=direction, saturates=saturates)
-    reference = bounds.ceiling_reference(Metric("m", unit), access, extras(topology=TOPOLOGY), 1)
+    reference = bounds.MetricBounds(
+        Metric("m", unit), access, extras(topology=TOPOLOGY), 1
+    ).reference
     assert (reference and reference.value) == (value and pytest.approx(value))
     if reference:
         assert (reference.lower, reference.upper, reference.unit) == (0.0, None, unit)

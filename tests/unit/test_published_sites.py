@@ -12,7 +12,8 @@ import pytest
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.units import convert
 from iogauge.core.yamlfile import load
-from iogauge.plan.bounds import metric_ceiling
+from iogauge.plan.bounds import MetricBounds
+from iogauge.plan.case import Access
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
@@ -205,7 +206,7 @@ def test_no_reference_lies_above_what_the_topology_can_carry():
         nodes = 1 if one_client else extras.scale.nodes
         servers = 2 if "one-box" in keys else keys[1] if check == "ServerScaling" else None
         direction = metric.name.partition("_")[0]
-        limit = metric_ceiling(metric, direction, extras, nodes, servers)
+        limit = MetricBounds(metric, Access(direction=direction), extras, nodes, servers).ceiling
         if limit is not None:
             compared += 1
             where = f"{name} {check} {keys} {metric.name}"
@@ -224,7 +225,7 @@ def test_what_is_made_up_is_never_stricter_than_what_is_printed():
                 continue
             partition = str(keys[0]).removeprefix(f"{name}:")
             extras = extras_of(name)[partition]
-            limit = metric_ceiling(metric, way, extras, extras.scale.nodes, None)
+            limit = MetricBounds(metric, Access(direction=way), extras, extras.scale.nodes).ceiling
             assert limit is not None and reference.least is not None
             share = reference.least / limit.value
             where = f"{name} {check} {keys} {metric.name}"

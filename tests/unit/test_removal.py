@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 
-from iogauge.site import extras
-from iogauge.workspace import directory, removal
+from iogauge.workspace import directory
 from iogauge.workspace.removal import NotRemoved, Removal
 
 SESSION = "20260101T000000-host-1"
@@ -40,10 +39,6 @@ def fill(path: Path, files: int, depth: int = 0, width: int = 2) -> int:
         sum(fill(path / f"d{n}", files, depth - 1, width) + 1 for n in range(width)) if depth else 0
     )
     return files + inner
-
-
-def test_the_default_is_the_sites():
-    assert extras.Limits.model_fields["removals_per_second"].default == removal.PER_SECOND
 
 
 def test_a_tree_deeper_than_files_may_be_open(tmp_path):

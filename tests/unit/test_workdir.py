@@ -14,13 +14,14 @@ import stat
 import subprocess
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iogauge.core import processes
-from iogauge.workspace import directory, permission
+from iogauge.workspace import directory, permission, removal
 from iogauge.workspace.directory import MARKER, WorkdirError
 from iogauge.workspace.removal import NotRemoved
 
@@ -298,8 +299,9 @@ def test_the_marker_goes_last(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_path):
-    case = Path(directory.create(str(tmp_path), SESSION, "case", removals_per_second=200))
+def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(directory, "Removal", partial(removal.Removal, per_second=200))
+    case = make(tmp_path)
     for number in range(600):
         (case / f"{number}").touch()
     with pytest.raises(NotRemoved, match=r"out of time with \d+ names removed"):

@@ -36,8 +36,8 @@ from iogauge.evidence import collect, model
 from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
-from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, lower_ceiling
-from iogauge.plan.case import CasePlan, PhasePlan, access_of, nodes_of
+from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, MetricBounds
+from iogauge.plan.case import CasePlan, PhasePlan
 from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.session import life
@@ -396,9 +396,7 @@ class StorageCheck(JudgedCheck):
         self._record(judgement)
 
     def _ceiling(self, metric: Metric) -> Ceiling | None:
-        plan, usable = self._plan, self._measured.usable
-        direction, nodes = access_of(plan, metric.name).direction, nodes_of(plan, metric.name)
-        return lower_ceiling(metric, direction, self._extras, nodes, plan.servers, usable)
+        return MetricBounds.of(self._plan, metric, self._extras).lowest(self._measured.usable)
 
 
 def share_of_bytes(check: StorageCheck, size: str) -> int:

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from iogauge.core import commands, processes
 from iogauge.core.paths import state_dir
-from iogauge.core.text import after
+from iogauge.core.text import after, some
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import declared_node
@@ -29,6 +29,7 @@ from iogauge.guards.preflight import cores, expected_settings, health, identity,
 from iogauge.node import probes
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
+from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import traits
 from iogauge.node.lustre import client
 from iogauge.node.lustre.programs import LustreError, ask_lctl, run_lfs
@@ -38,7 +39,6 @@ from iogauge.node.mounts import fsname_of
 from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.script import binding_options
 from iogauge.site import folders, programs, settings
-from iogauge.site import machine as site_machine
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.programs import BRINGS, Machine, brings, mpi_environment
 from iogauge.workspace import directory, lock, permission
@@ -82,13 +82,12 @@ def lustre_checks(path: str, extras: PartitionExtras | None) -> list[Check]:
     release = facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
     served = facts.get("lustre.server", "of a version that only root sees")
     addresses = sorted({target.server for target in view.targets if target.server})
-    more = f" and {len(addresses) - _SHOWN} more" if len(addresses) > _SHOWN else ""
     directory = _asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0]
     pools = _asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0])
     told = [
         f"Lustre client {release}, servers {served}",
         f"{len(view.targets)} storage target(s) (OST), {facts.get('lustre.mdts', '?')} metadata target(s) (MDT), "
-        f"storage served from {', '.join(addresses[:_SHOWN]) or 'unknown addresses'}{more}",
+        f"storage served from {some(addresses, _SHOWN) or 'unknown addresses'}",
         *([f"{found.name}: {found.saw}"] if found.outcome is Outcome.OK else []),
         _fill(view.targets),
         _quotas(view.quotas),
@@ -412,7 +411,7 @@ def site_of_host(found: Sequence[Path]) -> Path | None:
 def declared_nodes(folder: Path) -> Iterator[Check]:
     """Yield lines about partitions that run on this machine and declare it as another one."""
     data, mistakes = settings.read_site(folder)
-    usable, memory = usable_cores(), site_machine.memory_bytes()
+    usable, memory = usable_cores(), memory_bytes()
     for partition in [] if mistakes else data["systems"][0]["partitions"]:
         extras = extras_of(partition)
         if partition["scheduler"] != "local" or extras.hosts:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from iogauge.cli.doctor import Check
 from iogauge.core import commands
 from iogauge.core.paths import project_root, state_dir
-from iogauge.core.text import visible
+from iogauge.core.text import some, visible
 from iogauge.site.extras import PartitionExtras
 
 #: Seconds for nodes to be given, and for all of them to answer.
@@ -112,7 +112,7 @@ def _judged(
     for thing, named in lacking.items():
         kind, _, name = thing.partition(":")
         named = [host for host in named if kind != "writable" or host not in gone]
-        shown = ", ".join(sorted(named)[:6]) + (f" and {len(named) - 6} more" if named[6:] else "")
+        shown = some(sorted(named))
         if kind == "tool" and len(named) == len(hosts):
             yield Check(
                 "note",

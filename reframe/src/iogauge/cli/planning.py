@@ -25,7 +25,7 @@ from iogauge.cli.screen import new_console, say, slip, slips
 from iogauge.core import processes, untrusted
 from iogauge.core.groups import grouped
 from iogauge.core.paths import LIBRARY, history_dir, project_root
-from iogauge.core.text import after, count, did_you_mean, visible_lines
+from iogauge.core.text import after, count, did_you_mean, some, visible_lines
 from iogauge.core.units import UnitError, in_order, parse_seconds
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.job import opening
@@ -313,8 +313,7 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
         f"budget {budget}: {len(fits)} of {count(len(cases), 'case')}, about "
         f"{plan_table.duration(sum(one.seconds for one in fits))}"
     )
-    more = f"; left out: {', '.join(out[:6])}" + (f" and {len(out) - 6} more" if out[6:] else "")
-    say(new_console(), text + (more if out else ""))
+    say(new_console(), text + (f"; left out: {some(out)}" if out else ""))
     exact = [word for case in fits for word in ("-n", names.exactly(short_name(case.name)))]
     return [*without_choice(arguments), *exact]
 
@@ -390,7 +389,7 @@ def at_targets(cases: Iterable[PlannedCase]) -> Iterator[tuple[str, list[Check]]
         said: list[Check] = []
         findings = [(case, opening.preflight(view, seen, case.order)) for case in group]
         for finding, concerned in plan_table.worst(findings):
-            of = f" ({plan_table.first_and_more(concerned)})" if concerned else ""
+            of = f" ({some(concerned, 1)})" if concerned else ""
             said += doctor.objections(subject, [finding], of)
         yield target, said
 

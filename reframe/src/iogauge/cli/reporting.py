@@ -116,9 +116,9 @@ def show_report(
     wide: Wide = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print each metric as JSON.")] = False,
 ) -> None:
-    """Show the table of sessions, or of the newest run of every case in a span of time. Options write it as files.
+    """Show the table of sessions or of a span of time. Options write it as files.
 
-    The page of --html needs no network. --bundle has the page, raw outputs, commands and hashes, nothing private.
+    Of a span it is the newest run of every case. The page of --html needs no network. --bundle has the page, raw outputs, commands and hashes, nothing private.
     """
     console = Console(stderr=True) if as_json else new_console()
     asked = _asked(console, names or [], (since, until), system)

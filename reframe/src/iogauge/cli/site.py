@@ -414,7 +414,9 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
     """Write the folder, and the repository; say what comes next. Return the exit status."""
     folder.mkdir(parents=True)
     answers, found = targets[0]
-    pinned = _write_repository(into, answers.name, found) if into else ""
+    if into:
+        partition = writing.partition_name(found.seen)
+        writing.write_repository(into, answers.name, partition, found.seen.view.on_lustre)
     if folder.parent not in folders.site_dirs():
         before = os.environ.get(folders.VARIABLE)
         paths = [str(folder.parent), *([before] if before else [])]
@@ -423,8 +425,6 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
     speed = min(known.speed_bytes_s / one.nodes for one, known in targets)
     fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier, speed)
     _say(f"{folder / folders.SETTINGS}: written")
-    if pinned:
-        _say(pinned)
     for one, known in targets:
         free = format_bytes(known.seen.view.space.bytes_free)
         _say(f"looked at: {known.seen.host}, {known.seen.cores} cores; {one.target}, {free} free")
@@ -442,15 +442,6 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
     for command in next_commands(answers.name, tier, into, folder.parent):
         _say(f"    {command}")
     return 0 if fits else 1
-
-
-def _write_repository(into: Path, name: str, found: Found) -> str:
-    """Write the repository; return what its pipeline names instead of a tag of iogauge, if it does."""
-    partition = writing.partition_name(found.seen)
-    written = writing.write_repository(into, name, partition, found.seen.view.on_lustre)
-    pipeline = into / ".gitlab-ci.yml"
-    why = writing.not_a_tag() if pipeline in written else ""
-    return f"{pipeline} {why}" if why else ""
 
 
 def next_commands(name: str, tier: str, into: Path | None, sites: Path) -> list[str]:

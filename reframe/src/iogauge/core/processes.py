@@ -19,15 +19,17 @@ import os
 import re
 import select
 import signal
-import struct
 import sys
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, TYPE_CHECKING, Final, TypeVar
 
 from iogauge.core.text import visible_lines
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 #: Variable that holds the case's directory, in every process that a job starts for its case.
 _VARIABLE: Final = b"IOG_DIR="
@@ -255,7 +257,6 @@ SILENCE_S: Final = 30.0
 ALIVE_S: Final = 10.0
 
 _PR_SET_PDEATHSIG: Final = 1
-_LENGTH: Final = struct.Struct(">Q")
 
 #: Reports the progress of a child: how many items it has dealt with.
 Report = Callable[[int], None]
@@ -284,48 +285,22 @@ def _leave(parent: int, pipe: int, standard: Sequence[int]) -> None:
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
 
 
-def _child(work: Callable[[Report], object], pipe: int, parent: int) -> None:
-    """Do the work, write its result to the pipe, and end this process without cleanup handlers."""
+def _child(work: Callable[[Report], object], pipe: Connection, parent: int) -> None:
+    """Do the work, send its result, and end this process without cleanup handlers."""
     try:
         # Close inherited output so that nobody waits for an abandoned child.
-        _leave(parent, pipe, (0, 1, 2))
+        _leave(parent, pipe.fileno(), (0, 1, 2))
         sys.stdout = sys.stderr = io.StringIO()
         os.setsid()  # nor may a caller that waits for its process group wait for the child
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-
-        def report(count: int) -> None:
-            os.write(pipe, _packed("at", count))
-
         try:
-            answer = _packed("done", work(report))
+            answer = ("done", work(lambda count: pipe.send(("at", count))))
         except Exception as error:
-            answer = _packed("failed", error)
-        with os.fdopen(pipe, "wb") as out:
-            out.write(answer)
+            answer = ("failed", error)
+        pipe.send(answer)
     finally:
         os._exit(0)
-
-
-def _packed(kind: str, value: object) -> bytes:
-    import pickle
-
-    data = pickle.dumps((kind, value))
-    return _LENGTH.pack(len(data)) + data
-
-
-def _messages(data: bytearray) -> list[tuple[str, Any]]:
-    """Remove the complete messages from the beginning of the data, and return them."""
-    import pickle
-
-    messages = []
-    while len(data) >= _LENGTH.size:
-        end = _LENGTH.size + _LENGTH.unpack_from(data)[0]
-        if len(data) < end:
-            break
-        messages.append(pickle.loads(data[_LENGTH.size : end]))
-        del data[:end]
-    return messages
 
 
 def _silence_s(place: str) -> float:
@@ -360,47 +335,42 @@ def watch(
     """
     # Here and not above: most commands of the agent call nothing. Before the fork: the child has them too.
     import ctypes  # noqa: F401
-    import pickle  # noqa: F401
+    from multiprocessing.connection import Pipe
 
     if seconds is None:
         seconds = _silence_s(place)
     flush()
-    source, pipe = os.pipe()
+    source, pipe = Pipe(duplex=False)
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         _child(work, pipe, parent)
-    os.close(pipe)
-    ended, data = False, bytearray()
-    last = time.monotonic()
+    pipe.close()
+    kind = "at"
     try:
-        while True:
-            left = last + seconds - time.monotonic()
-            if left <= 0 or not select.select([source], [], [], left)[0]:
+        while source.poll(seconds):
+            try:
+                kind, value = source.recv()
+            except EOFError:
                 raise NoAnswer(
-                    f"{place} has not answered for {seconds:.0f} s: is its mount alive (df {place})? "
-                    f"When it is back, remove what is left with: iogauge clean --target {place}"
-                )
-            last = time.monotonic()
-            block = os.read(source, 1 << 16)
-            data += block
-            for kind, value in _messages(data):
-                if kind == "done":
-                    ended = True
-                    return value  # type: ignore[no-any-return]
-                if kind == "failed":
-                    ended = True
-                    raise value
-                progress(value)
-            if not block:
-                raise NoAnswer(f"{place}: the process that looked at it was killed: run again")
+                    f"{place}: the process that looked at it was killed: run again"
+                ) from None
+            if kind == "done":
+                return value  # type: ignore[no-any-return]
+            if kind == "failed":
+                raise value
+            progress(value)
+        raise NoAnswer(
+            f"{place} has not answered for {seconds:.0f} s: is its mount alive (df {place})? "
+            f"When it is back, remove what is left with: iogauge clean --target {place}"
+        )
     finally:
-        os.close(source)
+        source.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         # A process that waits for dead storage may never end, so it is not waited for.
         with contextlib.suppress(ChildProcessError):
-            os.waitpid(pid, 0 if ended else os.WNOHANG)
+            os.waitpid(pid, os.WNOHANG if kind == "at" else 0)
 
 
 def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def text_digest(text: str) -> str:
@@ -32,6 +32,12 @@ def visible_lines(text: str) -> str:
 def count(number: object, noun: str) -> str:
     """Return a number with its noun: ``1 node``, ``2 nodes``, ``? nodes``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def some(names: Sequence[str], most: int = 6) -> str:
+    """Return the first of several names, and how many more there are: ``n1, n2 and 3 more``."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def because(reason: str) -> str:

@@ -20,7 +20,7 @@ from typing import Final
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.text import digest, text_digest
 from iogauge.core.words import Fingerprint, Value
-from iogauge.node.probes import KEYS, SECRET, UNANSWERED
+from iogauge.node.probes import PROBES, SECRET, UNANSWERED
 
 #: Keys (patterns of fnmatch) on which a result depends by design: their change starts a new series.
 #: Other keys only explain a change.
@@ -131,7 +131,7 @@ def series_subset(fingerprint: Mapping[str, Value]) -> Fingerprint:
     return {key: value for key, value in fingerprint.items() if _fits(key, STARRED)}
 
 
-_UNANSWERED: Final = {f"{UNANSWERED}{name}": keys for name, keys in KEYS.items()}
+_UNANSWERED: Final = {f"{UNANSWERED}{name}": keys for name, (_, keys) in PROBES.items()}
 
 
 def unanswered(fingerprint: Mapping[str, Value]) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def unanswered(fingerprint: Mapping[str, Value]) -> tuple[str, ...]:
     """
     patterns = [p for key in _UNANSWERED.keys() & fingerprint.keys() for p in _UNANSWERED[key]]
     if fingerprint.get("mount.type") == "lustre" and "lustre.client" not in fingerprint:
-        patterns += KEYS["lustre"]
+        patterns += PROBES["lustre"][1]
     return tuple(dict.fromkeys(sorted(patterns)))
 
 

@@ -21,7 +21,7 @@ from iogauge.evidence.model import SERIES, OverTime
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.plan.bounds import MOST_SHARE, lower_ceiling
+from iogauge.plan.bounds import MOST_SHARE, MetricBounds
 from iogauge.plan.stage import FILL
 from iogauge.site.doubts import DOUBTFUL_LIMIT, generous
 from iogauge.tools.fio.output import in_flight
@@ -146,10 +146,8 @@ def ceiling(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield the largest sample of each metric against the ceiling of that metric."""
     case, access = seen.case, seen.access
     for metric in (one for one in case.metrics if one.name in seen.phase.rates):
-        value, unit, plan = max(case.values[metric.name]), metric.unit, case.plan
-        nodes = seen.phase.on_nodes or plan.nodes
-        usable = case.measured.usable
-        limit = lower_ceiling(metric, access.direction, case.extras, nodes, plan.servers, usable)
+        value, unit = max(case.values[metric.name]), metric.unit
+        limit = MetricBounds.of(case.plan, metric, case.extras).lowest(case.measured.usable)
         if limit is None:
             found = rule("G6 ceiling", "undeclared").ok("no ceiling declared")
         else:

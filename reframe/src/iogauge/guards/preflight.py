@@ -138,10 +138,10 @@ def _fits(free: int, total: int, need: int, most: float) -> bool:
 
 
 def room(space: Space, order: JobOrder) -> Finding:
-    need, max_fill, keep_free = order.held_bytes, order.max_fill, order.keep_free
-    free, total, most = space.bytes_free, space.bytes_total, min(max_fill, 1 - keep_free)
+    need, most = order.held_bytes, order.max_fill
+    free, total = space.bytes_free, space.bytes_total
     lowest = format_bytes(max(1.2 * need, need + (1 - most) * total))
-    return rule("G13 room", lowest=lowest, most=max_fill, kept=keep_free).decide(
+    return rule("G13 room", lowest=lowest, most=most).decide(
         _fits(free, total, need, most),
         f"{format_bytes(free)} free of {format_bytes(total)}, "
         f"{max(0.0, _full(free, total, need)):.0%} full once this case has written {format_bytes(need)}",

@@ -231,7 +231,6 @@ def _enter(
         owner_process=list(order.process) if order.process else None,
         of_job=of_job,
         time_limit_s=order.time_limit_s,
-        removals_per_second=order.removals_per_second,
     )
     if seen is None:
         return view, seen, ()

@@ -24,13 +24,8 @@ from iogauge.judge.verdict import (
     needed,
     worst,
 )
-from iogauge.plan.bounds import (
-    NOTHING_MEASURED,
-    MeasuredCeilings,
-    ceiling_reference,
-    reference_doubt,
-)
-from iogauge.plan.case import CasePlan, access_of, nodes_of
+from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings, MetricBounds
+from iogauge.plan.case import CasePlan
 from iogauge.site.doubts import Doubt, doubt_of_bounds, doubt_of_figure
 from iogauge.site.extras import PartitionExtras
 
@@ -136,9 +131,7 @@ def references_of(
     for metric in metrics:
         reference = references.get(metric.name) or standing.get(metric.name)
         if reference is None and not unreferenced:
-            access = access_of(plan, metric.name)
-            nodes = nodes_of(plan, metric.name)
-            reference = ceiling_reference(metric, access, extras, nodes, plan.servers)
+            reference = MetricBounds.of(plan, metric, extras).reference
         if reference is not None:
             used[metric.name] = reference
     return used
@@ -152,12 +145,10 @@ def beside_ceilings(
 ) -> Iterator[tuple[str, Doubt]]:
     """Yield the references of a case that its ceilings put in doubt, with the name of the metric."""
     for metric in metrics:
-        if reference := references.get(metric.name):
-            access = access_of(plan, metric.name)
-            nodes = nodes_of(plan, metric.name)
-            doubt = reference_doubt(metric, reference, access, extras, nodes, plan.servers)
-            if doubt is not None:
-                yield metric.name, doubt
+        reference = references.get(metric.name)
+        doubt = MetricBounds.of(plan, metric, extras).doubt(reference) if reference else None
+        if doubt:
+            yield metric.name, doubt
 
 
 def far_below(

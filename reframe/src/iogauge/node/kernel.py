@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 
 
 def text(*parts: str | os.PathLike[str]) -> str:
@@ -32,3 +33,11 @@ def asked(path: str, request: int, question: bytes) -> bytes:
         finally:
             os.close(fd)
     return b""
+
+
+def memory_bytes(root: str = "/") -> int:
+    """Return the memory of this node, ``MemTotal`` of /proc/meminfo; raises OSError without it."""
+    match = re.search(r"^MemTotal:\s+(\d+) kB", text(root, "proc/meminfo"), re.MULTILINE)
+    if match is None:
+        raise OSError("/proc/meminfo has no MemTotal")
+    return int(match[1]) * 1024

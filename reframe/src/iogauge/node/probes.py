@@ -42,6 +42,7 @@ from iogauge.node.between import (
     script,
     uncounted,
 )
+from iogauge.node.kernel import memory_bytes
 from iogauge.node.lustre import client
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
@@ -181,13 +182,11 @@ def _processor(node: _Node) -> Fingerprint:
 
 
 def _memory(node: _Node) -> Fingerprint:
-    facts: Fingerprint = {}
-    if match := re.search(r"^MemTotal:\s*(\d+) kB", node.text("proc/meminfo"), re.MULTILINE):
-        total = int(match[1]) * 1024
-        facts["mem.bytes"] = round(total / _GIB) * _GIB
-        limits = _memory_limits(node)
-        if limits and min(limits) < total:
-            facts["mem.limit"] = min(limits)
+    total = memory_bytes(str(node.root))
+    facts: Fingerprint = {"mem.bytes": round(total / _GIB) * _GIB}
+    limits = _memory_limits(node)
+    if limits and min(limits) < total:
+        facts["mem.limit"] = min(limits)
     with contextlib.suppress(OSError):
         pages = node.text("sys/kernel/mm/transparent_hugepage/enabled")
         if match := re.search(r"\[(\w+)\]", pages):
@@ -339,32 +338,18 @@ def _mpi(node: _Node) -> Fingerprint:
     return {"mpi": mpi_version(said.stdout)}
 
 
-#: Probes by name.
-PROBES: Final[dict[str, Callable[[_Node], Fingerprint]]] = {
-    "system": _system,
-    "mount": _mount,
-    "processor": _processor,
-    "memory": _memory,
-    "network": _network,
-    "infiniband": _infiniband,
-    "lustre": _lustre,
-    "hints": _hints,
-    "between": _between,
-    "mpi": _mpi,
-}
-
-#: Keys (patterns of fnmatch) that a probe may give, by its name.
-KEYS: Final[dict[str, tuple[str, ...]]] = {
-    "system": ("kernel", "machine", "os", "node.model"),
-    "mount": ("mount.*",),
-    "processor": ("cpu.*",),
-    "memory": ("mem.*",),
-    "network": ("nic.*",),
-    "infiniband": ("ib.*",),
-    "lustre": ("lustre.*", "tunable.*"),
-    "hints": ("hints.environment",),
-    "between": ("preload.*", "script.*", UNCOUNTED),
-    "mpi": ("mpi",),
+#: Probes by name, each with the keys (patterns of fnmatch) that it may give.
+PROBES: Final[dict[str, tuple[Callable[[_Node], Fingerprint], tuple[str, ...]]]] = {
+    "system": (_system, ("kernel", "machine", "os", "node.model")),
+    "mount": (_mount, ("mount.*",)),
+    "processor": (_processor, ("cpu.*",)),
+    "memory": (_memory, ("mem.*",)),
+    "network": (_network, ("nic.*",)),
+    "infiniband": (_infiniband, ("ib.*",)),
+    "lustre": (_lustre, ("lustre.*", "tunable.*")),
+    "hints": (_hints, ("hints.environment",)),
+    "between": (_between, ("preload.*", "script.*", UNCOUNTED)),
+    "mpi": (_mpi, ("mpi",)),
 }
 
 
@@ -384,15 +369,15 @@ def collect(
     parts: dict[str, Fingerprint] = {}
     node = _Node(root, path, processes)
 
-    def work(name: str, probe: Callable[[_Node], Fingerprint]) -> None:
+    def work(name: str) -> None:
         try:
-            parts[name] = probe(node)
+            parts[name] = PROBES[name][0](node)
         except TimeoutError:
             pass
         except Exception:
             parts[name] = {}
 
-    threads = [threading.Thread(target=work, args=item, daemon=True) for item in PROBES.items()]
+    threads = [threading.Thread(target=work, args=(name,), daemon=True) for name in PROBES]
     until = time.monotonic() + deadline
     for thread in threads:
         thread.start()

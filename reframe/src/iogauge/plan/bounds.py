@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, with_unit
-from iogauge.plan.case import Access, CasePlan, PhasePlan
+from iogauge.plan.case import Access, CasePlan, PhasePlan, access_of, nodes_of
 from iogauge.plan.stage import TimedPhases
 from iogauge.site.doubts import DOUBTFUL_SHARE, Doubt
 from iogauge.site.extras import Budget, PartitionExtras
@@ -111,7 +111,7 @@ def speed(
         return assumed
     expected = Speed(limit.value, "ceiling")
     if topology.efficiency:
-        share = topology.efficiency.read if way == "read" else topology.efficiency.write
+        share = getattr(topology.efficiency, way)
         expected = Speed(limit.value * share, f"{share:.0%} of the ceiling")
     if phase.access.saturates == "bandwidth" or not phase.rates:
         return expected
@@ -150,110 +150,104 @@ def excess(budget: Budget, cost: Cost) -> list[str]:
     return over
 
 
-def lower_ceiling(
-    metric: Metric,
-    direction: str,
-    extras: PartitionExtras,
-    nodes: int,
-    servers: int | None,
-    measured: Sequence[MeasuredCeiling],
-) -> Ceiling | None:
-    """Return the lower of the declared ceiling and the measured ones; None if there is none.
+@dataclass(frozen=True, slots=True)
+class MetricBounds:
+    """What bounds a metric of a case at a site: how its phase touches data, on how many nodes and servers (None: all)."""
 
-    Arguments as for :func:`metric_ceiling`. Only a bandwidth has measured ceilings.
-    """
-    declared = metric_ceiling(metric, direction, extras, nodes, servers)
-    found = [declared] if declared else []
-    if dimension(metric.unit) == "bandwidth":
-        for one in measured:
-            if one.direction == direction:
-                limit = one.over(nodes)
-                value = convert(limit.value, "B/s", metric.unit)
-                found.append(Ceiling(value, limit.limited_by))
-    return min(found, key=lambda ceiling: ceiling.value, default=None)
+    metric: Metric
+    access: Access
+    extras: PartitionExtras
+    nodes: int
+    servers: int | None = None
 
+    @classmethod
+    def of(cls, plan: CasePlan, metric: Metric, extras: PartitionExtras) -> MetricBounds:
+        """Return the bounds of a metric of a plan."""
+        access, nodes = access_of(plan, metric.name), nodes_of(plan, metric.name)
+        return cls(metric, access, extras, nodes, plan.servers)
 
-def metric_ceiling(
-    metric: Metric, direction: str, extras: PartitionExtras, nodes: int, servers: int | None = None
-) -> Ceiling | None:
-    """Return the declared ceiling of a metric in the metric's own unit; None if none is declared.
+    @property
+    def ceiling(self) -> Ceiling | None:
+        """Return the declared ceiling in the metric's own unit; None if none is declared.
 
-    ``servers`` is the number of object storage servers that hold the files, None means all. References
-    rest on this one alone: what was measured may be low because something is broken.
-    """
-    if extras.topology is None or direction not in ("read", "write"):
+        References rest on this one alone: what was measured may be low because something is broken.
+        """
+        topology, way = self.extras.topology, self.access.direction
+        if topology is None or way not in ("read", "write"):
+            return None
+        if self._kind == "bandwidth":
+            return self._in_unit(topology.bandwidth_ceiling(way, self.nodes, self.servers), "B/s")
+        if self._kind == "operations":
+            return self._in_unit(topology.operations_ceiling(way, self.servers), "ops/s")
         return None
-    way = "read" if direction == "read" else "write"
-    if dimension(metric.unit) == "bandwidth":
-        limit = extras.topology.bandwidth_ceiling(way, nodes, servers)  # type: ignore[arg-type]
-        unit = "B/s"
-    elif dimension(metric.unit) == "operations":
-        limit = extras.topology.operations_ceiling(way, servers)  # type: ignore[arg-type]
-        unit = "ops/s"
-    else:
-        return None
-    return limit and Ceiling(convert(limit.value, unit, metric.unit), limit.limited_by)
 
+    def lowest(self, measured: Sequence[MeasuredCeiling]) -> Ceiling | None:
+        """Return the lowest of the declared ceiling and, for a bandwidth, the measured ones; None if there is none."""
+        found = [self.ceiling]
+        if self._kind == "bandwidth":
+            way = self.access.direction
+            found += [
+                self._in_unit(one.over(self.nodes), "B/s")
+                for one in measured
+                if one.direction == way
+            ]
+        return min(filter(None, found), key=lambda ceiling: ceiling.value, default=None)
 
-def ceiling_reference(
-    metric: Metric,
-    access: Access,
-    extras: PartitionExtras,
-    nodes: int,
-    servers: int | None = None,
-) -> Reference | None:
-    """Return the reference of a target without history: its ceiling times its efficiency.
+    @property
+    def reference(self) -> Reference | None:
+        """Return the reference of a target without history: its ceiling times its efficiency.
 
-    The value is a lower bound. It is None unless the scenario drives the target to that limit:
-    small random reads never reach a bandwidth.
-    """
-    limit = metric_ceiling(metric, access.direction, extras, nodes, servers)
-    topology = extras.topology
-    if limit is None or topology is None or topology.efficiency is None:
-        return None
-    if access.saturates != dimension(metric.unit):
-        return None
-    share = topology.efficiency.read if access.direction == "read" else topology.efficiency.write
-    return Reference(
-        value=limit.value * share,
-        lower=0.0,
-        upper=None,
-        unit=metric.unit,
-        source=f"{share:.0%} of the ceiling {limit.limited_by} ({topology.source})",
-    )
-
-
-def reference_doubt(
-    metric: Metric,
-    reference: Reference,
-    access: Access,
-    extras: PartitionExtras,
-    nodes: int,
-    servers: int | None = None,
-) -> Doubt | None:
-    """Return the doubt about a reference beside its ceiling; None if there is none, or no ceiling.
-
-    If the scenario drives the target to its ceiling, the bound must be a fifth of it. A bound below a
-    hundredth of what a single client, server or device carries is refused.
-    """
-    limit = metric_ceiling(metric, access.direction, extras, nodes, servers)
-    if limit is None or extras.topology is None:
-        return None
-    ceiling = f"the ceiling {with_unit(limit.value, metric.unit)} ({limit.limited_by})"
-    if reference.value > MOST_SHARE * limit.value:
-        return Doubt(
-            f"the reference is {reference.value / limit.value:.0%} of {ceiling}",
-            f"at most {MOST_SHARE:.0%}",
-            "More than the ceiling is INVALID (G6): correct the reference or the topology",
+        The value is a lower bound. It is None unless the scenario drives the target to that limit:
+        small random reads never reach a bandwidth.
+        """
+        limit, topology = self.ceiling, self.extras.topology
+        if limit is None or topology is None or topology.efficiency is None or not self._saturated:
+            return None
+        share = getattr(topology.efficiency, self.access.direction)
+        return Reference(
+            value=limit.value * share,
+            lower=0.0,
+            upper=None,
+            unit=self.metric.unit,
+            source=f"{share:.0%} of the ceiling {limit.limited_by} ({topology.source})",
         )
-    least = max(reference.least, 0.0)
-    if access.saturates != dimension(metric.unit) or least >= DOUBTFUL_SHARE * limit.value:
-        return None
-    way: Literal["read", "write"] = "read" if access.direction == "read" else "write"
-    part = extras.topology.smallest_part(way) if access.saturates == "bandwidth" else None
-    return Doubt(
-        f"{with_unit(least, metric.unit)} pass, {least / limit.value:.2g} of {ceiling}",
-        f"at least {DOUBTFUL_SHARE:g} of the ceiling, to which this scenario drives the target",
-        "Raise the reference, or correct the topology",
-        refused=part is not None and convert(least, metric.unit, "B/s") < _LEAST_OF_PART * part,
-    )
+
+    def doubt(self, reference: Reference) -> Doubt | None:
+        """Return the doubt about a reference beside its ceiling; None if there is none, or no ceiling.
+
+        If the scenario drives the target to its ceiling, the bound must be a fifth of it. A bound below a
+        hundredth of what a single client, server or device carries is refused.
+        """
+        limit, topology, unit = self.ceiling, self.extras.topology, self.metric.unit
+        if limit is None or topology is None:
+            return None
+        ceiling = f"the ceiling {with_unit(limit.value, unit)} ({limit.limited_by})"
+        if reference.value > MOST_SHARE * limit.value:
+            return Doubt(
+                f"the reference is {reference.value / limit.value:.0%} of {ceiling}",
+                f"at most {MOST_SHARE:.0%}",
+                "More than the ceiling is INVALID (G6): correct the reference or the topology",
+            )
+        least = max(reference.least, 0.0)
+        if not self._saturated or least >= DOUBTFUL_SHARE * limit.value:
+            return None
+        way: Literal["read", "write"] = "read" if self.access.direction == "read" else "write"
+        part = topology.smallest_part(way) if self._kind == "bandwidth" else None
+        return Doubt(
+            f"{with_unit(least, unit)} pass, {least / limit.value:.2g} of {ceiling}",
+            f"at least {DOUBTFUL_SHARE:g} of the ceiling, to which this scenario drives the target",
+            "Raise the reference, or correct the topology",
+            refused=part is not None and convert(least, unit, "B/s") < _LEAST_OF_PART * part,
+        )
+
+    @property
+    def _kind(self) -> str:
+        return dimension(self.metric.unit)
+
+    @property
+    def _saturated(self) -> bool:
+        """Return whether the scenario drives a healthy target to this metric's limit."""
+        return self.access.saturates == self._kind
+
+    def _in_unit(self, limit: Ceiling | None, unit: str) -> Ceiling | None:
+        return limit and Ceiling(convert(limit.value, unit, self.metric.unit), limit.limited_by)

@@ -127,7 +127,7 @@ class JobOrder(Plain):
     target each. ``layout`` is the requested layout, ``directory_layout`` that of the directories with files, and
     ``pool`` the declared pool. ``shared_bytes`` is the size of a file that all tasks share, 0 without such a file.
     ``fill_bytes`` is the most that the case fills the target with beside them. ``mdts`` is the number of metadata targets that must be there, 0 if the case names none. ``restore`` is
-    the directory of saved settings. ``max_fill``, ``keep_free`` and ``max_of_free`` are shares of the target.
+    the directory of saved settings. ``max_fill`` and ``max_of_free`` are shares of the target.
     ``bound_tasks`` counts the tasks that the launcher binds to a core each on the node of the job script, 0 if
     there are none. ``cores`` is the declared count of cores. ``expect`` are settings, by their keys in a
     fingerprint. ``devices`` are block devices that the case reads past the file system.
@@ -155,9 +155,7 @@ class JobOrder(Plain):
     pool: str | None
     shared_bytes: int
     max_fill: float
-    keep_free: float
     max_of_free: float
-    removals_per_second: int
     time_limit_s: float
     bound_tasks: int = 0
     cores: int = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final, NoReturn
@@ -448,50 +448,3 @@ def same_spread(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
     return math.isclose(one, other, rel_tol=1e-3, abs_tol=1e-6)
-
-
-@dataclass(frozen=True, slots=True)
-class Excerpt:
-    """What the history shows of a metric, or of a case without metrics, as texts from the record.
-
-    A record that lacks keys which a report needs is not a :class:`Record`, but has an excerpt.
-    """
-
-    time: str
-    where: str
-    case: str
-    verdict: str
-    reason: str
-    metric: str | None = None
-    unit: str = ""
-    median: float | None = None
-    spread: float | None = None
-
-
-def excerpts(record: Mapping[str, Any], names: Collection[str | None]) -> Iterator[Excerpt]:
-    """Yield the excerpt of each metric whose name is in ``names``; of the case if it has no
-    metrics.
-    """
-
-    def excerpt(values: Mapping[str, Any], **more: Any) -> Excerpt:
-        return Excerpt(
-            time=str(record.get("time")),
-            where=f"{record.get('system')}:{record.get('partition')}",
-            case=short_name(str(record.get("case"))),
-            verdict=str(values.get("verdict")),
-            reason=str(values.get("reason") or ""),
-            **more,
-        )
-
-    metrics = record.get("metrics") or ()
-    if not metrics:
-        yield excerpt(record)
-    for metric in metrics:
-        if metric["name"] in names:
-            yield excerpt(
-                metric,
-                metric=metric["name"],
-                unit=str(metric.get("unit") or ""),
-                median=metric.get("median"),
-                spread=metric.get("spread"),
-            )

@@ -14,15 +14,12 @@ from functools import cached_property
 from typing import Final
 
 from iogauge.core.groups import grouped
-from iogauge.core.text import visible
+from iogauge.core.text import some, visible
 from iogauge.core.words import NO_WITNESS
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import Record
 from iogauge.records.selected import Unmeasured, UnrunCase
-
-#: Names to print before the rest becomes a number.
-_NAMED: Final = 6
 
 #: Verdicts that neither fail a run nor prove anything.
 UNPROVEN: Final = (Verdict.UNREFERENCED, Verdict.UNSTABLE, Verdict.CONTAMINATED)
@@ -154,9 +151,7 @@ def _left_out(cases: Sequence[UnrunCase]) -> str:
 
 
 def _names(names: Iterable[str]) -> str:
-    unique = list(dict.fromkeys(names))
-    more = len(unique) - _NAMED
-    return ", ".join(unique[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return some(list(dict.fromkeys(names)))
 
 
 def remarks(lack: Unmeasured) -> list[str]:

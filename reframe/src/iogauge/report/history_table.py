@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from iogauge.core.text import did_you_mean
 from iogauge.core.units import in_order, of_runs, with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, names, query
-from iogauge.records.record import Excerpt, Record, excerpts, operations_of, same_spread
+from iogauge.records.record import MetricRecord, Record, operations_of, same_spread
 from iogauge.report.layout import Table, columns
 
 
@@ -114,67 +114,81 @@ def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], 
             yield contents[source, number], set(metrics)
 
 
+#: A record, its run, which those of ``--repeat`` have in common, and metrics that are one fact; a case may have none.
+_Fact = tuple[Record, object, Sequence[MetricRecord]]
+
+
 def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
-    """Return a table of records with their chosen metrics, by time and place, reasons below it."""
-    facts = []
-    for number, (record, metrics) in enumerate(found):
-        again = "%.repeat_no=" in str(record.get("case"))
-        run = record.get("session") if again else number
-        facts += [(run, fact) for fact in _facts(list(excerpts(record, metrics)))]
+    """Return a table of records with their chosen metrics, by time and place, reasons below it.
+
+    A line of the history that is no whole record is a reason alone.
+    """
+    facts: list[_Fact] = []
     reasons: dict[str, int] = {}
+    for number, (values, chosen) in enumerate(found):
+        try:
+            record = Record.from_json(values)
+        except (TypeError, ValueError) as error:
+            text = f"damaged record of session {values.get('session')}: {error}"
+            reasons.setdefault(text, len(reasons) + 1)
+            continue
+        run = record.session if "%.repeat_no=" in record.case else number
+        facts += [(record, run, metrics) for metrics in _of_one(record, chosen)]
     blocks = {}
-    for where, here in grouped(facts, lambda one: one[1][0].where).items():
+    for where, here in grouped(facts, lambda one: f"{one[0].system}:{one[0].partition}").items():
         rows: list[tuple[str, ...]] = []
         last = ""
         for same in grouped(here, _same).values():
-            runs = [fact for _, fact in same]
-            first = runs[0][0]
-            reason = first.reason if first.verdict != Verdict.PASS.value else ""
+            record, _, metrics = same[0]
+            decided = metrics[0] if metrics else record
+            reason = decided.reason if decided.verdict is not Verdict.PASS else ""
             why = f"[{reasons.setdefault(reason, len(reasons) + 1)}]" if reason else ""
-            shown = f"{first.time[:16].replace('T', ' ')}  {first.case}"
-            rows.append(("" if shown == last else shown, *_measured(runs), why))
+            shown = f"{record.time[:16].replace('T', ' ')}  {record.short_name}"
+            measured = _measured([metrics for *_, metrics in same])
+            rows.append(("" if shown == last else shown, *measured, decided.verdict.value, why))
             last = shown
         blocks[where] = rows
     headings = ("metric", "median ±spread", "verdict", "why")
     return Table(columns("scenario", *headings, whole=headings), blocks, tuple(reasons), wide)
 
 
-def _same(one: tuple[object, Sequence[Excerpt]]) -> tuple[object, ...]:
+def _same(one: _Fact) -> tuple[object, ...]:
     """Return what the runs of ``--repeat`` have in common."""
-    run, (first, *_) = one
-    return first.case, run, first.metric, first.verdict
+    record, run, metrics = one
+    first = metrics[0] if metrics else record
+    return record.short_name, run, metrics and metrics[0].name, first.verdict
 
 
-def _facts(found: Sequence[Excerpt]) -> Iterator[list[Excerpt]]:
-    """Yield each excerpt with the bandwidth that repeats it: both are one fact, and one line."""
+def _of_one(record: Record, chosen: Collection[str | None]) -> Iterator[Sequence[MetricRecord]]:
+    """Yield each chosen metric with the bandwidth that repeats it: both are one fact, and one line."""
 
-    def repeats(one: Excerpt, other: Excerpt) -> bool:
+    def repeats(one: MetricRecord, other: MetricRecord) -> bool:
         return (
-            (one.metric is not None and operations_of(one.metric) == other.metric)
+            operations_of(one.name) == other.name
             and one.verdict == other.verdict
             and same_spread(one.spread, other.spread)
         )
 
-    for excerpt in found:
-        if not any(repeats(excerpt, other) for other in found):
-            yield [excerpt, *(other for other in found if repeats(other, excerpt))]
+    if not record.metrics:
+        yield ()
+    found = [metric for metric in record.metrics if metric.name in chosen]
+    for metric in found:
+        if not any(repeats(metric, other) for other in found):
+            yield [metric, *(other for other in found if repeats(other, metric))]
 
 
-def _measured(runs: Sequence[Sequence[Excerpt]]) -> tuple[str, str, str]:
-    """Return metrics, medians and verdict of a fact; of ``--repeat`` the range of its runs."""
+def _measured(runs: Sequence[Sequence[MetricRecord]]) -> tuple[str, str]:
+    """Return metrics and medians of a fact; of ``--repeat`` the range of its runs."""
     fact = runs[0]
-    first, values = fact[0], [run[0].median for run in runs if run[0].median is not None]
     many = f"{len(runs)} runs" if len(runs) > 1 else ""
-    if first.metric is None:
-        return ("-", many or "-", first.verdict)
-    measured = ", ".join(
-        "-" if one.median is None else with_unit(one.median, one.unit) for one in fact
-    )
-    if many and values:
-        measured = of_runs(values, str(first.unit))
-    elif first.spread is not None:
-        measured += f" ±{first.spread:.1%}"
-    return (", ".join(str(one.metric) for one in fact), measured, first.verdict)
+    if not fact:
+        return ("-", many or "-")
+    measured = ", ".join(with_unit(one.median, one.unit) for one in fact)
+    if many:
+        measured = of_runs([run[0].median for run in runs], fact[0].unit)
+    elif fact[0].spread is not None:
+        measured += f" ±{fact[0].spread:.1%}"
+    return (", ".join(one.name for one in fact), measured)
 
 
 CASE: Final = ("system", "partition", "environment", "case")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from iogauge.core.groups import grouped
+from iogauge.core.text import some
 from iogauge.core.units import format_bytes, in_order
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan.bounds import ASSUMED_SPEED, Cost, excess
@@ -145,14 +146,9 @@ def refused(cases: Iterable[PlannedCase]) -> list[str]:
 
 def _by_text(said: Iterable[tuple[PlannedCase, str]]) -> list[str]:
     return [
-        f"{first_and_more([name_of(case) for case, _ in mine])}: {text}"
+        f"{some([name_of(case) for case, _ in mine], 1)}: {text}"
         for text, mine in grouped(said, lambda one: one[1]).items()
     ]
-
-
-def first_and_more(names: Sequence[str]) -> str:
-    """Return the first of several names, and how many more there are."""
-    return f"{names[0]} and {len(names) - 1} more" if names[1:] else names[0]
 
 
 def timed(cases: Iterable[PlannedCase]) -> list[str]:

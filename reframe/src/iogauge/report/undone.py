@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import untrusted
-from iogauge.core.text import count
+from iogauge.core.text import count, some
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, parameters_in, short_name
-from iogauge.report.plan_table import first_and_more
 
 
 def undecided(
@@ -44,7 +43,7 @@ def unable(reframe_report: Path) -> list[str]:
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
     return [
-        f"{reason}. So {count(len(cases), 'case')} cannot run: {first_and_more(cases)}"
+        f"{reason}. So {count(len(cases), 'case')} cannot run: {some(cases, 1)}"
         for reason, cases in names.items()
     ]
 

@@ -12,11 +12,10 @@ refused. One that leaves little is a doubt, and the site may have its reasons: `
 from __future__ import annotations
 
 import contextlib
-import re
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from iogauge.core import registry
 from iogauge.core.paths import ODD, VARIABLE
@@ -52,28 +51,6 @@ Expected = Annotated[
 ]
 
 _REFRAME_ADDS: Final = ("scheduler", "launcher")
-
-#: Hosts of a range: what stands before, the first and the last number.
-_RANGE: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]*)\[(\d{1,5})-(\d{1,5})\]")
-
-
-def _each_host(value: Any) -> Any:
-    """Return hosts with the ranges among them written out; what is none is left for the model."""
-    if not isinstance(value, (list, tuple)):
-        return value
-    hosts: list[Any] = []
-    for entry in value:
-        found = _RANGE.fullmatch(entry) if isinstance(entry, str) else None
-        if found is None:
-            hosts.append(entry)
-            continue
-        front, first, last = found.groups()
-        if int(first) > int(last):
-            raise ValueError(f"{entry!r} names no host: write the smaller number first")
-        numbers = range(int(first), int(last) + 1)
-        hosts += [f"{front}{number:0{len(first)}d}" for number in numbers]
-    return tuple(hosts)
-
 
 _Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")]
 
@@ -191,11 +168,6 @@ class Limits(SiteModel):
     max_fill: Fraction = 0.85
     #: Share of the free space that one case may take (G13).
     max_of_free: Fraction = 0.01
-    #: Files and directories that are removed in a second, at most, when a case or a session is
-    #: cleaned up.
-    removals_per_second: Count = 5000
-    #: Free space that must remain, as a share of the target (G13).
-    keep_free: Fraction = 0.10
     #: Coefficient of variation over the repetitions, at most (G17).
     max_spread: Fraction = 0.10
     #: Share of the bytes moved meanwhile that others may have moved, at most (G19).
@@ -401,8 +373,7 @@ class PartitionExtras(SiteModel):
     expect: dict[Expected, str | int] = {}
     #: Hosts that run the tasks if no scheduler gives nodes: at least as many as the largest case
     #: uses.
-    #: ``node-[01-12]`` are twelve.
-    hosts: Annotated[tuple[_Host, ...], BeforeValidator(_each_host)] = ()
+    hosts: tuple[_Host, ...] = ()
     #: Network interface on which a benchmark's servers listen (fio); by default that of the host
     #: name.
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:@-]+$")] | None = None

@@ -31,6 +31,7 @@ from iogauge.core.words import (
 )
 from iogauge.node import below, probes
 from iogauge.node.host import usable_cores
+from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import Below, traits
 from iogauge.node.lustre.directory import look_at_directory
 from iogauge.node.lustre.programs import LustreError
@@ -62,15 +63,6 @@ def wrf_header() -> str | None:
     program = Path(shutil.which("wrf_io") or "/nonexistent")
     header = program.parent.parent / "share" / "wrf-io" / "wrf_header.txt"
     return str(header) if header.exists() else None
-
-
-def memory_bytes() -> int:
-    """Return the memory of this node, ``MemTotal`` of /proc/meminfo."""
-    with open("/proc/meminfo", encoding="ascii") as file:
-        match = re.search(r"^MemTotal:\s+(\d+) kB", file.read(), re.MULTILINE)
-    if match is None:
-        raise OSError("/proc/meminfo has no MemTotal")
-    return int(match[1]) * 1024
 
 
 def target_path() -> str:

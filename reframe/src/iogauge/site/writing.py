@@ -380,24 +380,6 @@ def version() -> str:
     return _git("describe", "--tags", "--exact-match") or _git("rev-parse", "HEAD") or "main"
 
 
-def not_a_tag() -> str:
-    """Return what a repository names instead of a tag, and how to name one; empty for a tag."""
-    commit = _git("rev-parse", "--short=12", "HEAD")
-    if not commit:
-        return (
-            "names iogauge's branch main, which moves, since this iogauge is no clone: write a tag or a "
-            "commit's id after ref, and run ./setup"
-        )
-    if _git("describe", "--tags", "--exact-match"):
-        return ""
-    newest = _git("describe", "--tags", "--abbrev=0")
-    tag = f"the newest here is {newest}" if newest else "none is here yet: git fetch --tags"
-    return (
-        f"names iogauge by commit {commit}, which has no tag. A tag shows which release it is: write one "
-        f"after ref ({tag}), and run ./setup"
-    )
-
-
 def write_repository(into: Path, site: str, partition: str, lustre: bool) -> list[Path]:
     """Write the files of a site's repository that are not there yet; return them.
 

@@ -28,7 +28,7 @@ from iogauge.core import processes, untrusted
 from iogauge.core.paths import replace_file
 from iogauge.node.mounts import mount_id
 from iogauge.workspace import permission
-from iogauge.workspace.removal import GONE, PER_SECOND, NotRemoved, Removal, rmdir_if_empty
+from iogauge.workspace.removal import GONE, NotRemoved, Removal, rmdir_if_empty
 
 MARKER: Final = ".iogauge-session"
 ROOT: Final = "iogauge"
@@ -170,7 +170,6 @@ def create(
     owner_process: object = None,
     of_job: bool = False,
     time_limit_s: float = 0,
-    removals_per_second: int = PER_SECOND,
 ) -> str:
     """Make the session's directory with its marker, and in it the case's; return the latter's path.
 
@@ -192,7 +191,6 @@ def create(
         "process": owner_process or processes.identity(os.getpid()),
         "created": _utc(time.time()),
         "expires": _utc(time.time() + time_limit_s + _MARGIN_S),
-        "removals_per_second": removals_per_second,
     }
     for attempt in range(10):
         try:
@@ -368,11 +366,6 @@ def check_ours(path: str) -> None:
         pass
 
 
-def _pace(owner: dict[str, Any]) -> int:
-    pace = owner.get("removals_per_second")
-    return pace if isinstance(pace, int) and pace > 0 else PER_SECOND
-
-
 def remove(
     path: str,
     *,
@@ -381,7 +374,7 @@ def remove(
 ) -> None:
     """Remove a session's directory, its marker last, and its parents if they are empty.
 
-    The marker limits the rate. ``seconds`` limits the time. ``report`` gets the number of removed
+    ``seconds`` limits the time. ``report`` gets the number of removed
     names. A directory that is gone is no error. The marker goes last, so that an interrupted
     removal can be continued. Raises :class:`WorkdirError` if the directory is not ours, and
     :class:`~iogauge.workspace.directory.NotRemoved` if something is left.
@@ -391,7 +384,7 @@ def remove(
         with _owned(path) as owned:
             names = path.split(os.sep)[-3:]
             for _ in range(_ROUNDS):
-                work = Removal(per_second=_pace(owned.owner), seconds=seconds, report=report)
+                work = Removal(seconds=seconds, report=report)
                 work.run(owned.fd, path, keep=frozenset({MARKER}))
                 try:
                     os.unlink(MARKER, dir_fd=owned.fd)
@@ -424,7 +417,7 @@ def empty_case(path: str, *, report: Callable[[int], None] | None = None) -> Non
     """Empty a case's directory and keep it; raises as :func:`remove` does, and OSError if gone."""
     session, _, case = os.path.abspath(path).rpartition(os.sep)
     with _owned(session) as owned:
-        _empty(owned, case, path, Removal(per_second=_pace(owned.owner), report=report))
+        _empty(owned, case, path, Removal(report=report))
 
 
 def remove_case(
@@ -436,6 +429,6 @@ def remove_case(
     """Remove a case's directory from a session of ours; raises as :func:`remove` does."""
     session, _, case = os.path.abspath(path).rpartition(os.sep)
     with contextlib.suppress(FileNotFoundError), _owned(session) as owned:
-        work = Removal(per_second=_pace(owned.owner), seconds=seconds, report=report)
+        work = Removal(seconds=seconds, report=report)
         _empty(owned, case, path, work)
         os.rmdir(case, dir_fd=owned.fd)

@@ -15,7 +15,7 @@ from typing import Final
 
 from iogauge.node.mounts import mount_id
 
-#: Names removed in a second if no marker sets a limit (default of limits.removals_per_second).
+#: Names removed in a second, at most.
 PER_SECOND: Final = 5000
 _WORKERS: Final = 8
 

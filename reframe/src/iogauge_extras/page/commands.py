@@ -113,9 +113,9 @@ def show_status(
     as_json: Annotated[bool, typer.Option("--json", help="With --trend: as JSON.")] = False,
     wide: Wide = False,
 ) -> None:
-    """Show a line for each case, the worst first: of the last 30 days, or --since.
+    """Show a line for each case, the worst first.
 
-    With --trend: which metrics have become worse for good; exit status 1 if some have. --false-alarms is the share
+    Cases of the last 30 days, or those since a time. With --trend: which metrics have become worse for good; exit status 1 if some have. --false-alarms is the share
     of healthy series with an alarm within 30 runs.
     """
     from iogauge_extras.page import marks
