@@ -192,9 +192,9 @@ def test_each_mode_holds_the_one_before(make_rig):
     """And ``-l`` lists all that a site's tools allow."""
     rig = make_rig(tools=("fio", "ior", "ior-mpiio", "mdtest"))
     # Without sweeps: 18 of one case each, TrainingSamples (2), FioSequential (8), MdtestShape (6), AccessMatrix (6) and its ratios,
-    # Burst, Steady, Endurance, Interference (2).
+    # Burst, Steady, Endurance, Interference (2), SharedFile.
     everything = rig.reframe("-c", "checks/", "-l")
-    assert everything.rc == 0 and "Found 50 check(s)" in everything.out, everything.out
+    assert everything.rc == 0 and "Found 51 check(s)" in everything.out, everything.out
     found = [set(re.findall(r"^- (.*) /", everything.out, re.MULTILINE))]
     for mode in ("acceptance", "weekly", "daily", "quick"):
         run = rig.reframe("-c", "checks/", "-l", f"--mode={mode}")

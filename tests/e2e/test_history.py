@@ -51,7 +51,7 @@ def test_history_shows_the_newest_first_and_what_is_asked_for(rig):
         run = rig.iogauge("history", "--json", *options)
         assert (run.rc, len(run.out.splitlines())) == (0, count), run.out
     slip = rig.iogauge("history", "--system", "elsewhere")
-    assert slip.rc == 2 and "'elsewhere': no case of it is recorded" in flat(slip.out), slip.out
+    assert slip.rc == 2 and "no site 'elsewhere'; known: rig" in flat(slip.out), slip.out
 
 
 def stored(rig: Rig, name: str, **change: Any) -> Path:
