@@ -178,9 +178,10 @@ def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
     # The sync after the creates belongs to their time. One before them finds no files.
     slow = f'[ -e {rig.base}/slowed ] || [ -z "$(ls -A $IOG_DIR)" ] || {{ touch {rig.base}/slowed; sleep 4; }}'
     rig.program("sync", f'case $IOG_TOKEN in create.1.*) {slow} ;; esac\nexec "$real" "$@"')
-    done = rig.iogauge("run", "--confirm", "-n", "^FioMetadata$")
+    done = rig.iogauge("run", "--confirm", "--repeat=1", "-n", "^FioMetadata$")
     first, second = done.records
     assert (first["verdict"], second["verdict"]) == ("FAIL", "PASS"), done.out
+    assert (first["case"], second["case"]) == ("FioMetadata %.repeat_no=0", "FioMetadata")
     assert second["confirms"] == first["session"]
     assert done.rc == 0 and "1 FAIL not confirmed by a second run" in done.out, done.out
 

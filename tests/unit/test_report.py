@@ -344,7 +344,7 @@ def one(verdict: str, session: str, **change: Any) -> Record:
         (one("FAIL", "b", confirms="a"), 1),
         (one("UNSTABLE", "b", confirms="a"), 1),
         (one("PASS", "b", confirms="other"), 1),
-        (one("PASS", "b", confirms="a", hash="2"), 1),
+        (one("PASS", "b", confirms="a", case="Other"), 1),
         (one("PASS", "b"), 1),
     ],
 )

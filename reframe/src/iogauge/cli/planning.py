@@ -281,13 +281,13 @@ _CHOOSING: Final = (
 )
 
 
-def without_choice(arguments: Sequence[str]) -> list[str]:
-    """Return ReFrame's arguments without those that select cases."""
-    kept, skip = [], False
+def without_choice(arguments: Sequence[str], *others: str) -> list[str]:
+    """Return ReFrame's arguments without those that select cases, and without other options that take a value."""
+    gone, kept, skip = {*_CHOOSING, *others}, [], False
     for word in arguments:
-        if not skip and word not in _CHOOSING and not word.startswith(("--name=", "--tag=")):
+        if not skip and word.partition("=")[0] not in gone:
             kept.append(word)
-        skip = word in _CHOOSING and not skip
+        skip = word in gone and not skip
     return kept
 
 

@@ -23,8 +23,8 @@ from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import complaints
-from iogauge.records import journal
-from iogauge.records.record import Record
+from iogauge.records import journal, names
+from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
 from iogauge.report import plan_table, undone
 from iogauge.report.endings import SessionRecords
@@ -102,20 +102,21 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
 
 
 def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
-    """Measure every failed case once more; return all runs.
+    """Measure every failed case once more, on all nodes with ``--distribute``; return all runs.
 
     If no failure counts any more, the exit statuses become 0: ReFrame knows only its first run.
     """
-    kept = planning.without_choice(arguments)
+    kept = planning.without_choice(arguments, "--repeat")
     records = [record for one in ran for record in one.records]
     failed = [record for record in records if record.needs_confirmation]
     again: list[_Ran] = []
     for place in dict.fromkeys(r.place for r in failed):
         system, partition, environment = place
         failures = [r for r in failed if r.place == place]
-        hashes = [word for r in failures for word in ("-n", f"/{r.hash}")]
+        cases = dict.fromkeys(names.exactly(short_name(r.case)) for r in failures)
+        chosen = [word for case in cases for word in ("-n", case)]
         where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
-        one = _run([*kept, *where, *hashes], False, confirms=failures[0].session)
+        one = _run([*kept, *where, *chosen], False, confirms=failures[0].session)
         again.append(replace(one, status=0))
         records += one.records
     if SessionRecords(records).ending(gate).status == 0:

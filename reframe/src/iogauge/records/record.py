@@ -422,7 +422,8 @@ def parameters_in(case: str) -> dict[str, str]:
     return dict(re.findall(r"%([\w.]+)=(\S+)", case))
 
 
-#: What ``--distribute`` and ``--repeat`` add to a case's name.
+#: What ``--repeat`` adds to a case's name, and what it and ``--distribute`` add.
+REPEATED: Final = re.compile(r" %\.repeat_no=\S+")
 ADDED: Final = re.compile(r" %\.(?:part|repeat_no)=\S+")
 
 

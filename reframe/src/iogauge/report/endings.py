@@ -18,7 +18,7 @@ from iogauge.core.text import some, visible
 from iogauge.core.words import NO_WITNESS
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.record import Record
+from iogauge.records.record import REPEATED, Record
 from iogauge.records.selected import Unmeasured, UnrunCase
 
 #: Verdicts that neither fail a run nor prove anything.
@@ -177,14 +177,14 @@ class SessionRecords(tuple[Record, ...]):
     @cached_property
     def _passed_again(self) -> frozenset[tuple[object, ...]]:
         return frozenset(
-            (record.confirms, *record.place, record.hash)
+            (record.confirms, *record.place, REPEATED.sub("", record.case))
             for record in self
             if record.confirms and record.verdict is Verdict.PASS
         )
 
     def is_unconfirmed(self, record: Record) -> bool:
         """Return whether a record is of a failure whose case passed in a later run."""
-        case = (record.session, *record.place, record.hash)
+        case = (record.session, *record.place, REPEATED.sub("", record.case))
         return record.needs_confirmation and case in self._passed_again
 
     def counts(self, record: Record) -> bool:
