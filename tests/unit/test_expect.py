@@ -100,15 +100,19 @@ LISTED = ["IorPosix %files=shared %cache=direct /0a1b2c3d", "MdtestEasy /deadbee
         (["-n", "IorPosix shared direct"], []),
         (["-n", "IorPosix shared"], ["IorPosix shared selects no case"]),
         (["-n", "/deadbeef", "-n", "/0"], ["/0 selects no case"]),
+        (
+            ["-n", "Burst", "-t", "daily"],
+            ["Burst selects no case: it exists, and the other options"],
+        ),
         (["-t", "daily", "-T", "^mdtest$", "-x", "Ior", "-x", "%cache=buffered"], []),
     ],
 )
 def test_each_name_must_fit_a_case(words, wrong):
     listed = [*LISTED, "FioMetadata /00000001"]
-    found = selected.without_match(words, LISTED, listed, ["MdtestEasy", "IorPosix"])
+    found = selected.without_match(words, LISTED, listed, ["MdtestEasy", "IorPosix", "Burst"])
     assert len(found) == len(wrong)
     assert all(one.startswith(f"-n {text}") for one, text in zip(found, wrong, strict=True))
-    assert all(one.endswith(("here", "case", ")")) for one in found)
+    assert all(one.endswith(("here", "case", ")", "leave it out")) for one in found)
 
 
 @pytest.mark.parametrize(

@@ -368,9 +368,15 @@ def without_match(
         test = pattern_of(pattern.rpartition("@")[0] or pattern)
         return any(re.search(test, case[0].replace(" ", "")) for case in cases)
 
+    def why(pattern: str) -> str:
+        if fits(pattern, listed):
+            return " that can run here"
+        if pattern in checks:
+            return ": it exists, and the other options (-t, -T, -x, --mode) leave it out"
+        return _hint(pattern, checks)
+
     named = [
-        f"-n {pattern} selects no case"
-        + (" that can run here" if fits(pattern, listed) else _hint(pattern, checks))
+        f"-n {pattern} selects no case{why(pattern)}"
         for pattern in values(arguments, "-n", "--name")
         if not fits(pattern, runnable)
     ]
