@@ -172,6 +172,13 @@ def test_writers_on_behalf_of_others_are_compared_with_each_other() -> None:
             | {"q": (5, wrote(GIB, 77, calls=262144))},
             [],
         ),
+        # Idle, and slow to open: its few bytes are no yardstick either.
+        ({f"p{n}": (n, wrote(GIB, 2)) for n in range(4)} | {"q": (4, wrote(4096, 3, 1))}, []),
+        # Two targets are none to compare with; of three, one may be named.
+        ({f"p{n}": (n, wrote(GIB, 77 if n == 1 else 2)) for n in range(2)}, []),
+        ({f"p{n}": (n, wrote(GIB, 77 if n == 1 else 2)) for n in range(3)}, [1]),
+        # More bytes take more time.
+        ({f"p{n}": (n, wrote((1 + 9 * (n == 2)) * GIB, 2 + 18 * (n == 2))) for n in range(6)}, []),
         # Slow, but by less than a second, or than a twentieth of the run.
         ({f"p{n}": (n, wrote(GIB, 0.8 if n == 4 else 0.2)) for n in range(6)}, []),
         ({f"p{n}": (n, wrote(GIB, 5 if n == 4 else 1)) for n in range(6)}, []),

@@ -152,6 +152,16 @@ ZERO = Block("data", 4096, f"{zlib.crc32(bytes(4096)):08x}")
 MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
 
 
+#: Tokyo, Kolkata, Kathmandu, Chatham, Kiritimati, St. John's, New York, Los Angeles, Marquesas, Baker Island.
+ZONES = (9, 5.5, 5.75, 12.75, 14, -3.5, -5, -8, -9.5, -12)
+
+
+def in_zone(hours: float) -> Alter:
+    """Tasks whose local time is another than that of the node."""
+    moment = Moment("Began", BOOTED + 1201.0 + hours * 3600, local=True)
+    return lambda case: case.output("write", moments=(moment,))
+
+
 def contained(case: Whole) -> Whole:
     """The tasks' processes were waited for by nobody: the agent saw what the kernel added to no sum."""
     lost = {"asked": Reading(33_000, 0), "moved": Reading(), "calls": Reading(60, 0)}
@@ -189,12 +199,7 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
         for name in COUNTED
         if name not in ("nfs4", "lustre")
     },
-    "tasks in a zone nine hours east": (
-        data(),
-        lambda case: case.output(
-            "write", moments=(Moment("Began", BOOTED + 1201.0 + 9 * 3600, local=True),)
-        ),
-    ),
+    **{f"tasks in a zone {hours:+g} h off": (data(), in_zone(hours)) for hours in ZONES},
     "a clock of the node that was set meanwhile": (
         data(),
         lambda case: case.alter(

@@ -69,8 +69,13 @@ def test_a_launchers_words_before_the_first_of_mdtest_are_no_warning_of_mdtest()
 
 @pytest.mark.parametrize(
     "label",
-    ["[1,0]<stdout>:", "Fri Nov 27 02:54:19 2026<stdout>:", " 0: "],
-    ids=["mpirun with tags", "mpirun with times", "srun --label"],
+    [
+        # mpirun of Open MPI 4.1 and 5.0, srun --label, mpiexec -l of MPICH 5.0
+        *("[1,0]<stdout>:", "Fri Nov 27 02:54:19 2026<stdout>:"),
+        *("[1,0]<stdout>: ", "[0]<stdout>: ", "[1,0][vm:9261]<stdout>: "),
+        *("[Fri Nov 27 12:20:47 2026]<stdout>: ", "[Fri Nov 27 12:20:47 2026][1,0]<stdout>: "),
+        *(" 0: ", "[0] "),
+    ],
 )
 def test_labels_of_a_launcher(label):
     plain = sample("mdtest_easy_create.stdout")

@@ -197,6 +197,23 @@ def test_fio(report):
         assert read.rates["iops"].value == pytest.approx(read.operations / read.seconds, rel=1e-3)
 
 
+#: Recorded reports of each kind.
+COUNTED = (
+    *("fio_file.json", "fio_filecreate.json", "fio_filestat.json", "fio_filedelete.json"),
+    *("fio_randread.json", "fio_note.out", "fio_disturbed.json", "fio_disturbed_342.json"),
+    *("fio_apart_measured.json", "fio_apart_disturber.json", "fio_one_server.json"),
+)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_count_of_every_kind_needs_its_samples(name):
+    text = sample(name)
+    assert refusal(fio.parse_json, text) == ""
+    assert "but fio timed 1 of them" in refusal(
+        fio.parse_json, re.sub(r'"N" : [1-9]\d*', '"N" : 1', text)
+    )
+
+
 @pytest.mark.parametrize("error", [5, 0])
 def test_what_fio_says_before_its_json_is_kept(error):
     """axboe/fio#1685: a disk that does not read. With continue_on_error the job itself has no error."""

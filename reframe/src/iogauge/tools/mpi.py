@@ -101,15 +101,18 @@ def dialect_of(version: str) -> str | None:
     return next((dialect for form, dialect in _DIALECT_OF if form.search(version)), None)
 
 
-#: Labels of lines: mpirun of Open MPI 4.1 with tags, with times or with both; srun --label, which labels all lines.
-_TAG: Final = re.compile(r"(?m)^[^<\n]{0,80}<std(?:out|err)>:(.*)$")
-_NUMBER: Final = re.compile(r"(?m)^ *\d+: (.*)$")
+#: Labels of lines: mpirun of Open MPI 5, then of 4.1, with tags, ranks, times or several. srun --label and MPICH's mpiexec -l
+#: label all lines.
+_TAGS: Final = [
+    re.compile(rf"(?m)^[^<\n]{{0,80}}<std(?:out|err)>:{blank}(.*)$") for blank in (" ", "")
+]
+_NUMBER: Final = re.compile(r"(?m)^(?: *\d+:|\[\d+\]) (.*)$")
 
 
 def unlabelled(text: str) -> str:
     """Return what tasks printed, without a launcher's labels. Blanks at the ends of lines take their place: as much was printed."""
     numbered = len(_NUMBER.findall(text)) == len(text.splitlines())
-    label = _NUMBER if numbered else _TAG
+    label = _NUMBER if numbered else max(_TAGS, key=lambda form: len(form.findall(text)))
     return label.sub(lambda line: f"{line[1]:{len(line[0])}}", text)
 
 
