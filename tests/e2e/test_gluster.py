@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from e2e.rig import Rig, Run
-from e2e.test_several_hosts import run_on
+from e2e.test_several_hosts import of_shared_files, offered, run_on
 from e2e.test_witness import REFERENCES
 from support import gluster
 from support import hosts as support
@@ -31,7 +31,8 @@ def site(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[tuple[H
         assert hosts.run("n1", ["mkdir", str(point / "t")]).returncode == 0
         rig = make_module_rig(
             target=point / "t",
-            tools=("fio", "ior", "md-workbench", "mdtest"),
+            # A read through PnetCDF needs a cache that can be emptied.
+            tools=("fio", "md-workbench", "mdtest", *({*offered()} - {"ior-ncmpi"})),
             declared={
                 "type": gluster.TYPE,
                 "source": gluster.source(hosts),
@@ -120,6 +121,16 @@ def test_a_restart_reads_what_the_other_host_saved(run):
     assert values["restart_time"] * values["read_bw"] == pytest.approx(72, rel=0.01)
     said = {(f["metric"], f["guard"], f["saw"]) for f in record["findings"]}
     assert ("restart_time", "G1", "readers shifted by 1 of 2 nodes") in said
+
+
+def test_a_shared_file_is_read_by_the_host_that_did_not_write_it(site):
+    """Each host is a client with a cache of its own."""
+    done = run_on(*site, "-n", "^SharedFile")
+    found = of_shared_files(done)
+    assert "MPIIO" in found, done.out
+    for metrics in found.values():
+        verdicts = {metric["verdict"] for metric in metrics.values()}
+        assert verdicts <= {"UNREFERENCED", "UNSTABLE"}, [r["reason"] for r in done.records]
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from e2e.rig import Rig, Run, command
 from e2e.test_application import HEADER
 from e2e.test_scenarios import STAND_INS, of, striped
 from iogauge.node import between
+from iogauge.site import programs
 from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
 from support import hosts as support
 from support.hosts import Hosts
@@ -256,6 +257,53 @@ def test_all_hosts_read_and_write_at_once(cluster, make_module_rig):
     said = [(f["metric"], f["outcome"]) for f in done.record["findings"] if f["guard"] == "G8"]
     assert {"read_bw", "write_bw"} <= {metric for metric, _ in said}
     assert "invalid" not in {outcome for _, outcome in said}
+
+
+#: The back ends of IOR through which all tasks write one file, by the feature of an IOR that has them.
+BACK_ENDS = {"ior-mpiio": "MPIIO", "ior-hdf5": "HDF5", "ior-ncmpi": "NCMPI"}
+
+
+def offered() -> list[str]:
+    """The features of the IOR on PATH, back ends among them."""
+    return ["ior", *(one for one in BACK_ENDS if one in programs.machine().features)]
+
+
+def of_shared_files(run: Run) -> dict[str, dict[str, dict[str, Any]]]:
+    """The metrics by name of each back end."""
+    records = of(run, "SharedFile")
+    for record in records:
+        # PnetCDF makes each file twice, and IOR says so: that is no fault.
+        assert "warning of the tool" not in str(record)
+    return {
+        record["parameters"]["api"]: {metric["name"]: metric for metric in record["metrics"]}
+        for record in records
+    }
+
+
+@pytest.mark.needs_ior
+@pytest.mark.slow
+def test_a_shared_file_is_written_by_all_hosts_through_each_library(cluster, make_module_rig):
+    """It is read back by the next host, whose cache is that of the writer here: so the read is not believed.
+
+    IOR cannot do that through PnetCDF: there each reads its own part, from an emptied cache.
+    """
+    rig = make_module_rig(tools=offered(), limits={"case_bytes": "96 MiB"})
+    data = rig.settings()
+    data["systems"][0]["partitions"][0]["extras"] |= {
+        "scale": {"nodes": 3, "tasks_per_node": 2},
+        "hosts": cluster.names,
+        "interface": "eth0",
+    }
+    rig.write_settings(data)
+    done = run_on(cluster, rig, "-n", "^SharedFile")
+    rig.assert_clean()
+    found = of_shared_files(done)
+    assert {*found} == {BACK_ENDS[one] for one in offered()[1:]}, done.out
+    for api, metrics in found.items():
+        assert metrics["write_bw"]["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.out
+        believed = metrics["read_bw"]["verdict"] in ("UNREFERENCED", "UNSTABLE")
+        assert believed == (api == "NCMPI"), done.out
+    assert {record["nodes"] for record in done.records} == {3}
 
 
 @pytest.mark.slow

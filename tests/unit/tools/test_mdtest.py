@@ -122,7 +122,6 @@ def test_one_iteration():
         "iterations": 1,
         "items": 200,
         "begins_at": 502,
-        "kind": "files/directories",
     }
 
 

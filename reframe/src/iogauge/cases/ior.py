@@ -305,8 +305,10 @@ class IorCheck(StorageCheck):
         )
         if not self.reads:
             return [write]
-        # IOR refuses to reorder tasks over shuffled offsets in a shared file.
+        # IOR refuses to reorder tasks over shuffled offsets in a shared file. Through PnetCDF each task reads its own part all
+        # the same, and finds wrong data in it (aiori-NCMPI.c has no rankOffset there).
         shift = self.nodes >= 2 and (self.file_per_process or not self.random)
+        shift = shift and self.back_end != "NCMPI"
         shifted: dict[str, Any] = {"reorder_tasks": True, "task_offset": 1} if shift else {}
         reader = replace(options, read=True, **shifted)
         read = self.ior_phase(

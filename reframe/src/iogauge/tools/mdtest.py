@@ -117,9 +117,8 @@ def parse_table(text: str) -> ToolOutput:
     operations / rate, which is exact. ``operations`` is the number for all tasks, None if the output
     does not show it. With a stonewall it is tasks times the greatest count reached (the others catch up).
 
-    ``parameters`` has iterations (1), items (all tasks, from "2 tasks, 200 files") and kind (files, directories,
-    files/directories). It has shift ("Shifting ranks by N"), and begins_at, the characters that mdtest
-    has printed when it begins.
+    ``parameters`` has iterations (1), items (of all tasks), shift ("Shifting ranks by N"), and begins_at, the characters that mdtest has printed when
+    it begins.
 
     Raises :class:`ToolOutputError` if the table is missing, cut, damaged, or not the only one.
     """
@@ -148,7 +147,6 @@ def parse_table(text: str) -> ToolOutput:
         "iterations": 1,
         "items": int(work[2]),
         "begins_at": work.end(),
-        "kind": work[3],
     }
     if shift := SHIFT.search(text):
         parameters["shift"] = int(shift[1])

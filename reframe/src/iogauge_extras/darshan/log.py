@@ -279,20 +279,15 @@ def as_output(text: str, file: str) -> ToolOutput:
 _ANSWER_S: Final = 300
 
 
-def _reader() -> list[str]:
-    """Return the words that print a log: darshan-parser on PATH, or of the local stack."""
+def read_log(file: Path) -> DarshanLog:
+    """Return what a Darshan log says, by darshan-parser on PATH or of the local stack; raises :class:`CompareError`."""
     built = project_root() / "environments" / "local" / ".spack-env" / "view" / "bin"
     path = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=str(built))
     if path is None:
         raise CompareError(
             f"darshan-parser is neither on PATH nor in {built}. It comes with: ci/build-stack, or spack install darshan-util"
         )
-    return [path, "--base", "--perf", "--show-incomplete"]
-
-
-def read_log(file: Path) -> DarshanLog:
-    """Return what a Darshan log says; raises :class:`CompareError`."""
-    words = [*_reader(), str(file)]
+    words = [path, "--base", "--perf", "--show-incomplete", str(file)]
     try:
         done = commands.run(*words, seconds=_ANSWER_S)
     except TimeoutError as error:

@@ -138,8 +138,8 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
             f"elbencho: {action}: after {wanted} expected {' '.join(expected) or 'no phase'}, "
             f"found {excerpt(' '.join(rest))}"
         )
-    synced_ms = sum(_milliseconds(_done(line)) for line in lines[at + 1 :])
-    phase = _of_files(action, _done(data), files, synced_ms) if files else _of_bytes(action, data)
+    synced_ms = sum(_milliseconds(line) for line in lines[at + 1 :])
+    phase = _of_files(action, data, files, synced_ms) if files else _of_bytes(action, data)
     config = _config(data)
     version = member(config, "version", "elbencho")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
@@ -176,11 +176,9 @@ def _of_bytes(action: Action, data: Mapping[str, Any]) -> Phase:
     )
 
 
-def _of_files(action: Action, done: Any, files: int, synced_ms: int) -> Phase:
-    (entries, rate), shown_ms = (
-        (_count(done, key) for key in ("entries", "entries/s")),
-        _milliseconds(done),
-    )
+def _of_files(action: Action, data: Mapping[str, Any], files: int, synced_ms: int) -> Phase:
+    done, shown_ms = _done(data), _milliseconds(data)
+    entries, rate = (_count(done, key) for key in ("entries", "entries/s"))
     if entries != files:
         raise ToolOutputError(f"elbencho: {action}: {entries} files, expected {files}")
     # It cuts both numbers to whole ones.
@@ -233,9 +231,9 @@ def _count(container: object, key: str, least: int = 1) -> int:
     return int(value)
 
 
-def _milliseconds(done: object) -> int:
+def _milliseconds(data: Mapping[str, Any]) -> int:
     """Return how long a phase took; less than a millisecond is 0."""
-    return _count(done, "elapsed_time_ms", least=0)
+    return _count(_done(data), "elapsed_time_ms", least=0)
 
 
 def _command(config: Any) -> str:
