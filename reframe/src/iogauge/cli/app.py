@@ -37,6 +37,10 @@ OLD: Final = {
 }
 
 
+#: Commands that mean nothing without a word: alone they show their help.
+_ASKS: Final = ("compare", "window")
+
+
 class _Commands(TyperGroup):
     """Commands by their names of today; those of earlier versions work, and say the new one."""
 
@@ -96,7 +100,7 @@ def _add(group: typer.Typer, name: str, passes_on: bool = False) -> None:
     settings = _PASS_ON if passes_on else None
     try:
         command = _told(registry.load("iogauge_commands", name))
-        group.command(name, context_settings=settings)(command)
+        group.command(name, context_settings=settings, no_args_is_help=name in _ASKS)(command)
     except registry.Missing as error:
         missing = error
 
@@ -136,7 +140,7 @@ def common(
 app.command(context_settings=_PASS_ON)(running.run)
 app.command("check")(ready.check)
 app.command("report")(_told(reporting.show_report))
-app.command("explain")(results.explain_word)
+app.command("explain", no_args_is_help=True)(results.explain_word)
 app.command()(site.clean)
 app.command("history")(results.show_history)
 

@@ -204,14 +204,19 @@ def _joined(reasons: Sequence[str]) -> str:
     return _MOMENT.sub(rf"\1 {figures[0]} to {figures[-1]}", reasons[0])
 
 
+def numbered(reasons: Iterable[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the number of each reason, and the notes: one for those that are alike."""
+    alike = grouped(reasons, lambda reason: _MOMENT.sub(r"\1", reason))
+    numbers = {reason: n for n, same in enumerate(alike.values(), 1) for reason in same}
+    return numbers, tuple(map(_joined, alike.values()))
+
+
 def table(lines: Sequence[Row], wide: bool = False) -> Table:
     """Return the rows as a table, by target; the reasons are numbered below it.
 
     With ``wide`` the reasons stand in the rows.
     """
-    reasons = [reason for line in lines for reason in line.reasons]
-    alike = grouped(reasons, lambda reason: _MOMENT.sub(r"\1", reason))
-    numbers = {reason: n for n, same in enumerate(alike.values(), 1) for reason in same}
+    numbers, notes = numbered(reason for line in lines for reason in line.reasons)
 
     def cells(line: Row, last: Row | None) -> tuple[str, ...]:
         known = ",".join(str(numbers[reason]) for reason in line.reasons)
@@ -232,7 +237,7 @@ def table(lines: Sequence[Row], wide: bool = False) -> Table:
             f"target {target}": list(map(cells, mine, [None, *mine]))
             for target, mine in grouped(lines, lambda line: line.record.target_path).items()
         },
-        () if wide else tuple(map(_joined, alike.values())),
+        () if wide else notes,
         wide,
     )
 
