@@ -17,7 +17,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, names, query
 from iogauge.records.record import MetricRecord, Record, operations_of, same_spread
 from iogauge.report.layout import Table, columns
-from iogauge.report.outcome import numbered
+from iogauge.report.outcome import notes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +148,14 @@ def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = 
             last = shown
         blocks[where] = rows
     headings = ("metric", "median ±spread", "verdict", "why")
-    numbers, notes = numbered(
-        filter(None, [*damaged, *(r[-1] for b in blocks.values() for r in b)])
-    )
+    reasons = [row[-1] for rows in blocks.values() for row in rows if row[-1]]
+    notes = notes_of([*damaged, *reasons])
+    numbers = {note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)}
     shown = {
-        where: [(*row, f"[{numbers[why]}]" if why else "") for *row, why in rows]
+        where: [(*row, f"[{numbers[notes[why]]}]" if why else "") for *row, why in rows]
         for where, rows in blocks.items()
     }
-    return Table(columns("scenario", *headings, whole=headings), shown, notes, wide)
+    return Table(columns("scenario", *headings, whole=headings), shown, tuple(numbers), wide)
 
 
 def _same(one: _Fact) -> tuple[object, ...]:

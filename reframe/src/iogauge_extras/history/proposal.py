@@ -391,10 +391,10 @@ def calibrate(
             site_limits(file.parent),
             settings,
         )
-        for outcome in proposal.outcomes:
-            say(f"{system}: {outcome.name}: {outcome.state}: {outcome.text}")
-        for why, named in grouped(without_valid_run(frame), lambda one: one[1]).items():
-            say(f"{system}: {', '.join(name for name, _ in named)}: left out: {why}")
+        told = [(one.name, f"{one.state}: {one.text}") for one in proposal.outcomes]
+        told += [(name, f"left out: {why}") for name, why in without_valid_run(frame)]
+        for what, named in grouped(told, lambda one: one[1]).items():
+            say(f"{system}: {', '.join(name for name, _ in named)}: {what}")
         refused = refused or proposal.refused
         diff = proposal.diff(str(file))
         if not diff:

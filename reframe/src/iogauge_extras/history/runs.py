@@ -102,7 +102,7 @@ def summary_of(
     """Return median and bound of runs in order of time; raises :class:`Refused` if they prove
     nothing.
 
-    ``max_spread`` is the largest coefficient of statistics.variation, from the site's limits.
+    ``max_spread`` is the largest coefficient of variation, from the site's limits.
     """
     runs = len(values)
     if runs < LEAST_RUNS:
@@ -126,7 +126,7 @@ def summary_of(
     median, spread = statistics.location_and_spread(values)
     if statistics.variation(spread) > max_spread:
         raise Refused(
-            f"the noise is too large: coefficient of statistics.variation {statistics.variation(spread):.1%} over {runs} runs, the "
+            f"the noise is too large: coefficient of variation {statistics.variation(spread):.1%} over {runs} runs, the "
             f"site allows {max_spread:.0%} (limits.max_spread). With this noise {outlook(runs, spread)}"
         )
     sign = 1 if better == "more" else -1
