@@ -84,7 +84,7 @@ def test_a_wheel_measures_a_site_outside_the_clone(storage):
     assert "no folder of your own for the site" in refused
     (base / "sites").mkdir()
     sites = {"IOGAUGE_SITES": str(base / "sites")}
-    words = ("--target", str(target), "--ceiling", "50 GB/s", "-y")
+    words = ("--target", str(target), "--ceiling", "50 GB/s")
     said = installed.run("iogauge", "site", "new", "mine", *words, **sites)
     assert "time_limit: " in said
     assert "case(s), one at a time" in said

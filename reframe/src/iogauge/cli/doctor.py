@@ -5,17 +5,14 @@ Of a target on Lustre it also says what this user cannot see.
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import json
 import os
-import platform
 import socket
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -196,32 +193,6 @@ def launch_check(machine: Machine) -> Check | None:
     return Check("problem", "mpirun and ior", text, what)
 
 
-def missing_here(site: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each target of a site's configuration that this host lacks, and for each stack."""
-    for partition in site["systems"][0]["partitions"]:
-        target = extras_of(partition).target
-        path = target.path
-        with contextlib.suppress(OSError):
-            if not target.of_job and not processes.call_in_time(path, partial(os.path.isdir, path)):
-                yield (
-                    f"{partition['name']}: target.path: this host has no directory {path}. The nodes of the partition "
-                    "need it. Make it or mount it, or correct target.path"
-                )
-    for environment in site.get("environments", []):
-        if text := environment.get("extras", {}).get(settings.NOT_INSTALLED):
-            yield f"{environment['name']}: {text}"
-
-
-def _versions() -> list[Check]:
-    versions = []
-    for name in ("ReFrame-HPC", "pydantic", "rich"):
-        try:
-            versions.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            return [Check("problem", "Python packages", f"{name} is missing", "run: make setup")]
-    return [Check("ok", "Python", f"{platform.python_version()}, " + ", ".join(versions))]
-
-
 def _programs(machine: Machine) -> Iterator[Check]:
     for name in ("ior", "mdtest", "fio", "mpirun"):
         program = machine.programs.get(name)
@@ -365,25 +336,9 @@ def _target_mount(path: str, view: View, compression_declared: bool) -> Iterator
     if known.unsynced:
         text = f"fsync proves nothing ({known.unsynced}): writes and metadata are INVALID"
         yield note(text, "choose another directory")
-    if kind == "ext4" and _writes_inode_tables():
-        text = (
-            "the kernel's ext4lazyinit still writes inode tables of a new ext4: load beside yours"
-        )
-        yield note(
-            text, "wait until it has ended, or make the file system with -E lazy_itable_init=0"
-        )
     if below.compresses and not compression_declared:
         text = f"data may be compressed, or stored once ({below.compresses})"
         yield note(text, "declare target.compresses: true")
-
-
-def _writes_inode_tables() -> bool:
-    """Return whether the kernel's thread runs that makes a new ext4 whole."""
-    for file in Path("/proc").glob("[0-9]*/comm"):
-        with contextlib.suppress(OSError):
-            if file.read_text() == "ext4lazyinit\n":
-                return True
-    return False
 
 
 def _target_sessions(
@@ -436,7 +391,7 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
 
 
 def of_this_host() -> list[Check]:
-    """Return the lines about Python, the state directory, the programs and the MPI of this host."""
+    """Return the lines about the state directory, the programs and the MPI of this host."""
     machine = programs.machine()
     launch = launch_check(machine)
-    return [*_versions(), _state(), *_programs(machine), *([launch] if launch else [])]
+    return [_state(), *_programs(machine), *([launch] if launch else [])]
