@@ -19,7 +19,7 @@ import typer
 from iogauge.cli.planning import planned_cases, show_plan
 from iogauge.cli.reporting import write_file
 from iogauge.cli.running import write_probe
-from iogauge.cli.screen import new_console, slip, slips
+from iogauge.cli.screen import new_console, slip
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
@@ -155,8 +155,10 @@ def _ceiling(seen: NodeSeen, given: str | None) -> tuple[str, bool]:
     nic = seen.nic_bytes_s if remote else None
     if given is None:
         return (f"{nic[0] * 8 / 1e9:g} Gbit/s" if nic else ""), False
-    with slips(ValueError):
+    try:
         parse_bandwidth(given)
+    except ValueError as error:
+        raise slip(f"--ceiling: {error}") from error
     return given, True
 
 
