@@ -91,3 +91,16 @@ def test_what_is_not_yaml_is_named_with_its_line(tmp_path, text, line, said):
         yamlfile.load(file)
     (mistake,) = located(file, [Mistake.of_yaml(caught.value)])
     assert str(mistake).startswith(f"{file}:{line}: {said}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" + "1," * 200_000 + "1]",
+        "a0: &a0 [1, 1]\n" + "".join(f"a{n + 1}: &a{n + 1} [*a{n}, *a{n}]\n" for n in range(30)),
+        "a: &a [*a]\n",
+    ],
+)
+def test_too_many_values_are_refused(text):
+    with pytest.raises(YamlError, match="more than 200000 values, with aliases written out"):
+        yamlfile.parse(text, "f")

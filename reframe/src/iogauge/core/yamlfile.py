@@ -22,12 +22,13 @@ class YamlError(ValueError):
         super().__init__(f"{name}:{line}: {problem}" if line else f"{name}: {problem}")
 
 
-#: Largest file in bytes: no site has so much.
+#: Largest file in bytes, and most values with every alias written out: no site has so many.
 LIMIT_BYTES: Final = 512 << 10
+_LIMIT_VALUES: Final = 200_000
 
 
 class _Loader(Composer, yaml.CSafeLoader):
-    """A loader whose text libyaml reads: each start reads the files of all sites.
+    """A loader that counts values before it makes them. Libyaml reads the text: each start reads the files of all sites.
 
     Python composes: libyaml's composer ends the process if values are nested too deeply.
     """
@@ -35,6 +36,27 @@ class _Loader(Composer, yaml.CSafeLoader):
     def __init__(self, stream: str) -> None:
         yaml.CSafeLoader.__init__(self, stream)
         Composer.__init__(self)
+
+    def get_single_node(self) -> yaml.Node | None:
+        node: yaml.Node | None = super().get_single_node()
+        if node is not None:
+            _count(node, {})
+        return node
+
+
+def _count(node: yaml.Node, counts: dict[int, int]) -> int:
+    """Count a node's values, aliases written out; raises MarkedYAMLError if too many or endless."""
+    if id(node) not in counts:
+        counts[id(node)] = (
+            _LIMIT_VALUES  # for as long as it is being counted: it would contain itself
+        )
+        inner = node.value if isinstance(node, yaml.CollectionNode) else []
+        parts = [part for item in inner for part in (item if isinstance(item, tuple) else (item,))]
+        counts[id(node)] = 1 + sum(_count(part, counts) for part in parts)
+        if counts[id(node)] > _LIMIT_VALUES:
+            problem = f"more than {_LIMIT_VALUES} values, with aliases written out"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    return counts[id(node)]
 
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
