@@ -88,7 +88,9 @@ def test_zeros_between_write_and_read(rig):
     ("kind", "damage"),
     [
         ("ext4", 'truncate -s 0 "$file"; truncate -s "$size" "$file"'),
-        ("btrfs", 'fallocate -p -o 65536 -l "$size" "$file"'),
+        pytest.param(
+            "btrfs", 'fallocate -p -o 65536 -l "$size" "$file"', marks=pytest.mark.nightly
+        ),
     ],
     ids=["sparse", "punched"],
 )

@@ -1,15 +1,22 @@
-"""Where a run may write: what an administrator or an owner allowed, and no name leads anywhere else."""
+"""Where a run may write: what was allowed, and no name leads elsewhere; what it writes is what its plan announces."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from e2e.rig import Rig, processes
+from e2e.rig import MIB, Rig, Run, processes
 from e2e.test_values import METADATA, RANDOM_READ
 from iogauge.workspace import directory
 
@@ -170,3 +177,204 @@ def test_a_case_whose_directory_is_swapped_for_a_link_removes_only_its_own(rig, 
     # The session removes its directory, with the link in it as a name.
     rig.assert_clean()
     assert run.records
+
+
+# --- the directory watched all the time  ----------------------------------------------------------
+
+
+#: A scenario of each tool. The cost of all others has the same formulas (unit/test_plan.py).
+CASES = (
+    "IorPosix%files=per-process%order=sequential%cache=direct",
+    "MdtestEasy",
+    "FioRandomRead%block=128KiB",
+)
+
+
+@dataclass
+class Watch:
+    """The most bytes and names that each case's directory held at a time."""
+
+    root: Path
+    held: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    files: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    #: As ``held``, of the sizes of files.
+    sizes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    elsewhere: set[str] = field(default_factory=set)
+    #: Files at a time in a directory of the target's lock.
+    locks: int = 0
+    done: bool = False
+
+    def look(self) -> None:
+        """One look at the target; a case's own directory is ``iogauge/<user>/<session>/<case>``."""
+        held: dict[str, int] = defaultdict(int)
+        files: dict[str, int] = defaultdict(int)
+        sizes: dict[str, int] = defaultdict(int)
+        for folder, _, names in os.walk(self.root):
+            parts = Path(folder).relative_to(self.root).parts
+            if parts[1:2] == (".lock",):
+                self.locks = max(self.locks, len(names))
+                continue
+            if len(parts) < 4:
+                ours = {".iogauge-session"} if len(parts) == 3 else set()
+                temporary = {n for n in names if n.startswith(".iogauge-session.")}
+                self.elsewhere |= {f"{folder}/{name}" for name in {*names} - ours - temporary}
+                continue
+            files[parts[3]] += len(parts) > 4
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    info = os.lstat(os.path.join(folder, name))
+                    held[parts[3]] += info.st_blocks * 512
+                    sizes[parts[3]] += info.st_size
+                    files[parts[3]] += 1
+        for seen, most in ((held, self.held), (files, self.files), (sizes, self.sizes)):
+            for case, value in seen.items():
+                most[case] = max(most[case], value)
+
+    def run(self) -> None:
+        """Look every 50 ms; less often if a look takes long, so that what is looked at gets on."""
+        while not self.done:
+            began = time.monotonic()
+            self.look()
+            time.sleep(max(0.05, 6 * (time.monotonic() - began)))
+
+
+@contextlib.contextmanager
+def watching(root: Path) -> Iterator[Watch]:
+    """Watch a directory meanwhile."""
+    watch = Watch(root)
+    thread = threading.Thread(target=watch.run)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        watch.done = True
+        thread.join()
+
+
+def written_bytes(stage: Path) -> tuple[float, float]:
+    """Bytes that the tools say they wrote, over all executions, and by how many that may be wrong.
+
+    IOR says MiB/s and seconds, each with four decimals: of a write of 5 ms, one byte in a hundred.
+    """
+    total, error, half = 0.0, 0.0, 0.5e-4
+    for file in stage.glob("*.json"):
+        text = file.read_text(errors="replace")
+        data: Any = {}
+        with contextlib.suppress(ValueError):
+            data = json.loads(text[text.index("{") :] if "{" in text else "")
+        for test in data.get("tests", []) if isinstance(data, dict) else []:
+            for one in test["Results"]:
+                if one["access"] == "write":
+                    speed, seconds = one["bwMiB"], one["totalTime"]
+                    total += speed * seconds * MIB
+                    error += half * (speed + seconds + half) * MIB
+        for job in data.get("jobs", []) if isinstance(data, dict) else []:
+            total += job["write"]["io_bytes"]
+    return total, error
+
+
+@dataclass
+class Everything:
+    """A plan, a dry run and a run of the same cases."""
+
+    planned: str
+    dry: dict[str, dict[str, Any]]
+    real: dict[str, dict[str, Any]]
+    stages: dict[str, Path]
+    run: Run
+    watch: Watch
+
+
+def footprints(rig: Rig) -> dict[str, Path]:
+    found = sorted((rig.home / "reframe" / "stage").rglob("footprint.json"))
+    return {json.loads(file.read_text())["order"]["case"]: file for file in found}
+
+
+@pytest.fixture(scope="module")
+def everything(make_module_rig: Callable[..., Rig]) -> Everything:
+    """A case of each tool: planned, dry, and for real."""
+    rig = make_module_rig(
+        tools=("fio", "ior", "mdtest"),
+        limits={"case_bytes": "128 MiB", "case_files": 1500, "repetitions": 1},
+    )
+    # So that no stonewall ends the making of files before all are there, however slow the machine.
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    partition["extras"]["cases"] = {"MdtestEasy": {"phase_seconds": "90 s"}}
+    rig.write_settings(data)
+    words = ("-n", f"^({'|'.join(CASES)})", "--exec-policy=serial", "--keep-stage-files")
+    planned = rig.iogauge("run", "--dry-run", *words)
+    assert planned.rc == 0, planned.out
+    rig.reframe("-c", "checks/", "--dry-run", *words)
+    dry = {name: json.loads(file.read_text()) for name, file in footprints(rig).items()}
+    with watching(rig.target) as watch:
+        run = rig.run(*words, timeout=600)
+    files = footprints(rig)
+    real = {name: json.loads(file.read_text()) for name, file in files.items()}
+    rig.assert_clean()
+    stages = {name: file.parent for name, file in files.items()}
+    return Everything(planned.out, dry, real, stages, run, watch)
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_plan_dry_run_and_run_say_the_same(everything):
+    def cost(data: dict[str, Any]) -> dict[str, Any]:
+        order = {k: v for k, v in data["order"].items() if k not in ("session", "process")}
+        return data | {"order": order}
+
+    assert {n: cost(d) for n, d in everything.dry.items()} == {
+        n: cost(d) for n, d in everything.real.items()
+    }
+    assert len(everything.real) == len(CASES), everything.run.out
+    for data in everything.real.values():
+        assert str(data["order"]["files"]) in everything.planned
+    assert f"{len(everything.real)} case(s)" in re.sub(r"\s+", " ", everything.planned)
+
+
+def of_tool(case: str) -> str:
+    return "mdtest" if case.startswith("Mdtest") else case[:3]
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_no_case_holds_more_than_was_announced_and_none_much_less(everything):
+    for case, data in everything.real.items():
+        held, planned = everything.watch.held[case], data["order"]["held_bytes"]
+        # A file system's own blocks for a file in pieces come on top: ext4 needs 4 KiB for 340 extents, and its
+        # blocks may be half full. On a busy machine each 4 KiB may be an extent.
+        slack = 16384 * min(data["order"]["files"], 16) + planned // 170
+        assert 0.9 * planned <= held <= planned + slack, (case, held, planned)
+        names = everything.watch.files[case]
+        lasting = data["order"]["files"] - data["passing_files"]
+        assert 0.9 * lasting <= names <= data["order"]["files"], (
+            case,
+            names,
+            data["order"]["files"],
+        )
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_what_the_tools_wrote_is_what_was_announced(everything):
+    for case, data in everything.real.items():
+        if of_tool(case) == "mdtest":  # it does not say how much: a warm-up and one repetition
+            wrote, error = 2.0 * everything.watch.sizes[case], 0.0
+        else:
+            wrote, error = written_bytes(everything.stages[case])
+        assert wrote == pytest.approx(data["written_bytes"], rel=1e-6, abs=error), (
+            case,
+            wrote,
+            error,
+        )
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_nothing_is_written_elsewhere_on_the_target(everything):
+    assert everything.watch.elsewhere == set()
+    assert everything.watch.locks <= 2

@@ -96,7 +96,7 @@ def test_direct_reads_from_the_memory_of_a_daemon(make_rig, devices):
 
 @pytest.mark.needs_fio
 @pytest.mark.skipif(shutil.which("bindfs") is None, reason="bindfs is not on PATH")
-@pytest.mark.parametrize("memory", [True, False])
+@pytest.mark.parametrize("memory", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_a_directory_that_a_program_shows_elsewhere(make_rig, devices, memory):
     """bindfs names the directory as its source: on memory nothing passes, on storage it may."""
     folder = devices.formatted("ext4")
