@@ -334,11 +334,13 @@ def test_a_burst_that_ends_is_found(make_rig, devices):
         target=target / "target",
         limits={"phase_seconds": f"{SECONDS} s", "case_bytes": "64 MiB"},
     )
-    # The device slows down after half of the write.
+    # The device slows down after half of the write, which begins when its first 4 MiB have arrived.
+    written = f"$(awk '{{print $7}}' /sys/block/{devices.last.name}/stat)"
+    begun = f"until [ {written} -gt $((before + 8192)) ]; do sleep 0.05; done"
     rig.program(
         "fio",
-        f'case ${{@: -1}} in write.fio) (sleep {SECONDS / 2}; echo "{slower}" > '
-        f"{THROTTLE}/blkio.throttle.write_bps_device) & ;; esac\n"
+        f"case ${{@: -1}} in write.fio) (before={written}; {begun}; sleep {SECONDS / 2}; "
+        f'echo "{slower}" >{THROTTLE}/blkio.throttle.write_bps_device) & ;; esac\n'
         'exec "$real" "$@"',
     )
     with capped(devices.last, written=BURST * MIB):
