@@ -98,6 +98,7 @@ def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
 
 @pytest.mark.needs_fio
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target)

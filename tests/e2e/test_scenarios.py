@@ -186,7 +186,7 @@ _OBEYS = 'lfs setstripe -c "$IOR_HINT__MPI__stripe_width" -S "$IOR_HINT__MPI__st
 @pytest.mark.parametrize(
     ("program", "verdict", "saw"),
     [
-        (_OBEYS, "UNREFERENCED", "1 file(s) as asked"),
+        pytest.param(_OBEYS, "UNREFERENCED", "1 file(s) as asked", marks=pytest.mark.nightly),
         ("", "INVALID", "data has 1 stripe(s); 1 of 1 are not as asked"),
     ],
     ids=["obeyed", "ignored"],

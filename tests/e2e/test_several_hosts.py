@@ -111,6 +111,7 @@ def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
 
 
+@pytest.mark.nightly
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
 @pytest.mark.slow
