@@ -65,9 +65,10 @@ _NOT_BEGUN: Final = re.compile(
     r".*Fatal error in (?:P?MPI|internal)_Init(?:_thread)?: .+|(?:\[\S+\] )?\*\*\* An error occurred in MPI_Init.*"
 )
 
-#: Lines of the libraries below a tool, and their warnings: the tool may go on after them.
+#: Lines of the libraries below a tool, and warnings: the tool may go on after them, but not after IOR's of a failed call.
 _OF_LIBRARY: Final = re.compile(
-    r"\[[^\] ]+:\d+\] |\[unset\]: |PMII_|system msg for |\w+\(\d+\)\.*: |.* UCX +(?:ERROR|WARN) |(?i:warning)\b"
+    r"\[[^\] ]+:\d+\] |\[unset\]: |PMII_|system msg for |\w+\(\d+\)\.*: |.* UCX +(?:ERROR|WARN) "
+    r"|(?i:warning)\b(?!: (?:read|write)\([^)]*\) failed )"
 )
 
 #: A trace of hydra: ``[mpiexec@n1] function (file:line): words``.
