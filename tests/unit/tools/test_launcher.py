@@ -207,6 +207,16 @@ REPORTED = {
     "find_provider(2904)..........: OFI fi_getinfo() failed (No data available)": (
         "Abort(1) on node 0: Fatal error in PMPI_Init: Unknown error class, error stack: find_provider(2904)"
     ),
+    # hpc/ior#427, VI4IO/io-500-dev#33, breuner/elbencho#33, axboe/fio#1685
+    'ior ERROR: open64("testFile.00000128", 2) failed, errno 2, No such file or directory (aiori-POSIX.c:473)\n'
+    "application called MPI_Abort(MPI_COMM_WORLD, -1) - process 128": 'ior ERROR: open64("testFile.00000128", 2) failed',
+    "2 tasks, 320000 files\n04/18/2019 11:08:50: Process 1: FAILED in mdtest_stat, unable to stat file: No such file or directory\n"
+    "application called MPI_Abort(comm=0x84000002, 1) - process 1\nrank 1 in job 69  client15918_38607   caused collective abort": (
+        "04/18/2019 11:08:50: Process 1: FAILED in mdtest_stat, unable to stat file: No such file or directory"
+    ),
+    "=== [ HOST: w1:1611 (Rank: 0) ] ===\n  ERROR: Unexpected short file read. Path: r0-f0": "ERROR: Unexpected short file read",
+    "fio: io_u error on file /dev/sdb: Input/output error: read offset=184912257024, buflen=4096\n"
+    "fio: pid=5509, err=5/file:io_u.c:1896, func=io_u error, error=Input/output error": "fio: io_u error on file /dev/sdb",
 }
 
 

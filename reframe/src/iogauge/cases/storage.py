@@ -234,7 +234,7 @@ class StorageCheck(JudgedCheck):
         speeds = {
             phase.name: bounds.speed(phase, plan, extras, references)
             for phase in plan.phases
-            if phase.data_bytes is not None
+            if phase.sized_bytes is not None
         }
         footprint = plan.footprint(
             lambda phase: speeds[phase.name].bytes_s, extras.limits.phase_seconds

@@ -114,7 +114,7 @@ class _Stream:
 def _stream(report: object, seconds_asked: int, connections: int, where: str) -> _Stream:
     if isinstance(report, Mapping) and report.get("error"):
         raise ToolOutputError(
-            f"{where}: iperf3 says: {excerpt(str(report['error']))}: the nodes must reach each other on "
+            f"{where}: iperf3 says: {excerpt(str(report['error'])).rstrip(': ')}: the nodes must reach each other on "
             "extras.interface, ports 20000 to 32000; check the firewall"
         )
     start, end = member(report, "start", where), member(report, "end", where)
