@@ -160,6 +160,7 @@ def test_the_limits_of_the_links_are_found(measured):
     assert max(pairs.values()) == pytest.approx(mib_s(480), rel=0.05)
 
 
+@pytest.mark.nightly
 def test_the_limits_of_the_devices_are_found(measured, cluster, rig, disks):
     """A ceiling is the best figure: others may keep the machine busy. No figure is higher."""
     found = metrics(measured, "DeviceCeiling")
