@@ -217,7 +217,7 @@ WRITTEN = (
         "a derived value is computed before this run has decided its operands",
     ),
     Mutant(
-        "checkpoint-rounded-down", "cases", "checkpoint.py",
+        "checkpoint-rounded-down", "iogauge_extras/loads", "checkpoint_check.py",
         "        shares = -(-self.total_bytes // step)",
         "        shares = self.total_bytes // step",
         "tests/e2e/test_loads.py::test_the_whole_state_is_saved_and_read_cold",
@@ -225,7 +225,7 @@ WRITTEN = (
         passes=True,
     ),
     Mutant(
-        "checkpoint-other-scale", "cases", "checkpoint.py",
+        "checkpoint-other-scale", "iogauge_extras/loads", "checkpoint_check.py",
         "            return {}\n        model, found = self._declared_model, {}",
         "            pass\n        model, found = self._declared_model, {}",
         "tests/e2e/test_loads.py::test_another_size_has_no_budget",
@@ -233,7 +233,7 @@ WRITTEN = (
         passes=True,
     ),
     Mutant(
-        "checkpoint-budget", "cases", "checkpoint.py",
+        "checkpoint-budget", "iogauge_extras/loads", "checkpoint_check.py",
         "Reference(budget_s, None, 0.0, time.unit, source)",
         "Reference(budget_s, None, 9.0, time.unit, source)",
         "tests/e2e/test_loads.py::test_a_budget_that_is_kept_passes_and_another_fails",

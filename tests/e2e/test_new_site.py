@@ -495,7 +495,7 @@ def site(make_rig: Callable[..., Rig], written: dict[str, str]) -> tuple[Rig, Pa
     shutil.rmtree(rig.site)  # it claims this host
     folder = rig.sites / "mine"
     if not written:
-        made = rig.iogauge("site", "new", "mine", "--target", str(rig.target), "-y")
+        made = rig.iogauge("site", "new", "mine", "--target", str(rig.target))
         assert made.rc == 0, made.out
         text = (folder / "settings.yaml").read_text().replace(str(rig.target), "/TARGET")
         written["text"] = re.sub(r"(partitions:\n +- name: )\S+", r"\1target", text)
