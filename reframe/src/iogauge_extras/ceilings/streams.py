@@ -111,7 +111,7 @@ def measure(plan_file: str, out: str, interface: str, start: Sequence[str]) -> N
         with _ending(subprocess.Popen(words, stdin=subprocess.DEVNULL)) as launched:
             nodes = _joined(listening, plan.nodes, word, launched)
             turns = plan.turns(list(nodes))
-            done = [_turn(*(nodes[host] for host in pair), plan) for pair in turns]
+            done = [_turn(nodes[sender], nodes[to], plan) for sender, to in turns]
             for node in nodes.values():
                 node.tell(ask="end")
     text = json.dumps({"hosts": sorted(nodes), "turns": done})
