@@ -55,7 +55,7 @@ def reframe_command(arguments: list[str]) -> list[str]:
 #: Options of ``run`` that are not ReFrame's, which takes a slip in them for its own.
 _OWN: Final = (
     *("--gate", "--confirm", "--over-budget", "--accept-missing", "--wide", "--dry-run"),
-    *("--budget", "--try", "--json", "--system", "--mode"),
+    *("--budget", "--try", "--system", "--mode"),
 )
 
 
@@ -315,36 +315,34 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
     return [*without_choice(arguments), *exact]
 
 
-def plan(arguments: list[str], wide: bool, as_json: bool) -> bool:
+def plan(arguments: list[str], wide: bool) -> bool:
     """Show what cases would write and read, and whether they fit the target, the budget and the time limit."""
     say_unclaimed(arguments)
     demand_cases(arguments, selected_by(arguments))
     cases, unable = planned_cases(arguments)
-    if as_json:
-        typer.echo(plan_table.to_json(cases))
-    fits = bool(cases) and show_plan(cases, wide, as_json)
+    fits = bool(cases) and show_plan(cases, wide)
     for line in unable:
-        say(line, "bold red", err=as_json)
+        say(line, "bold red")
     for line in unmeasured_remarks(arguments):
-        say(line, err=as_json)
+        say(line)
     return fits and not unable
 
 
-def show_plan(cases: list[PlannedCase], wide: bool = False, err: bool = False) -> bool:
+def show_plan(cases: list[PlannedCase], wide: bool = False) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
-    show(plan_table.table(cases, wide), err=err)
+    show(plan_table.table(cases, wide))
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
     for line in [*remarks, *plan_table.within_budget(cases)]:
-        say(line, err=err)
+        say(line)
     over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
     for line in over:
-        say(line, "bold red", err=err)
+        say(line, "bold red")
     for line in plan_table.doubts(cases):
-        say(line, "yellow", err=err)
-    return all([not over, *[_fit(err, *one) for one in at_targets(cases)]])
+        say(line, "yellow")
+    return all([not over, *[_fit(*one) for one in at_targets(cases)]])
 
 
-def _fit(err: bool, target: str, said: list[Check]) -> bool:
+def _fit(target: str, said: list[Check]) -> bool:
     """Print what a target says to the cases; return whether they fit, and may write there."""
     allowed = ""
     if not any(one.text.startswith(_HIDDEN) for one in said):
@@ -355,10 +353,10 @@ def _fit(err: bool, target: str, said: list[Check]) -> bool:
             said = [Check("problem", f"target {target}", text), *said]
     for one in said:
         word, style = ("remark", "yellow") if one.state == "note" else ("refused", "bold red")
-        say(f"{target}: {word} {one.told}", style, err=err)
+        say(f"{target}: {word} {one.told}", style)
     fits = all(one.state == "note" for one in said)
     if fits:
-        say(f"{target}: ok the cases fit, allowed: {allowed}", "green", err=err)
+        say(f"{target}: ok the cases fit, allowed: {allowed}", "green")
     return fits
 
 

@@ -119,9 +119,9 @@ def say(text: str, style: str = "", *, err: bool = False) -> None:
     console.print(plain("\n".join(lines)), style=style, soft_wrap=True)
 
 
-def show(table: Table, *, err: bool = False) -> None:
+def show(table: Table) -> None:
     """Print a table, whose lines are as long as they are."""
-    new_console(err).print(table, soft_wrap=True)
+    new_console().print(table, soft_wrap=True)
 
 
 def show_ending(records: SessionRecords, end: Ending, wide: bool = False) -> None:
