@@ -26,7 +26,7 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 #: Commands that mean nothing without a word: alone they show their help.
-_ASKS: Final = ("compare", "window")
+_ASKS = ("compare", "window")
 
 
 class _Commands(TyperGroup):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 
 from iogauge.core.text import visible_lines
 from iogauge.core.units import moment
@@ -119,9 +119,9 @@ def say(text: str, style: str = "", *, err: bool = False) -> None:
     console.print(plain("\n".join(lines)), style=style, soft_wrap=True)
 
 
-def show(table: Table) -> None:
+def show(view: Table | Group) -> None:
     """Print a table, whose lines are as long as they are."""
-    new_console().print(table, soft_wrap=True)
+    new_console().print(view, soft_wrap=True)
 
 
 def show_ending(records: SessionRecords, end: Ending, wide: bool = False) -> None:

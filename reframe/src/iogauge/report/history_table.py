@@ -151,11 +151,11 @@ def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = 
     reasons = [row[-1] for rows in blocks.values() for row in rows if row[-1]]
     notes = notes_of([*damaged, *reasons])
     numbers = {note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)}
-    shown = {
+    numbered = {
         where: [(*row, f"[{numbers[notes[why]]}]" if why else "") for *row, why in rows]
         for where, rows in blocks.items()
     }
-    return Table(columns("scenario", *headings, whole=headings), shown, tuple(numbers), wide)
+    return Table(columns("scenario", *headings, whole=headings), numbered, tuple(numbers), wide)
 
 
 def _same(one: _Fact) -> tuple[object, ...]:
