@@ -8,13 +8,13 @@ import platform
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from iogauge.cli import ready, reporting, results, running, site
-from iogauge.cli.screen import slips, warn
+from iogauge.cli.screen import slips
 from iogauge.core import registry
 from iogauge.core.text import did_you_mean, visible
 from iogauge.records import names
@@ -24,34 +24,20 @@ from iogauge.site import folders
 #: Options that a command does not know are passed on to ReFrame.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-#: Names of earlier versions, and the words that have taken their place.
-OLD: Final = {
-    "plan": ("run", "--dry-run"),
-    "validate": ("check", "--files"),
-    "doctor": ("check", "--all"),
-    "allow": ("site", "allow"),
-    "ceilings": ("site", "ceilings"),
-    "bench": ("run", "--try"),
-    "trend": ("status", "--trend"),
-    "profile": ("compare",),
-}
+
+#: Commands that mean nothing without a word: alone they show their help.
+_ASKS = ("compare", "window")
 
 
 class _Commands(TyperGroup):
-    """Commands by their names of today; those of earlier versions work, and say the new one."""
+    """Commands by their names; for a slip the one that was meant perhaps."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take ``list`` and old names for what they mean, and each case's name as one word."""
+        """Take ``list`` for what it means, and each case's name as one word."""
         words = names.joined(args)
-        place = next(
-            (n for n, word in enumerate(words) if word in {*self.commands, *OLD, "list"}), -1
-        )
+        place = next((n for n, word in enumerate(words) if word in {*self.commands, "list"}), -1)
         if place >= 0 and words[place] == "list":
             words[place : place + 1] = ["run", "-l"]
-        elif place >= 0 and words[place] in OLD:
-            new = OLD[words[place]]
-            warn(f"{words[place]!r} is now {' '.join(new)!r}; the old name goes with version 2")
-            words[place : place + 1] = new
         return super().parse_args(ctx, words)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -96,7 +82,7 @@ def _add(group: typer.Typer, name: str, passes_on: bool = False) -> None:
     settings = _PASS_ON if passes_on else None
     try:
         command = _told(registry.load("iogauge_commands", name))
-        group.command(name, context_settings=settings)(command)
+        group.command(name, context_settings=settings, no_args_is_help=name in _ASKS)(command)
     except registry.Missing as error:
         missing = error
 
@@ -136,7 +122,7 @@ def common(
 app.command(context_settings=_PASS_ON)(running.run)
 app.command("check")(ready.check)
 app.command("report")(_told(reporting.show_report))
-app.command("explain")(results.explain_word)
+app.command("explain", no_args_is_help=True)(results.explain_word)
 app.command()(site.clean)
 app.command("history")(results.show_history)
 
@@ -145,9 +131,8 @@ for _name in ("status", "alarm", "calibrate", "compare"):
 _add(app, "window", passes_on=True)
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
-site_commands.command("new")(site.new)
-site_commands.command("add-target")(site.add_target)
 site_commands.command("allow")(site.allow)
 site_commands.command("paths")(site.show_paths)
-_add(site_commands, "ceilings")
+for _name in ("new", "add-target", "ceilings"):
+    _add(site_commands, _name)
 app.add_typer(site_commands, name="site")

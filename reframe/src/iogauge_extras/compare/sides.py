@@ -29,8 +29,8 @@ from iogauge.report.layout import Table, columns
 from iogauge_extras.compare.logs import CompareError, Comparison, Difference
 from iogauge_extras.history.statistics import interval
 
-#: ``session``, ``session:case`` or ``session#number``; the file of a session in its place, whose name may hold a colon.
-_NAMED: Final = re.compile(r"(.+?\.jsonl|[^:#]+)(?::(.*)|(#\d+))?")
+#: ``session`` or ``session:case``; the file of a session in its place, whose name may hold a colon.
+_NAMED: Final = re.compile(r"(.+?\.jsonl|[^:]+)(?::(.*))?")
 
 #: Runs of a side that suffice for an interval over runs; with fewer it is over the samples.
 _RUNS: Final = 3
@@ -44,8 +44,8 @@ _NOT_TOLD: Final = ("command", "command.text", "data_type", "nodes")
 class Choice:
     """Which records belong to a side; an empty text lets all through.
 
-    ``case`` is the name of a case (with or without ReFrame's parameter names), its check or its hash; ``#3`` is the third
-    record. ``file`` is a session's file, in place of the history.
+    ``case`` is the name of a case (with or without ReFrame's parameter names), its check or its hash. ``file`` is a
+    session's file, in place of the history.
     """
 
     session: str = ""
@@ -70,7 +70,7 @@ class Choice:
         """
         if not re.match("[a-z]+=", text):
             match = _NAMED.fullmatch(text)
-            place, case = (match[1], match[2] or match[3] or "") if match else (text, "")
+            place, case = (match[1], match[2] or "") if match else (text, "")
             named = "file" if place.endswith(".jsonl") else "session"
             return cls(**{named: place, "case": case})
         known = [field.name for field in fields(cls) if field.name not in ("case", "file")]
@@ -97,14 +97,8 @@ class Choice:
         found = journal.read_records(Path(self.file))
         return [one for one in found if isinstance(one, Record)]
 
-    def of_records(self, records: Sequence[Record]) -> list[Record]:
-        """Return the records that are meant, of those of a file or of the history."""
-        if self.case.startswith("#"):
-            number = int(self.case[1:])
-            return list(records[number - 1 : number]) if number else []
-        return [record for record in records if self._fits(record)]
-
-    def _fits(self, record: Record) -> bool:
+    def fits(self, record: Record) -> bool:
+        """Return whether a record of the file or of the history is meant."""
         stack = record.stack if isinstance(record.stack, Mapping) else {}
         names = (record.case, record.short_name, record.hash, record.check)
         return (not self.case or self.case in names) and (
@@ -161,11 +155,11 @@ class Contrast(Comparison):
     def render(self, wide: bool = False) -> Lines:
         """Return the contrast for a terminal."""
         rows, last = [], ""
-        for one in self.ratios:
+        (*right, _), values = told(self.ratios)
+        for one, texts in zip(self.ratios, values, strict=True):
             case = visible(one.case) if one.case != last else ""
-            rows.append((case, visible(one.metric), *map(visible, cells(one))))
+            rows.append((case, visible(one.metric), *map(visible, texts)))
             last = one.case
-        right = HEADINGS[:-1]
         table = Table(
             columns("case", "metric", *right, "", right=right, whole=("B / A",)),
             {f"A: {visible(self.a)}; B: {visible(self.b)}": rows},
@@ -188,9 +182,9 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
     except OSError as error:
         raise CompareError(f"{error.filename}: {error.strerror}") from error
     every.sort(key=lambda record: record.time)
-    records = choice.of_records(every)
+    records = [record for record in every if choice.fits(record)]
     if not records:
-        there = "".join(f"\n  #{n}  {r.hash}  {r.short_name}" for n, r in enumerate(every, 1))
+        there = "".join(f"\n  {r.hash}  {r.short_name}" for r in every)
         listed = f"; there are:{there}" if choice.case and every else ""
         raise CompareError(
             f"{text}: no record in {choice.file or folder} fits; 'iogauge history' lists what there is, and a side is a "
@@ -229,8 +223,7 @@ def _metrics(side: Side, apart: bool) -> dict[_Key, list[tuple[Record, MetricRec
     found: dict[_Key, list[tuple[Record, MetricRecord]]] = {}
     for record in side.records:
         parameters = " ".join(f"{k}={v}" for k, v in sorted(record.parameters.items()))
-        variant = "" if record.variant in (None, "", "sound") else str(record.variant)
-        case = " ".join(word for word in (record.check, parameters, variant) if word)
+        case = " ".join(filter(None, (record.check, parameters, _variant(record))))
         for metric in record.metrics:
             if metric.verdict.is_valid and metric.median > 0 and not record.confirms:
                 place = f"{record.partition}: " if apart else ""
@@ -330,9 +323,9 @@ def _ratio(
         mark = "differs"
     else:
         mark = "better" if (low > 1) == (better == "more") else "worse"
-    ratio = middle[1] / middle[0]
+    ratio, named = middle[1] / middle[0], mine[0][0]
     return Ratio(
-        case=f"{key[0]}{key[1]}",
+        case=" ".join(filter(None, (key[0].strip(), named.short_name, _variant(named)))),
         metric=key[2],
         unit=unit,
         a=middle[0],
@@ -346,6 +339,10 @@ def _ratio(
         per_tib=_share(ratio, a.tib, b.tib) if "/s" in unit else None,
         per_server=_share(ratio, a.servers, b.servers) if "/s" in unit else None,
     )
+
+
+def _variant(record: Record) -> str:
+    return "" if record.variant in (None, "", "sound") else str(record.variant)
 
 
 def _share(ratio: float, a: float | None, b: float | None) -> float | None:
@@ -407,4 +404,15 @@ def cells(one: Ratio) -> tuple[str, ...]:
     )
 
 
-HEADINGS: Final = ("A", "B", "runs", "B / A", "95 %", "per server", "per TiB", "")
+_HEADINGS: Final = ("A", "B", "runs", "B / A", "95 %", "per server", "per TiB", "")
+
+
+def told(ratios: Sequence[Ratio]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headings, and a row of cells for each ratio; shares that no row has are left out."""
+    rows = [cells(one) for one in ratios]
+    kept = [
+        n
+        for n, heading in enumerate(_HEADINGS)
+        if not heading.startswith("per ") or any(row[n] != "-" for row in rows)
+    ]
+    return tuple(_HEADINGS[n] for n in kept), [tuple(row[n] for n in kept) for row in rows]
