@@ -85,7 +85,7 @@ def test_a_wheel_measures_a_site_outside_the_clone(storage):
     assert "no folder of your own for the site" in refused
     (base / "sites").mkdir()
     sites = {"IOGAUGE_SITES": str(base / "sites")}
-    words = ("--target", str(target), "--ceiling", "50 GB/s", "-y")
+    words = ("--target", str(target), "--ceiling", "50 GB/s")
     said = installed.run("iogauge", "site", "new", "mine", *words, **sites)
     assert "time_limit: " in said
     assert "case(s), one at a time" in said
@@ -495,7 +495,7 @@ def site(make_rig: Callable[..., Rig], written: dict[str, str]) -> tuple[Rig, Pa
     shutil.rmtree(rig.site)  # it claims this host
     folder = rig.sites / "mine"
     if not written:
-        made = rig.iogauge("site", "new", "mine", "--target", str(rig.target), "-y")
+        made = rig.iogauge("site", "new", "mine", "--target", str(rig.target))
         assert made.rc == 0, made.out
         text = (folder / "settings.yaml").read_text().replace(str(rig.target), "/TARGET")
         written["text"] = re.sub(r"(partitions:\n +- name: )\S+", r"\1target", text)
