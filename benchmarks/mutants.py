@@ -1,4 +1,4 @@
-"""Does a test notice? Plants defects, one at a time, in a copy of the tree; each must make a named test fail.
+"""Does a test notice? Plants defects, one at a time; each must make a named test fail.
 
     python benchmarks/mutants.py [NAME...] [--jobs N] [--write FILE]      FILE: the table of all, after a whole run
 
@@ -6,7 +6,8 @@ A defect of a function is planted in a fork of a process that has collected the 
 pass without it. All others, of scripts, constants and whole sessions, are planted in a copy of the tree. First all their
 tests must pass in the unchanged copy. Then each defect is planted and its test runs alone. The test itself must fail: a
 test that is skipped, or that pytest cannot collect or set up, has noticed nothing. Ends with 1 if a defect survives or
-its text is not in its file exactly once.
+its text is not in its file exactly once. Some are written here, with what they would hide; `defects.jsonl` has those that
+`mutate.py` has made and recorded. If a change takes the line of one of these away, take its line from there.
 
 The package that is installed points at the original tree. So the copy stands first on PYTHONPATH, and the program
 makes sure that Python imports iogauge from there.
@@ -15,8 +16,11 @@ makes sure that Python imports iogauge from there.
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
+import functools
 import io
+import json
 import os
 import queue
 import shutil
@@ -26,7 +30,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -48,6 +52,7 @@ class Mutant:
     """A defect: ``old`` stands in ``file`` of the room exactly once, and ``new`` takes its place.
 
     ``test`` must fail then. ``harm`` says what would happen unnoticed; ``passes``: a wrong PASS.
+    A recorded one has a ``function``: ``old`` is the line, ``new`` the kind of defect.
     """
 
     name: str
@@ -58,12 +63,32 @@ class Mutant:
     test: str
     harm: str
     passes: bool = False
+    function: str = ""
 
     @property
     def path(self) -> Path:
         """The file, from the root of the tree."""
         home = LIBRARY.parent if self.room.startswith("iogauge_extras") else LIBRARY
         return home / self.room / self.file
+
+    def places(self) -> int:
+        """How often it fits its file: once, if nothing has changed there."""
+        file = ROOT / self.path
+        if not file.is_file():
+            return 0
+        return (
+            len(self._made()) if self.function else file.read_text(encoding="utf-8").count(self.old)
+        )
+
+    def planted(self) -> str | ast.Module:
+        """The file with the defect."""
+        if self.function:
+            return mutate.planted(self._made()[0])
+        return (ROOT / self.path).read_text(encoding="utf-8").replace(self.old, self.new)
+
+    def _made(self) -> list[mutate.Defect]:
+        wanted = self.function, self.old, self.new
+        return [one for one in _defects_of(ROOT / self.path) if one.place[1:] == wanted]
 
 
 @dataclass(frozen=True)
@@ -77,7 +102,7 @@ class Outcome:
 
 
 # fmt: off
-MUTANTS = (
+WRITTEN = (
     # alarm
     Mutant(
         "alarm-forgets-damage", "iogauge_extras/page", "collect.py",
@@ -165,7 +190,7 @@ MUTANTS = (
         "hand-over-nothing", "cases", "judged.py",
         "            if reference is not None and decided.verdict in (Verdict.PASS, Verdict.FAIL):",
         "            if reference is not None and decided.verdict in (Verdict.PASS,):",
-        "tests/e2e/test_derived.py::test_what_does_not_hold_beyond_saturation_fails_by_name",
+        "tests/e2e/test_history.py::test_what_does_not_hold_beyond_saturation_fails_by_name",
         "ReFrame does not get the reference that a FAIL misses, and does not name the metric",
     ),
     Mutant(
@@ -192,7 +217,7 @@ MUTANTS = (
         "a derived value is computed before this run has decided its operands",
     ),
     Mutant(
-        "checkpoint-rounded-down", "cases", "checkpoint.py",
+        "checkpoint-rounded-down", "iogauge_extras/loads", "checkpoint_check.py",
         "        shares = -(-self.total_bytes // step)",
         "        shares = self.total_bytes // step",
         "tests/e2e/test_loads.py::test_the_whole_state_is_saved_and_read_cold",
@@ -200,7 +225,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "checkpoint-other-scale", "cases", "checkpoint.py",
+        "checkpoint-other-scale", "iogauge_extras/loads", "checkpoint_check.py",
         "            return {}\n        model, found = self._declared_model, {}",
         "            pass\n        model, found = self._declared_model, {}",
         "tests/e2e/test_loads.py::test_another_size_has_no_budget",
@@ -208,7 +233,7 @@ MUTANTS = (
         passes=True,
     ),
     Mutant(
-        "checkpoint-budget", "cases", "checkpoint.py",
+        "checkpoint-budget", "iogauge_extras/loads", "checkpoint_check.py",
         "Reference(budget_s, None, 0.0, time.unit, source)",
         "Reference(budget_s, None, 9.0, time.unit, source)",
         "tests/e2e/test_loads.py::test_a_budget_that_is_kept_passes_and_another_fails",
@@ -1436,8 +1461,8 @@ MUTANTS = (
     ),
     Mutant(
         "ceiling-contradicted", "iogauge_extras/ceilings", "measured.py",
-        "        if way == layer.direction and figure.bytes_s > MOST_SHARE * limit.value:",
-        "        if way == layer.direction and figure.bytes_s > 10 * limit.value:",
+        "figure.bytes_s > MOST_SHARE * limit.value",
+        "figure.bytes_s > 10 * limit.value",
         "tests/unit/test_ceilings.py::test_a_valid_figure_above_it_contradicts_it",
         "a measured ceiling stands though valid figures exceed it",
     ),
@@ -1490,17 +1515,10 @@ MUTANTS = (
     ),
     Mutant(
         "contradicted-beside", "iogauge_extras/ceilings", "table.py",
-        "        usable = _least(row.usable for row in rows if row.name != MEMORY)",
-        "        usable = _least(row.measured for row in rows if row.name != MEMORY)",
-        "tests/unit/test_ceilings.py::test_neither_memory_nor_a_contradicted_measurement_is_a_ceiling_beside_a_metric",
+        "_least(row.usable for row in rows)",
+        "_least(row.measured for row in rows)",
+        "tests/unit/test_ceilings.py::test_a_contradicted_measurement_is_no_ceiling_beside_a_metric",
         "a metric stands beside a ceiling that is contradicted",
-    ),
-    Mutant(
-        "memory-bounds", "iogauge_extras/ceilings", "table.py",
-        "        usable = _least(row.usable for row in rows if row.name != MEMORY)",
-        "        usable = _least(row.usable for row in rows)",
-        "tests/unit/test_ceilings.py::test_neither_memory_nor_a_contradicted_measurement_is_a_ceiling_beside_a_metric",
-        "a client's memory is shown as the ceiling of a target",
     ),
     Mutant(
         "prometheus-of-invalid", "report", "export.py",
@@ -1711,8 +1729,8 @@ MUTANTS = (
     ),
     Mutant(
         "less-is-better", "iogauge_extras/history", "states.py",
-        "    sign = np.where((rows[\"better\"] == \"less\").to_numpy(), -1.0, 1.0)[order]",
-        "    sign = np.where((rows[\"better\"] == \"less\").to_numpy(), 1.0, 1.0)[order]",
+        "pl.when(pl.col(\"better\") == \"less\").then(-1.0)",
+        "pl.when(pl.col(\"better\") == \"less\").then(1.0)",
         "tests/unit/test_trend.py::test_a_latency_that_grows_is_an_alarm",
         "a latency that grows is an improvement",
     ),
@@ -1766,6 +1784,20 @@ MUTANTS = (
     ),
 )
 # fmt: on
+_defects_of = functools.cache(mutate.defects_of)
+
+
+def recorded() -> Iterator[Mutant]:
+    """The defects that `mutate.py` has recorded."""
+    for line in (ROOT / "benchmarks" / "defects.jsonl").read_text(encoding="utf-8").splitlines():
+        path, function, old, kind, test = json.loads(line)
+        package, room, file = path.split("/", 2)
+        name, harm = f"{path}:{function}: {kind}: {old}", f"`{old}` of `{function}`: {kind}"
+        room = room if package == "iogauge" else f"{package}/{room}"
+        yield Mutant(name, room, file, old, kind, test, harm, function=function)
+
+
+MUTANTS = (*WRITTEN, *recorded())
 
 
 def copy_tree(to: Path) -> None:
@@ -1851,7 +1883,8 @@ class Copy:
         file = self.tree / mutant.path
         text, written = file.read_text(encoding="utf-8"), file.stat().st_mtime_ns
         began = time.monotonic()
-        file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+        new = mutant.planted()
+        file.write_text(new if isinstance(new, str) else ast.unparse(new), encoding="utf-8")
         try:
             ended, said = self.run([mutant.test], planted=True)
         finally:
@@ -1876,8 +1909,7 @@ def mistakes(mutants: Sequence[Mutant]) -> list[str]:
     """What no longer fits the tree: a text that is not there exactly once, a test that is not there."""
     found = []
     for mutant in mutants:
-        file = ROOT / mutant.path
-        count = file.read_text(encoding="utf-8").count(mutant.old) if file.is_file() else 0
+        count = mutant.places()
         if count != 1:
             found.append(
                 f"{mutant.name}: its text stands {count} times in {mutant.path}, expected 1: correct it"
@@ -1959,8 +1991,7 @@ class Forks(mutate.Harness):
             try:
                 if mutant:
                     file = ROOT / mutant.path
-                    text = file.read_text(encoding="utf-8").replace(mutant.old, mutant.new)
-                    self.functions.exchange(file, compile(text, str(file), "exec"))
+                    self.functions.exchange(file, compile(mutant.planted(), str(file), "exec"))
                 passed = all(self._passes(item) for item in items)
                 os._exit(0 if passed and items else 1)
             finally:

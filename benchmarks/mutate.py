@@ -1,11 +1,12 @@
 """Which tests notice which defects? Makes defects from the source, and runs the unit tests that reach each.
 
-    python benchmarks/mutate.py [ROOM...] [--count N] [--seed N] [--tests FILE...] [--matrix FILE]
+    python benchmarks/mutate.py [ROOM...] [--count N] [--seed N] [--tests FILE...] [--matrix FILE] [--record FILE]
 
 A comparison is turned or its limit moved, a condition dropped, a number changed by one, a statement left out. Each
 defect is made in a fork of this process in which all tests have been collected: the code of a function is exchanged, and
 the tests whose run passed its line run again. Prints what no test noticed, and the share of what was noticed.
-``--matrix`` writes a line of JSON for each defect with all tests that noticed it.
+``--matrix`` writes a line of JSON for each defect with all tests that noticed it; ``--record`` writes it with the
+quickest of them, as `mutants.py` reads it from `defects.jsonl`.
 
 What runs as a process of its own, or only once when a module is imported, is not reached; `mutants.py` plants
 by hand what must be noticed.
@@ -52,16 +53,26 @@ _SWAPPED: dict[type[ast.operator], type[ast.operator]] = {
 
 @dataclass(frozen=True)
 class Defect:
-    """A change of one node of a file's tree: its place in the order of the tree, and what becomes of it."""
+    """A change of one node of a file's tree: its place in the order of the tree, and what becomes of it.
+
+    ``function`` and ``text``, the source's line, say where it is after other lines have changed.
+    """
 
     file: Path
     line: int
     node: int
     kind: str
+    function: str
+    text: str
 
     @property
     def name(self) -> str:
         return f"{self.file.relative_to(SOURCE)}:{self.line} {self.kind}"
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """What finds the defect again in a changed file."""
+        return str(self.file.relative_to(SOURCE)), self.function, self.text, self.kind
 
 
 def changed(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -103,48 +114,43 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-@functools.cache
-def _tree(file: Path) -> tuple[ast.Module, list[ast.AST]]:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    return tree, list(ast.walk(tree))
-
-
 def defects_of(file: Path) -> list[Defect]:
     """All defects that can be made in the functions of a file."""
-    tree, nodes = _tree(file)
-    inner = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.Lambda)
-        for part in (function.body if isinstance(function.body, list) else [function.body])
-        for node in ast.walk(part)
-    }
-    within: dict[int, int] = {}
-    for node in nodes:
-        for child in ast.iter_child_nodes(node):
-            within[id(child)] = getattr(
-                child, "lineno", within.get(id(node), getattr(node, "lineno", 1))
+    source = file.read_text(encoding="utf-8")
+    tree, lines = ast.parse(source), source.splitlines()
+    number = {id(node): index for index, node in enumerate(ast.walk(tree))}
+    found: list[Defect] = []
+
+    def look(node: ast.AST, function: str, inside: bool, line: int) -> None:
+        line = getattr(node, "lineno", line)
+        if inside:
+            place = function, lines[line - 1].strip()
+            found.extend(
+                Defect(file, line, number[id(node)], kind, *place) for kind, _ in changed(node)
             )
-    return [
-        Defect(file, within[id(node)], number, kind)
-        for number, node in enumerate(nodes)
-        if id(node) in inner
-        for kind, _ in changed(node)
-    ]
+        body: list[ast.AST] = []
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Lambda):
+            function = f"{function}.{getattr(node, 'name', 'lambda')}".strip(".")
+            if not isinstance(node, ast.ClassDef):
+                body = [*node.body] if isinstance(node.body, list) else [node.body]
+        for child in ast.iter_child_nodes(node):
+            look(child, function, inside or child in body, line)
+
+    look(tree, "", False, 1)
+    return found
 
 
-def planted(defect: Defect) -> CodeType:
-    """The code of the file with the defect."""
-    tree, nodes = _tree(defect.file)
-    old = nodes[defect.node]
+def planted(defect: Defect) -> ast.Module:
+    """The tree of the file with the defect."""
+    tree = ast.parse(defect.file.read_text(encoding="utf-8"))
+    old = list(ast.walk(tree))[defect.node]
     (new,) = (new for kind, new in changed(old) if kind == defect.kind)
 
     class Plant(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             return ast.copy_location(new, node) if node is old else self.generic_visit(node)
 
-    # The transformer changes in place: what it changes is thrown away with the fork.
-    return compile(ast.fix_missing_locations(Plant().visit(tree)), str(defect.file), "exec")
+    return ast.fix_missing_locations(Plant().visit(tree))
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
@@ -217,8 +223,10 @@ class Lines:
 class Harness:
     """Takes the place of pytest's loop over the tests."""
 
-    def __init__(self, defects: list[Defect], matrix: Path | None, jobs: int) -> None:
-        self.defects, self.matrix, self.jobs = defects, matrix, jobs
+    def __init__(
+        self, defects: list[Defect], matrix: Path | None, record: Path | None, jobs: int
+    ) -> None:
+        self.defects, self.matrix, self.record, self.jobs = defects, matrix, record, jobs
         self.failed = False
         self.survivors: list[Defect] = []
         self.noticed = 0
@@ -288,7 +296,7 @@ class Harness:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(PATIENCE_S)
         try:
-            self.functions.exchange(defect.file, planted(defect))
+            self.functions.exchange(defect.file, compile(planted(defect), str(defect.file), "exec"))
             for number in tests:
                 os.write(told, b"? %d\n" % number)
                 if not self._passes(session.items[number]):
@@ -321,6 +329,9 @@ class Harness:
         if self.matrix:
             with self.matrix.open("a") as file:
                 file.write(json.dumps([defect.name, tests]) + "\n")
+        if self.record and tests:
+            with self.record.open("a") as file:
+                file.write(json.dumps([*defect.place, tests[0].partition("[")[0]]) + "\n")
 
 
 def main() -> int:
@@ -331,6 +342,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="defects at a time")
     parser.add_argument("--tests", nargs="+", default=["tests/unit"], metavar="FILE")
     parser.add_argument("--matrix", type=Path, metavar="FILE", help="all tests that notice each")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="the quickest test for each")
     options = parser.parse_args()
     files = sorted(
         file for room in options.rooms or ROOMS for file in SOURCE.glob(f"{room}/**/*.py")
@@ -339,7 +351,10 @@ def main() -> int:
     chosen = random.Random(options.seed).sample(found, min(options.count, len(found)))
     print(f"mutate: {len(chosen)} of {len(found)} defects in {len(files)} files", flush=True)
     harness = Harness(
-        sorted(chosen, key=lambda one: (one.file, one.line)), options.matrix, options.jobs
+        sorted(chosen, key=lambda one: (one.file, one.line)),
+        options.matrix,
+        options.record,
+        options.jobs,
     )
     os.chdir(ROOT)
     pytest.main(["-q", "-m", "not slow", *OPTIONS, *options.tests], plugins=[harness])

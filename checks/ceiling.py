@@ -1,22 +1,18 @@
-"""Ceilings: what the network, a client's memory and the devices carry without the file system.
+"""Ceilings: what the network and the devices carry without the file system.
 
 A partition has the cases that its ``ceilings`` allow. docs/checks.md says how they bound other figures.
 """
 
 import reframe as rfm
-from reframe.core.builtins import parameter, run_after
+from reframe.core.builtins import run_after
 
 from iogauge.cases import sweep
-from iogauge_extras.ceilings.check import (
-    DeviceCeilingCheck,
-    MemoryCeilingCheck,
-    NetworkCeilingCheck,
-)
+from iogauge_extras.ceilings.check import DeviceCeilingCheck, NetworkCeilingCheck
 
 
 @rfm.simple_test
 class NetworkCeiling(NetworkCeilingCheck):
-    descr = "Streams between nodes: each pair alone, one to all, all to one"
+    descr = "Streams between nodes, each pair alone"
     tags = {"ceiling", "acceptance"}
 
     @run_after("init")
@@ -27,20 +23,6 @@ class NetworkCeiling(NetworkCeilingCheck):
                 and extras.ceilings.network
                 and extras.for_check("NetworkCeiling").scale.nodes > 1
             )
-        )
-
-
-@rfm.simple_test
-class MemoryCeiling(MemoryCeilingCheck):
-    descr = "Copies from a node's memory, by one task and by all"
-    tags = {"fio", "ceiling", "acceptance"}
-
-    copied_by = parameter(["one-task", "all-tasks"], loggable=True)
-
-    @run_after("init")
-    def choose(self):
-        self.valid_systems = sweep.partitions_of(
-            lambda extras: extras.ceilings and extras.ceilings.memory
         )
 
 

@@ -3,8 +3,9 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import CheckpointCheck, MdtestCheck, sweep, words
+from iogauge.cases import MdtestCheck, sweep, words
 from iogauge_extras.loads.check import SampleReadCheck
+from iogauge_extras.loads.checkpoint_check import CheckpointCheck
 
 
 @sweep.simple_test_if(sweep.models())

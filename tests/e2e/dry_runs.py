@@ -85,7 +85,7 @@ def settings(rig: Rig, site: str) -> dict[str, Any]:
         },
         "checkpoints": {"7b": {"state": "42 GB", "save": "60 s", "restart": "90 s"}},
         "rights": ["lustre-checksums"],
-        "ceilings": {"network": "tcp", "memory": True, "devices": ["/dev/sdb", "/dev/sdc"]},
+        "ceilings": {"network": "tcp", "devices": ["/dev/sdb", "/dev/sdc"]},
         "baseline": {"partition": "other", "checks": ["TaskScaling"]},
     }
     data["systems"][0]["partitions"].append({**copy.deepcopy(partition), "name": "other"})

@@ -129,7 +129,6 @@ def test_all_ways_of_showing_a_session_use_the_same_words(rig):
         ),
         ("run", "-n FioRandomRead 4KB", "(did you mean FioRandomRead 4KiB?)"),
         ("run --dry-run", "--system=rgi", "no site 'rgi' (did you mean rig?)"),
-        ("list", "-n FioMetadta", "-n FioMetadta selects no case (did you mean FioMetadata?)"),
     ):
         run = rig.iogauge(*command.split(), *slip.split())
         assert (run.rc, run.records) == (2, []) and meant in flat(run.out), run.out

@@ -1,4 +1,4 @@
-"""Another file system of the same type: in the target's place, over it, below it, on another node, in mid-run."""
+"""What a target is: another file system in its place, what lies below its mount, what a site declares of it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e.rig import Rig, Run, command, mounted
+from e2e.test_never_pass import RANDOM_READ
 from e2e.test_several_hosts import run_on
-from e2e.test_values import METADATA
+from e2e.test_values import GENEROUS, METADATA
 from e2e.test_values import RANDOM_READ as CASE
+from iogauge.node.host import usable_cores
 from iogauge.node.view import look
+from iogauge.workspace import permission
 from support import hosts as support
+from support.devices import Devices, encryption, run
 from support.hosts import Hosts
-
-pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
 
 class Disks:
@@ -93,6 +96,9 @@ def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
     assert not (target / "iogauge").exists()
 
 
+@pytest.mark.needs_fio
+@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target)
@@ -109,6 +115,8 @@ def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(make_rig, 
         assert f"fs.uuid: {b} -> {a}" in state["started"]["changed"]
 
 
+@pytest.mark.needs_fio
+@pytest.mark.slow
 def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"uuid": a})
@@ -121,6 +129,8 @@ def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
 
 
+@pytest.mark.needs_fio
+@pytest.mark.slow
 def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(make_rig, disks):
     """What is mounted over it has all its directories, so that no path misses anything."""
     a = disks.insert("a")
@@ -137,6 +147,8 @@ def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(make_rig, disks):
     assert run.record["verdict"] == "INVALID"
 
 
+@pytest.mark.needs_fio
+@pytest.mark.slow
 @pytest.mark.needs_ior
 def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig, disks, storage):
     reason = support.why_not()
@@ -166,3 +178,231 @@ def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig
         run.never_passed(f"n2 sees UUID {b}", f"n1 sees UUID {a}", "before a byte was written")
         assert run.record["verdict"] == "INVALID"
         assert cluster.run("n2", ["umount", str(disks.point)]).returncode == 0
+
+
+# --- what lies below the mount  -------------------------------------------------------------------
+
+
+def encrypted(devices: Devices) -> Path:
+    return encryption(devices, devices.loop(devices.image("image", 600)))
+
+
+def zram(devices: Devices) -> Path:
+    return devices.zram(600)
+
+
+def half_in_memory(devices: Devices) -> Path:
+    """btrfs over two devices, of which the second lies in memory."""
+    memory = devices.mount("iogauge-test", "memory", "tmpfs")
+    loops = [
+        devices.loop(devices.image("image", 600)),
+        devices.loop(Devices(memory, devices.leaving).image("image", 600)),
+    ]
+    return devices.made("btrfs", loops[0], "rw", "-d", "raid0", "-m", "raid1", str(loops[1]))
+
+
+def over_a_block_device(devices: Devices) -> Path:
+    return devices.made("ext4", devices.loop(devices.loop(devices.image("image", 600))))
+
+
+def bound(devices: Devices) -> Path:
+    """A directory of a file system, bound to another place."""
+    storage = devices.formatted("ext4", mib=600)
+    (storage / "below" / "site").mkdir(parents=True)
+    point = devices.folder / "bound"
+    point.mkdir()
+    run("mount", "--bind", storage / "below" / "site", point)
+    devices.leaving.callback(run, "umount", "--lazy", point)
+    return point
+
+
+def rig_on(make_rig: Callable[..., Rig], point: Path, **limits: str) -> Rig:
+    (point / permission.MARKER).touch()
+    rig = make_rig(target=point, limits={"case_files": 10_000, "case_bytes": "64 MiB", **limits})
+    rig.write_references(GENEROUS)
+    return rig
+
+
+@pytest.mark.needs_loop
+@pytest.mark.needs_fio
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "cause"),
+    [
+        (encrypted, r"honour \(ext4 encrypts what lies here"),
+        (zram, r"memory, not storage \(zram0, compressed memory\)"),
+        pytest.param(
+            half_in_memory, r"memory, not storage \(loop\d+ on tmpfs", marks=pytest.mark.nightly
+        ),
+    ],
+)
+def test_what_lies_below_is_no_storage(devices, make_rig, make, cause):
+    run = rig_on(make_rig, make(devices)).run(*RANDOM_READ)
+    run.never_passed("INVALID")
+    assert run.record["verdict"] == "INVALID"
+    findings = " ".join(str(finding) for finding in run.record["findings"])
+    assert re.search(cause, findings), findings
+
+
+@pytest.mark.needs_loop
+@pytest.mark.needs_fio
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(over_a_block_device, marks=pytest.mark.nightly),
+        bound,
+    ],
+)
+def test_what_lies_below_is_storage(devices, make_rig, make):
+    # The device is the test's own: what others move there is a fault of the suite.
+    run = rig_on(make_rig, make(devices), max_foreign="10 %").run(*RANDOM_READ)
+    assert run.record["verdict"] == "PASS", run.record["reason"]
+
+
+# --- what a site declares and expects  ------------------------------------------------------------
+
+
+#: Readers of the published form read what they wrote: only the size of the data speaks for them.
+BURST = ("-n", "^Burst$", "-S", "variant=published")
+OF_BURST = """\
+$sources: {Burst: made up by a test}
+Burst:
+  $index: [$partition, variant]
+  rig:default:
+    published: {write_bw: [1, -0.4, null, MiB/s], read_bw: [1, -0.4, null, MiB/s]}
+"""
+DIRECT = ("-n", r"IorPosix%files=per-process%order=sequential%cache=direct$")
+
+
+def declares(rig: Rig, **parts: dict[str, Any]) -> None:
+    """Change a rig's declarations: keys of its partition's extras."""
+    data = rig.settings()
+    extras = data["systems"][0]["partitions"][0]["extras"]
+    for name, values in parts.items():
+        extras[name] = extras.get(name, {}) | values
+    rig.write_settings(data)
+
+
+def findings(run: Run, guard: str) -> list[dict[str, Any]]:
+    """The only record's findings of a guard."""
+    return [finding for finding in run.record["findings"] if finding["guard"] == guard]
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs_ior
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@pytest.mark.needs_loop
+def test_memory_that_is_declared_too_small_proves_nothing(make_rig, devices):
+    """Two tasks write and read 128 MiB through a page cache of gigabytes, declared as 12 MiB."""
+    rig = make_rig(tools=("ior",), target=devices.formatted("ext4") / "own")
+    declares(rig, node={"memory": "12 MiB"})
+    rig.write_references(OF_BURST)
+    run = rig.run(*BURST)
+    run.never_passed(
+        r"G1 client cache: .* against M = \d+ GiB, as a node says \(node.memory: 12 MiB\)"
+    )
+    (node,) = [found for found in findings(run, "G15") if "node.memory" in found["demands"]]
+    assert node["outcome"] == "warn" and "node.memory is 12 MiB" in node["saw"]
+    assert "node: {memory: " in node["remedy"]
+
+
+# --- cores ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs_ior
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_cores_that_are_not_there_are_refused_before_the_launch(make_rig):
+    """Open MPI would abort; the case and the doctor say what to write."""
+    cores = usable_cores()
+    rig = make_rig(tools=("ior",), tasks=cores + 1)
+    declares(rig, node={"cores": 2 * cores})
+    saw = f"{cores + 1} task(s) on {cores} physical core(s), node.cores is {2 * cores}"
+    run = rig.run(*DIRECT)
+    assert run.record["verdict"] == "INVALID", run.out
+    assert f"refused before a byte was written: G15 cores: {saw}" in run.record["reason"]
+    assert f"node: {{cores: {cores}}}" in run.record["reason"]
+    rig.assert_clean()
+    doctor = rig.iogauge("check", IOGAUGE_TARGET=str(rig.target))
+    text = " ".join(doctor.out.split())
+    assert doctor.rc == 1, doctor.out
+    assert re.search(rf"to do \d site rig, partition default: G15 cores: {re.escape(saw)}", text)
+    assert f"-> Write into the partition's extras: node: {{cores: {cores}}}" in text
+
+
+# --- references -----------------------------------------------------------------------------------
+
+
+@pytest.mark.needs_ior
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(make_rig):
+    rig = make_rig(tools=("ior",), tasks=1)
+
+    def expecting(**expect: object) -> Run:
+        data = rig.settings()
+        (partition,) = data["systems"][0]["partitions"]
+        partition["extras"]["expect"] = {key.replace("__", "."): v for key, v in expect.items()}
+        rig.write_settings(data)
+        return rig.run(*DIRECT, "-S", "repetitions=1")
+
+    kernel = os.uname().release
+    assert expecting(kernel=kernel, cpu__cores=">= 1").record["metrics"]
+    run = expecting(kernel=kernel, cpu__cores=">= 4096", mount__options="flock")
+    run.never_passed(
+        r"INVALID: refused before a byte was written: G25 settings: .*cpu\.cores is \d+",
+        r"mount -o remount,flock",
+    )
+    assert run.record["metrics"] == []
+    assert "kernel is" not in run.record["reason"]
+    run = expecting(lustre__servers=8)
+    (told,) = [f for f in run.record["findings"] if f["guard"] == "G25"]
+    assert told["outcome"] == "warn" and "did not tell lustre.servers" in told["saw"]
+
+
+# --- what ReFrame or a launcher would pass over ---------------------------------------------------
+
+FIO_128 = ("-n", "^FioRandomRead%block=128KiB$")
+
+
+@pytest.mark.needs_ior
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+def test_a_prepare_command_that_fails_ends_the_job(make_rig):
+    """The job of ReFrame would go on, and measure with other software than is declared."""
+    rig = make_rig()
+    data = rig.settings()
+    data["environments"][0]["prepare_cmds"] = ["true", ". '/none/it is.sh'"]
+    rig.write_settings(data)
+    run = rig.run(*FIO_128)
+    run.never_passed("ERROR: .*the prepare command of tools failed: [.] '/none/it is[.]sh'")
+    data["environments"][0]["prepare_cmds"] = ["true", ". '/none/it is.sh' || true"]
+    rig.write_settings(data)
+    assert rig.run(*FIO_128).records[-1]["verdict"] == "UNREFERENCED"
+
+
+@pytest.mark.needs_ior
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@pytest.mark.skipif(shutil.which("modulecmd") is None, reason="no Environment Modules on PATH")
+def test_a_module_that_the_job_has_not_loaded(make_rig, tmp_path):
+    """A node may lack what the node of ReFrame has: there the shell's function "module" loads nothing."""
+    files = tmp_path / "modules"
+    (files / "storage").mkdir(parents=True)
+    (files / "storage" / "1.0").write_text("#%Module\nsetenv STORAGE 1\n")
+    (files / "storage" / ".version").write_text('#%Module\nset ModulesVersion "1.0"\n')
+    rig = make_rig()
+    data = rig.settings()
+    (system,) = data["systems"]
+    system["modules_system"] = "envmod"
+    found = f'module() {{ eval "$(modulecmd bash "$@")"; }}; export MODULEPATH={files}'
+    data["environments"][0] |= {"modules": ["storage"]}
+    system["partitions"][0]["prepare_cmds"] = [found]
+    rig.write_settings(data)
+    assert rig.run(*FIO_128, MODULEPATH=str(files)).record["verdict"] == "UNREFERENCED"
+    system["partitions"][0]["prepare_cmds"] = ['module() { [ "$1" = load ]; }']
+    rig.write_settings(data)
+    run = rig.run(*FIO_128, MODULEPATH=str(files))
+    run.shows_no_pass()
+    assert "has not loaded the module storage" in run.records[-1]["reason"]

@@ -1,10 +1,12 @@
-"""Special loads for real, at a small scale: a training, a full target, two loads at once, hours, queues, streams."""
+"""Special loads for real, at a small scale: a training, a model's output, a full target, two loads at once, hours, queues."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from e2e.rig import MIB, Rig, Run, command, wait_for
 from e2e.test_scenarios import of
 from iogauge.core.units import parse_bytes
+from support.depth import FULL
 from support.devices import THROTTLE, Devices, capped
 
 # --- a training -----------------------------------------------------------------------------------
@@ -331,11 +334,13 @@ def test_a_burst_that_ends_is_found(make_rig, devices):
         target=target / "target",
         limits={"phase_seconds": f"{SECONDS} s", "case_bytes": "64 MiB"},
     )
-    # The device slows down after half of the write.
+    # The device slows down after half of the write, which begins when its first 4 MiB have arrived.
+    written = f"$(awk '{{print $7}}' /sys/block/{devices.last.name}/stat)"
+    begun = f"until [ {written} -gt $((before + 8192)) ]; do sleep 0.05; done"
     rig.program(
         "fio",
-        f'case ${{@: -1}} in write.fio) (sleep {SECONDS / 2}; echo "{slower}" > '
-        f"{THROTTLE}/blkio.throttle.write_bps_device) & ;; esac\n"
+        f"case ${{@: -1}} in write.fio) (before={written}; {begun}; sleep {SECONDS / 2}; "
+        f'echo "{slower}" >{THROTTLE}/blkio.throttle.write_bps_device) & ;; esac\n'
         'exec "$real" "$@"',
     )
     with capped(devices.last, written=BURST * MIB):
@@ -440,3 +445,162 @@ def test_a_shared_file_through_the_page_cache(make_rig):
             text.split()
         ), text
         assert ("end_fsync=1" in text) == (way == "write")
+
+
+# --- reads and writes at once  --------------------------------------------------------------------
+
+
+MIXED_DIRECT = "^Mixed%order=random%cache=direct%reads=70"
+
+
+@pytest.fixture(scope="module")
+def mixing(make_module_rig: Callable[..., Rig]) -> Rig:
+    return make_module_rig(tools=("fio",), limits={"phase_seconds": "1 s", "case_bytes": "96 MiB"})
+
+
+@pytest.fixture(scope="module")
+def mixed(mixing: Rig) -> Run:
+    points = "" if FULL else "order=(random%cache=direct|sequential%cache=buffered)"
+    done = mixing.run("-n", f"^Mixed%{points}", "--exec-policy=serial", "--keep-stage-files")
+    mixing.assert_clean()
+    return done
+
+
+@pytest.mark.needs_fio
+def test_both_ways_are_measured_and_the_reads_alone(mixed):
+    records = of(mixed, "Mixed")
+    points = {(r["parameters"]["order"], r["parameters"]["cache"]) for r in records}
+    assert len(points) == len(records) == (4 if FULL else 2), mixed.out
+    for record in records:
+        assert record["verdict"] == "UNREFERENCED", record["reason"]
+        metrics = {name: metric["median"] for name, metric in found(record).items()}
+        tails = ["p50", "p99"] + ["p999"] * (record["parameters"]["order"] == "random")
+        compared = ["read_iops", *(f"read_{tail}" for tail in tails)]
+        ratios = [f"{name}_ratio" for name in compared]
+        assert list(metrics) == ["read_bw", "write_bw", "write_iops", *compared, *ratios]
+        # A disk that others use does few operations in a second.
+        assert 0.15 < metrics["write_iops"] / metrics["read_iops"] < 1
+        assert metrics["read_p99"] >= metrics["read_p50"] > 0
+        confirmed = {f["metric"] for f in record["findings"] if "or more in each" in f["saw"]}
+        assert {"read_bw", "write_bw", "read_iops", "write_iops"} <= confirmed
+        assert "G8 ok fio checked its data in the warm-up" in said(record)
+
+
+@pytest.mark.needs_fio
+def test_a_run_says_the_share_of_reads(mixing):
+    data = mixing.settings()
+    data["systems"][0]["partitions"][0]["extras"]["sweeps"] = {"read_shares": [30]}
+    mixing.write_settings(data)
+    done = mixing.run("-n", "^Mixed%order=(random%cache=direct|sequential%cache=buffered)")
+    mixing.write_settings()
+    by_cache = {record["parameters"]["cache"]: record for record in done.records}
+    few = {name: metric["median"] for name, metric in found(by_cache["direct"]).items()}
+    assert few["write_iops"] / few["read_iops"] == pytest.approx(7 / 3, rel=0.5)
+    assert "expected more than 50, or O_DIRECT" in by_cache["buffered"]["reason"]
+
+
+#: A change of fio's report of the mixed job.
+THREE_TIMES = """
+for key in ("io_bytes", "io_kbytes", "bw_bytes", "bw", "iops", "total_ios"):
+    way[key] *= 3
+for one in ("lat_ns", "clat_ns"):
+    way[one]["N"] *= 3
+"""
+
+
+@pytest.mark.needs_fio
+def test_an_untrue_report_of_reads_is_refused(mixing):
+    script = mixing.base / "change.py"
+    script.write_text(
+        "import json, sys\n"
+        "report = json.load(open(sys.argv[1]))\n"
+        f"way = report['jobs'][0]['read']\n{THREE_TIMES}\n"
+        "json.dump(report, open(sys.argv[1], 'w'))\n"
+    )
+    mixing.damage("fio", "fio-mixed.1.json", f'{sys.executable} {script} "$out"')
+    done = mixing.run("-n", MIXED_DIRECT)
+    (mixing.bin / "fio").unlink()
+    done.never_passed("its tasks asked the kernel for")
+
+
+# --- a weather model's output by WRF-IO  ----------------------------------------------------------
+
+
+HEADER = Path(shutil.which("wrf_io") or "/").parent.parent / "share" / "wrf-io" / "wrf_header.txt"
+
+
+@pytest.fixture(scope="module")
+def model(make_module_rig: Callable[..., Rig]) -> Rig:
+    rig = make_module_rig(tools=("ior",), tasks=2, limits={"case_bytes": "64 MiB"})
+    data = rig.settings()
+    data["environments"][0]["extras"] = {"wrf_io": str(HEADER)}
+    rig.write_settings(data)
+    return rig
+
+
+@pytest.mark.skipif(
+    not HEADER.exists(),
+    reason="no wrf_io with its header on PATH (docs/checks.md says how to build it)",
+)
+def test_an_output_is_timed_from_open_to_sync(model):
+    record = model.run("-n", "^WrfOutput").record
+    model.assert_clean()
+    assert record["verdict"] == "UNREFERENCED", record["reason"]
+    metrics = {name: metric["median"] for name, metric in found(record).items()}
+    assert list(metrics) == ["write_time", "define_time", "write_bw"]
+    assert 0 < metrics["define_time"] < metrics["write_time"]
+    # The sync belongs to both.
+    moved = metrics["write_time"] * metrics["write_bw"]
+    assert 55 < moved < 64
+    findings = said(record)
+    assert "G2 ok fsync in the timed region" in findings
+    assert "or more in each execution" in findings
+    assert "G22 ok wrf_io 1.14" in findings
+
+
+@pytest.mark.skipif(
+    not HEADER.exists(),
+    reason="no wrf_io with its header on PATH (docs/checks.md says how to build it)",
+)
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (
+            """awk '/^Total write/ {$4 *= 3} /^Write bandwidth/ {$3 *= 3} {print}'""",
+            "G8 [a-z ]+: the tool wrote 1.. MiB, as it says; its tasks asked the kernel for 6",
+        ),
+        (
+            """sed 's/202$/201/; s/wrfout.1/wrfout.0/'""",
+            "G22 [a-z ]+: .* it says .*wrfout.0.nc.* instead of",
+        ),
+        ("""sed '/Write bandwidth/d'""", "'Write bandwidth' is 'missing': the report is damaged"),
+        (
+            "cat >/dev/null; echo 'Error in cdl_hdr_open: fail to open file'",
+            "0 reports, expected 1",
+        ),
+    ],
+    ids=["bytes", "another file", "cut", "an error"],
+)
+def test_an_untrue_report_is_refused(model, script, reason):
+    model.program(
+        "wrf_io",
+        f'case "$*" in *.1.nc) "$real" "$@" | {script} ;; *) exec "$real" "$@" ;; esac',
+    )
+    done = model.run("-n", "^WrfOutput")
+    (model.bin / "wrf_io").unlink()
+    done.never_passed(reason)
+
+
+@pytest.mark.skipif(
+    not HEADER.exists(),
+    reason="no wrf_io with its header on PATH (docs/checks.md says how to build it)",
+)
+def test_an_output_that_lies_elsewhere_is_refused(model, tmp_path):
+    model.program(
+        "wrf_io",
+        f'words=("$@"); words[-1]={tmp_path}/o.nc\n'
+        f'"$real" "${{words[@]}}" | sed "s|{tmp_path}/o.nc|${{@: -1}}|"',
+    )
+    done = model.run("-n", "^WrfOutput")
+    (model.bin / "wrf_io").unlink()
+    done.never_passed("G8 [a-z ]+: ")

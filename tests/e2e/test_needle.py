@@ -149,6 +149,7 @@ def test_a_slow_target_is_named(rig):
     rig.assert_clean()
 
 
+@pytest.mark.nightly
 def test_a_slow_server_is_named_by_its_address(rig):
     """Targets 0 and 2 are those of one server, as the client tells."""
     rig.program("fio", SLOW_TARGET.replace("ost0002", "ost000[02]"))

@@ -1,4 +1,4 @@
-"""A newcomer's way: ``iogauge site new`` from a wheel, and each command of docs/first-hour.md."""
+"""A newcomer's ways for real: ``iogauge site new``, docs/first-hour.md, CONTRIBUTING.md to the letter, sixty mistakes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def test_a_wheel_measures_a_site_outside_the_clone(storage):
     assert "no folder of your own for the site" in refused
     (base / "sites").mkdir()
     sites = {"IOGAUGE_SITES": str(base / "sites")}
-    words = ("--target", str(target), "--ceiling", "50 GB/s", "-y")
+    words = ("--target", str(target), "--ceiling", "50 GB/s")
     said = installed.run("iogauge", "site", "new", "mine", *words, **sites)
     assert "time_limit: " in said
     assert "case(s), one at a time" in said
@@ -174,3 +175,363 @@ def test_each_command_ends_as_the_page_says(disk, make_rig):
             repeat(rig, *times)
         done += 1
     assert done == 8
+
+
+# --- CONTRIBUTING.md, followed in a copy of the project  ------------------------------------------
+
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+
+#: The tool that the page adds.
+DD = "dd"
+
+
+def code(heading: str) -> list[str]:
+    """Indented blocks of a section of the page, without their indentation."""
+    (section,) = re.findall(
+        rf"^## {heading}$(.*?)(?=^## |\Z)", CONTRIBUTING, re.MULTILINE | re.DOTALL
+    )
+    found = re.findall(r"(?:^ {8}.*\n(?:\n+(?= {8}))*)+", section, re.MULTILINE)
+    return [textwrap.dedent(block) for block in found]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A copy of the project with the environment of this one."""
+    copy = tmp_path / "clone"
+    words = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"]
+    for name in subprocess.check_output(words, text=True).rstrip("\0").split("\0"):
+        if (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, copy / name, follow_symlinks=False)
+    (copy / ".venv").symlink_to(Path(sys.prefix))
+    for git in (["init", "-q"], ["add", "-A"]):
+        subprocess.run(["git", *git], cwd=copy, check=True)
+    return copy
+
+
+def put(file: Path, before: str, text: str) -> None:
+    """Insert a text before another one, which is there once."""
+    old = file.read_text()
+    assert old.count(before) == 1, f"{file}: {before!r}"
+    file.write_text(old.replace(before, text + before))
+
+
+def run(clone: Path, *words: str) -> None:
+    """Run a command of the page in the copy; its status is 0."""
+    own = {n: v for n, v in os.environ.items() if not n.startswith(("IOGAUGE", "RFM", "PYTEST"))}
+    own |= {"PATH": f"{Path(sys.executable).parent}:{own['PATH']}"}
+    own |= {"PYTHONPATH": str(clone / "reframe" / "src")}
+    done = subprocess.run(
+        words, cwd=clone, env=own, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
+
+
+def finish(clone: Path, *tests: str) -> None:
+    """What the page asks for after each change: pages and format, lint, the form of the library, tests of the change."""
+    run(clone, "ruff", "format", "--quiet", ".")
+    run(clone, sys.executable, "ci/docs.py")
+    run(clone, "ci/lint", "ruff", "format", "mypy", "layers")
+    files = [f"tests/unit/{name}" for name in ("test_house.py", *tests)]
+    run(clone, sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not slow", *files)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_guard(clone):
+    row, rule, line, test = code("Add a guard")
+    guards = clone / "reframe" / "src" / "iogauge" / "guards"
+    figures = guards / "figures.py"
+    put(guards / "rules.ini", "[G26 streams]", f"{row}\n")
+    figures.write_text(f"{figures.read_text()}\n\n{rule}")
+    put(guards / "catalogue.py", '    Guard("G6 ceiling",', textwrap.indent(line, "    "))
+    tests = clone / "tests" / "unit" / "test_guards.py"
+    tests.write_text(f"{tests.read_text()}\n\n{test}")
+    judge = clone / "tests" / "unit" / "test_judge.py"
+    assert "test_every_guard_that_applies_is_asked" in judge.read_text()
+    finish(clone, "test_catalogue.py", "test_guards.py")
+    assert "100 x the mean" in (clone / "docs" / "guards.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.needs_fio
+def test_a_scenario(clone, make_rig):
+    script, *_ = code("Add a scenario")
+    assert "`checks/fio_large_read.py`" in CONTRIBUTING
+    (clone / "checks" / "fio_large_read.py").write_text(script)
+    finish(clone)
+    done = measured(clone, make_rig(cold=True), "fio_large_read.py")
+    assert done == ("FioLargeRead", "UNREFERENCED")
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_a_tool(clone, make_rig):
+    parser, base = code("Add a tool")
+    library = clone / "reframe" / "src" / "iogauge"
+    assert '`DD: Final = "dd"`' in CONTRIBUTING
+    put(library / "core" / "words.py", "\nPARTITION: Final", 'DD: Final = "dd"\n')
+    put(library / "core" / "words.py", "FIO, FIO_METADATA,", "DD, ")
+    (library / "tools" / "dd.py").write_text(parser)
+    put(library / "tools" / "__init__.py", "- fio:", "- dd: command lines of dd\n")
+    (library / "cases" / "dd.py").write_text(base)
+    cases = library / "cases" / "__init__.py"
+    put(cases, "- fio: ", "- dd: scenarios that run dd\n")
+    put(cases, "from iogauge.cases.fio import", f"from iogauge.cases.{DD} import DdCheck\n")
+    put(cases, '    "DefaultWritersCheck",\n', '    "DdCheck",\n')
+    (clone / "checks" / "dd_write.py").write_text(
+        '"""dd: one writer."""\n\nimport reframe as rfm\n\nfrom iogauge.cases import DdCheck, words\n\n\n'
+        '@rfm.simple_test\nclass DdWrite(DdCheck):\n    descr = "One writer"\n'
+        '    valid_systems = [f"+{words.TARGET}"]\n    tags = {"quick"}\n'
+    )
+    finish(clone, "test_catalogue.py")
+    done = measured(clone, make_rig(tools=("dd",), cold=True), "dd_write.py")
+    assert done == ("DdWrite", "UNREFERENCED")
+
+
+def measured(clone: Path, rig: Rig, file: str) -> tuple[str, str]:
+    """Check and verdict of a run of a scenario of the copy."""
+    (rig.base / "reframe").unlink()
+    (rig.base / "reframe").symlink_to(clone / "reframe")
+    words = ["reframe", "-c", str(clone / "checks" / file), "-r"]
+    done = rig.finish(rig.start(words, PYTHONPATH=str(clone / "reframe" / "src")))
+    assert done.records, done.out
+    rig.assert_clean()
+    assert done.record["verdict"] == "UNREFERENCED", done.record["reason"]
+    return done.record["check"], done.record["verdict"]
+
+
+# --- sixty mistakes: each is refused or noted  ----------------------------------------------------
+
+
+REFERENCES = """$sources: {FioRandomRead: "data sheet"}
+FioRandomRead:
+  $index: [$partition, block]
+  mine:target:
+    4KiB: {read_iops: [20000, -0.1, null, ops/s]}
+"""
+_ENVIRONS = "environs: [tools]"
+_BELOW = "environs: [tools]\n        "
+_TOPOLOGY = "extras:\n          topology: {"
+
+#: Old and new text of the settings, and what must be said.
+SETTINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("        time_limit", "\ttime_limit", ("a tab stands here", "Use spaces")),
+    ("scheduler: local", "scheduler local", (":11: this is not YAML", "Check the indentation")),
+    ("  - name: mine", "    name: mine", ("systems: found {", "entries that begin with '- '")),
+    ('["vm$', '["(', ("hostnames: found", "a regular expression: ")),
+    ("max_jobs:", "max_job:", ("max_job: found an unknown key", "did you mean max_jobs?")),
+    ("case_bytes:", "case_byte:", ("limits.case_byte: found", "did you mean case_bytes?")),
+    ("environments:\n", "enviroments:\n", ("enviroments: found", "did you mean environments?")),
+    ("time_limit: 30m", "time_limit: 30", ("time_limit: found 30", "such as 30m or 1h30m")),
+    ("time_limit: 30m", "time_limit: half an hour", ("found 'half an hour'", "such as 30m")),
+    (
+        "time_limit: 30m",
+        "time_limit: 1s",
+        ("need more than time_limit 1 s", "Raise the partition's"),
+    ),
+    ("        time_limit: 30m\n", "", ("time_limit: found nothing", "such as 30m")),
+    ("max_jobs: 1", "max_jobs: 4", ("max_jobs: found 4", "1: two cases at a time")),
+    ("scheduler: local", "scheduler: slrum", ("scheduler 'slrum'", "did you mean slurm?")),
+    (
+        "scheduler: local",
+        "scheduler: lsf",
+        ("scheduler is lsf, and bsub is not on PATH", "correct scheduler"),
+    ),
+    ("launcher: mpirun", "launcher: ssh", ("launcher: found launcher 'ssh'", "mpirun, ")),
+    ("launcher: mpirun", "launcher: mpirn", ("launcher 'mpirn'", "did you mean mpirun?")),
+    (_ENVIRONS, "environs: [tool]", ("environment 'tool'", "did you mean tools?")),
+    ("path: /", "path: scratch/", ("target.path: 'scratch/", "must be an absolute path")),
+    (
+        "path: /",
+        "path: /none/",
+        ("target /none/", "No such file or directory", "correct target.path"),
+    ),
+    (
+        "type: ",
+        "type: xsf # ",
+        ("G9 identity: ", "; demanded: ", " xsf", "correct target.path, target.type"),
+    ),
+    (
+        'uuid: "',
+        'uuid: "aa',
+        ("G9 identity: ", " sees UUID ", "demanded: ", "write its UUID into target.uuid"),
+    ),
+    (
+        "node: {cores: ",
+        "node: {cores: 9",
+        ("node.cores is 9", "Write into the partition's extras: node: {cores: "),
+    ),
+    (
+        "node: {cores: ",
+        "node: {cores: 0, disks: ",
+        ("node.cores: found 0", "greater than or equal to 1"),
+    ),
+    ("memory: ", "memory: 24, x: ", ("node.memory: 24 is not a size", "such as '4 GiB'")),
+    ("MiB}\n", "Meg}\n", ("is not a size", "units: B, kB")),
+    (
+        "tasks_per_node: ",
+        "tasks_per_node: two, x: ",
+        ("tasks_per_node: found 'two'", "a valid integer"),
+    ),
+    ("nodes: 1,", "nodes: 2,", ("scale.nodes is 2, and the scheduler local", "name a scheduler")),
+    (
+        "case_bytes: ",
+        "case_bytes: 1 MiB/s, x: ",
+        ("case_bytes: '1 MiB/s' is not a size", "a number and a unit"),
+    ),
+    (
+        "case_bytes: ",
+        "fill: 0, case_bytes: ",
+        ("limits.fill: found an unknown key", "the keys case_bytes"),
+    ),
+    ("phase_seconds: 2 s", "phase_seconds: 0 s", ("phase_seconds: found '0 s'", "greater than 0")),
+    ("tier: quick", "tier: quik", ("limits.tier: found 'quik'", "did you mean quick?")),
+    (
+        "max_of_free: 10%",
+        "max_of_free: 80",
+        ("max_of_free: 80 is not a share", "between 0 % and 100 %"),
+    ),
+    (
+        "extras:",
+        _TOPOLOGY + "source: x, efficiency: {read: 80, write: 1}}",
+        ("efficiency.read: 80 is not a share", "between 0 %"),
+    ),
+    ("extras:", _TOPOLOGY + "devices: {read: 1 GB/s}}", ("topology.source: this key is missing",)),
+    (
+        "extras:",
+        _TOPOLOGY + "source: x, devices: {read: 100 Gb}}",
+        ("'100 Gb' is not a bandwidth", "'12.5 GB/s'"),
+    ),
+    ("features: [", "features: [foi, ", ("feature 'foi'", "did you mean fio?")),
+    (
+        "features: [",
+        "features: [io500, ",
+        ("features names io500", "leave the feature out"),
+    ),
+    (
+        _ENVIRONS,
+        _BELOW + "modules: [openmpi/9.9]",
+        ("modules: found ['openmpi/9.9']", "modules_system, one of"),
+    ),
+    (_ENVIRONS, _BELOW + "access: [-A proj]", ("access: found ['-A proj']", "takes no options")),
+    (
+        "target_systems: [mine]",
+        "target_systems: [mnie]",
+        ("target_systems: found ['mnie']", "[mine]"),
+    ),
+    ("  - name: mine", "  - name: other", ("found systems: other", "named 'mine' as its folder")),
+    (
+        "expect:\n",
+        "expect:\n            kernel: '1.0'\n",
+        ("G25 settings: ", "demanded: ", "kernel 1.0"),
+    ),
+    (
+        "expect:\n",
+        "expect:\n            mount.option: a\n",
+        ("expect.mount.option: found an unknown fact", "did you mean mount.options?"),
+    ),
+)
+
+#: The same for the references.
+OF_REFERENCES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("read_iops", "read_iop", (":5: ", "metric 'read_iop'", "did you mean read_iops?")),
+    (
+        "FioRandomRead:\n",
+        "FioRandomReed:\n",
+        ("FioRandomReed: found no check", "did you mean FioRandomRead?"),
+    ),
+    ("ops/s", "MB/s", ("read_iops (unit): found 'MB/s'", "'ops/s', the metric's unit")),
+    (
+        "-0.1, null",
+        "-0.1 null",
+        ("found [20000, '-0.1 null'", "[value, lower or null, upper or null, unit]"),
+    ),
+    ("-0.1", "-0,1", ("found [20000, 0, 1", "write decimals with a point: -0.1")),
+    ("-0.1", "-10%", ("(lower bound): found '-10%'", "-0.1: 10 % less")),
+    (
+        "    4KiB: {",
+        "    {",
+        ("read_iops: found [20000", "level of $index: $partition, then block"),
+    ),
+    (
+        "4KiB: {read_iops: [20000, -0.1, null, ops/s]}",
+        "read_iops: [1, -0.1, null, ops/s]",
+        ("read_iops: found [1", "level of $index: $partition, then block, then the metric"),
+    ),
+    ("mine:target", "mine:tagret", ("partition 'mine:tagret'", "did you mean mine:target?")),
+    ("20000", "20k", ("(value): found '20k'", "a finite number above 0")),
+    ("4KiB", "4k", ("block '4k'", "did you mean 4KiB?")),
+    ("$sources", "$source", ("$source: found this key", "$sources")),
+)
+
+#: Commands, and what they must say; each ends with status 2.
+COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("run --system=mine -t quik", ("-t quik selects no case", "did you mean quick?")),
+    ("run --system=mine -n IorPosx", ("-n IorPosx selects no case", "did you mean IorPosix?")),
+    ("run --system=mnie", ("no site 'mnie'", "did you mean mine?")),
+    ("run --system=mine --mode=quik", ("no mode 'quik'", "did you mean quick?")),
+    ("run --gat", ("--gat is no option", "did you mean --gate?")),
+    ("status --system mien", ("no site 'mien'", "did you mean mine?")),
+    ("history -n IorPosx", ("-n IorPosx fits no check", "did you mean IorPosix?")),
+    ("explain G99", ("no word 'G99'", "Did you mean G9")),
+    ("rnu", ("No such command 'rnu'", "did you mean run?")),
+    ("alarm --send", ("has no session yet", "iogauge run makes one")),
+    ("alarm --test", ("nobody would be told", "declare alarm in the site's settings.yaml")),
+)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The settings that ``site new`` wrote, once written."""
+    yield {}
+
+
+@pytest.fixture
+def site(make_rig: Callable[..., Rig], written: dict[str, str]) -> tuple[Rig, Path, str]:
+    rig = make_rig()
+    shutil.rmtree(rig.site)  # it claims this host
+    folder = rig.sites / "mine"
+    if not written:
+        made = rig.iogauge("site", "new", "mine", "--target", str(rig.target))
+        assert made.rc == 0, made.out
+        text = (folder / "settings.yaml").read_text().replace(str(rig.target), "/TARGET")
+        written["text"] = re.sub(r"(partitions:\n +- name: )\S+", r"\1target", text)
+    folder.mkdir(exist_ok=True)
+    return rig, folder, written["text"].replace("/TARGET", str(rig.target))
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.needs_fio
+@pytest.mark.needs_ior
+@pytest.mark.parametrize(("old", "new", "said"), [*SETTINGS, *OF_REFERENCES])
+def test_a_mistake_in_a_file(
+    site: tuple[Rig, Path, str], old: str, new: str, said: tuple[str, ...]
+) -> None:
+    rig, folder, settings = site
+    texts = {"settings.yaml": settings, "references.yaml": REFERENCES}
+    name = "references.yaml" if (old, new, said) in OF_REFERENCES else "settings.yaml"
+    assert old in texts[name]
+    texts[name] = texts[name].replace(old, new, 1)
+    for file, text in texts.items():
+        (folder / file).write_text(text)
+    done = rig.iogauge("check", "mine", COLUMNS="900")
+    assert all(part in done.out for part in said), done.out
+    assert done.rc == 1 or "note" in done.out
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+@pytest.mark.needs_fio
+@pytest.mark.needs_ior
+@pytest.mark.parametrize(("words", "said"), COMMANDS)
+def test_a_mistake_in_a_command(
+    site: tuple[Rig, Path, str], words: str, said: tuple[str, ...]
+) -> None:
+    rig, folder, settings = site
+    (folder / "settings.yaml").write_text(settings)
+    done = rig.iogauge(*words.split(), COLUMNS="900")
+    assert done.rc == 2 and all(part in done.out for part in said), done.out

@@ -72,8 +72,6 @@ FAULTS = {
 #: What the default run replays of large sites: cases whose key has this, and nothing that is derived.
 DAILY = {
     CYCLE: r"oss4 .*tasks=(4|8|16|24)\b",
-    SAION: r"block=4KiB (span=one-client )?tasks=128",
-    KAUST: r"api=MPIIO stripe_count=1$|aggregators=1 api=MPIIO|aggregators=40 api=NCMPI",
 }
 #: The site that the default run replays with what is untrue (too low by 20 %, too high, misplaced) beside what is true.
 UNTRUE_DAILY = (CYCLE,)
@@ -292,7 +290,7 @@ def each_site(daily: Sequence[str] = SITES) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("site", [pytest.param(s, marks=marks[s]) for s in SITES])
 
 
-@each_site((SAION, AMLFS, KAUST, ORACLE))
+@each_site((ORACLE,))
 def test_the_gate_of_the_published_figures_is_green(replay, site):
     """What is measured has its figures, and what is derived from it passes, too."""
     cases = cases_of(site)

@@ -1,17 +1,29 @@
-"""Where a run may write: what an administrator or an owner allowed, and no name leads anywhere else."""
+"""Where a run may write: what was allowed, and no name leads elsewhere; what it writes is what its plan announces."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
+import re
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from e2e.rig import Rig, processes
+from e2e.rig import MIB, Rig, Run, processes
+from e2e.test_loads import HEADER
+from e2e.test_several_hosts import run_on
 from e2e.test_values import METADATA, RANDOM_READ
 from iogauge.workspace import directory
+from support import hosts as support
+from support.hosts import Hosts
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to another user")
 
@@ -170,3 +182,235 @@ def test_a_case_whose_directory_is_swapped_for_a_link_removes_only_its_own(rig, 
     # The session removes its directory, with the link in it as a name.
     rig.assert_clean()
     assert run.records
+
+
+# --- the directory watched all the time  ----------------------------------------------------------
+
+
+#: A scenario of each tool and each formula, on one host and on two. All others have the same (unit/test_plan.py).
+ONE_HOST = (
+    "IorPosix%files=per-process%order=sequential%cache=direct",
+    "MdtestEasy",
+    "FioRandomRead%block=128KiB",
+    "Mixed%order=random%cache=direct%.*",
+    *(["WrfOutput"] if HEADER.exists() else []),
+)
+BY_TIME = {"Mixed": {"read", "write"}, "FioRandomRead": {"read"}}
+TWO_HOSTS = ("ColdWalk%meanwhile=alone",)
+
+
+@dataclass
+class Watch:
+    """The most bytes and names that each case's directory held at a time."""
+
+    root: Path
+    held: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    files: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    #: As ``held``, of the sizes of files, and of those that are made once.
+    sizes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    once: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    elsewhere: set[str] = field(default_factory=set)
+    #: Files at a time in a directory of the target's lock.
+    locks: int = 0
+    done: bool = False
+
+    def look(self) -> None:
+        """One look at the target; a case's own directory is ``iogauge/<user>/<session>/<case>``."""
+        held: dict[str, int] = defaultdict(int)
+        files: dict[str, int] = defaultdict(int)
+        sizes: dict[str, int] = defaultdict(int)
+        once: dict[str, int] = defaultdict(int)
+        for folder, _, names in os.walk(self.root):
+            parts = Path(folder).relative_to(self.root).parts
+            if parts[1:2] == (".lock",):
+                self.locks = max(self.locks, len(names))
+                continue
+            if len(parts) < 4:
+                ours = {".iogauge-session"} if len(parts) == 3 else set()
+                temporary = {n for n in names if n.startswith(".iogauge-session.")}
+                self.elsewhere |= {f"{folder}/{name}" for name in {*names} - ours - temporary}
+                continue
+            files[parts[3]] += len(parts) > 4
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    info = os.lstat(os.path.join(folder, name))
+                    held[parts[3]] += info.st_blocks * 512
+                    sizes[parts[3]] += info.st_size
+                    once[parts[3]] += info.st_size if name.endswith(".tar") else 0
+                    files[parts[3]] += 1
+        most_of = (self.held, self.files, self.sizes, self.once)
+        for seen, most in zip((held, files, sizes, once), most_of, strict=True):
+            for case, value in seen.items():
+                most[case] = max(most[case], value)
+
+    def run(self) -> None:
+        """Look every 50 ms; less often if a look takes long, so that what is looked at gets on."""
+        while not self.done:
+            began = time.monotonic()
+            self.look()
+            time.sleep(max(0.05, 6 * (time.monotonic() - began)))
+
+
+@contextlib.contextmanager
+def watching(root: Path) -> Iterator[Watch]:
+    """Watch a directory meanwhile."""
+    watch = Watch(root)
+    thread = threading.Thread(target=watch.run)
+    thread.start()
+    try:
+        yield watch
+    finally:
+        watch.done = True
+        thread.join()
+
+
+def written_bytes(stage: Path) -> tuple[float, float]:
+    """Bytes that the tools say they wrote, over all executions, and by how many that may be wrong.
+
+    IOR says MiB/s and seconds, each with four decimals: of a write of 5 ms, one byte in a hundred.
+    """
+    total, error, half = 0.0, 0.0, 0.5e-4
+    for file in stage.glob("*.json"):
+        text = file.read_text(errors="replace")
+        data: Any = {}
+        with contextlib.suppress(ValueError):
+            data = json.loads(text[text.index("{") :] if "{" in text else "")
+        for test in data.get("tests", []) if isinstance(data, dict) else []:
+            for one in test["Results"]:
+                if one["access"] == "write":
+                    speed, seconds = one["bwMiB"], one["totalTime"]
+                    total += speed * seconds * MIB
+                    error += half * (speed + seconds + half) * MIB
+        for job in data.get("jobs", []) if isinstance(data, dict) else []:
+            if job["jobname"] != "mixed":
+                total += job["write"]["io_bytes"]
+    return total, error
+
+
+@dataclass
+class Everything:
+    """A plan, a dry run and a run of the same cases."""
+
+    cases: tuple[str, ...]
+    planned: str
+    dry: dict[str, dict[str, Any]]
+    real: dict[str, dict[str, Any]]
+    stages: dict[str, Path]
+    run: Run
+    watch: Watch
+
+
+def footprints(rig: Rig) -> dict[str, Path]:
+    found = sorted((rig.home / "reframe" / "stage").rglob("footprint.json"))
+    return {json.loads(file.read_text())["order"]["case"]: file for file in found}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(ONE_HOST, id="one host"),
+        pytest.param(TWO_HOSTS, id="two hosts", marks=pytest.mark.nightly),
+    ],
+)
+def everything(
+    request: pytest.FixtureRequest, make_module_rig: Callable[..., Rig], storage: Path
+) -> Everything:
+    """A case of each tool: planned, dry, and for real."""
+    cases: tuple[str, ...] = request.param
+    several = cases is TWO_HOSTS
+    if several and (reason := support.why_not()):
+        pytest.skip(reason)
+    rig = make_module_rig(
+        tools=("fio", "ior", "mdtest"),
+        limits={"case_bytes": "128 MiB", "case_files": 1500, "repetitions": 1},
+    )
+    data = rig.settings()
+    (partition,) = data["systems"][0]["partitions"]
+    # So that no stonewall ends the making of files before all are there, however slow the machine.
+    partition["extras"]["cases"] = {"MdtestEasy": {"phase_seconds": "90 s"}}
+    data["environments"][0]["extras"] = {"wrf_io": str(HEADER)} if HEADER.exists() else {}
+    with contextlib.ExitStack() as stack:
+        execute = rig.run
+        if several:
+            hosts = stack.enter_context(Hosts(2, storage))
+            partition["extras"] |= {
+                "scale": {"nodes": 2, "tasks_per_node": 1},
+                "hosts": hosts.names,
+                "interface": "eth0",
+            }
+            execute = functools.partial(run_on, hosts, rig)
+        rig.write_settings(data)
+        words = ("-n", f"^({'|'.join(cases)})", "--exec-policy=serial", "--keep-stage-files")
+        planned = rig.iogauge("run", "--dry-run", *words)
+        assert planned.rc == 0, planned.out
+        rig.reframe("-c", "checks/", "--dry-run", *words)
+        dry = {name: json.loads(file.read_text()) for name, file in footprints(rig).items()}
+        with watching(rig.target) as watch:
+            run = execute(*words, timeout=600)
+    files = footprints(rig)
+    real = {name: json.loads(file.read_text()) for name, file in files.items()}
+    rig.assert_clean()
+    stages = {name: file.parent for name, file in files.items()}
+    return Everything(cases, planned.out, dry, real, stages, run, watch)
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_plan_dry_run_and_run_say_the_same(everything):
+    def cost(data: dict[str, Any]) -> dict[str, Any]:
+        order = {k: v for k, v in data["order"].items() if k not in ("session", "process", "host")}
+        return data | {"order": order}
+
+    assert {n: cost(d) for n, d in everything.dry.items()} == {
+        n: cost(d) for n, d in everything.real.items()
+    }
+    assert len(everything.real) == len(everything.cases), everything.run.out
+    for data in everything.real.values():
+        assert str(data["order"]["files"]) in everything.planned
+    assert f"{len(everything.real)} case(s)" in re.sub(r"\s+", " ", everything.planned)
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_no_case_holds_more_than_was_announced_and_none_much_less(everything):
+    for case, data in everything.real.items():
+        held, planned = everything.watch.held[case], data["order"]["held_bytes"]
+        # A file system's own blocks for a file in pieces come on top: ext4 needs 4 KiB for 340 extents, and its
+        # blocks may be half full. On a busy machine each 4 KiB may be an extent.
+        slack = 16384 * min(data["order"]["files"], 16) + planned // 170
+        assert 0.9 * planned <= held <= planned + slack, (case, held, planned)
+        names = everything.watch.files[case]
+        lasting = data["order"]["files"] - data["passing_files"]
+        assert 0.9 * lasting <= names <= data["order"]["files"], (
+            case,
+            names,
+            data["order"]["files"],
+        )
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_what_the_tools_wrote_is_what_was_announced(everything):
+    """What is written by time is not: the plan says so, and for how long."""
+    for case, data in everything.real.items():
+        wrote, error = written_bytes(everything.stages[case])
+        if case.startswith(("Mdtest", "Wrf", "Cold")):
+            # They do not say how much, or not in JSON: a warm-up and one repetition wrote the same.
+            made_once = everything.watch.once[case]
+            wrote = 2.0 * (everything.watch.sizes[case] - made_once) + made_once
+            # A grid of a whole number of points.
+            error = 0.03 * wrote
+        assert wrote == pytest.approx(data["written_bytes"], rel=1e-6, abs=error), case
+        by_time = {one["direction"] for one in data["timed"]}
+        assert by_time == BY_TIME.get(data["check"], set()), case
+
+
+@pytest.mark.needs_ior
+@pytest.mark.needs_fio
+@pytest.mark.slow
+def test_nothing_is_written_elsewhere_on_the_target(everything):
+    assert everything.watch.elsewhere == set()
+    assert everything.watch.locks <= 2

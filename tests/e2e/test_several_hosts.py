@@ -18,11 +18,12 @@ import pytest
 import yaml
 
 from e2e.rig import Rig, Run, command
-from e2e.test_application import HEADER
+from e2e.test_loads import HEADER
 from e2e.test_scenarios import STAND_INS, of, striped
 from iogauge.node import between
 from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
 from support import hosts as support
+from support.depth import FULL
 from support.hosts import Hosts
 
 
@@ -67,8 +68,9 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
         interface="eth0",
         sweeps={"tasks_per_client": [2]},
     )
-    names = "^(IorPosix%files=per-process%order=sequential|RandomRead%.*4KiB%span=one-server)"
-    done = run_on(cluster, rig, "-n", names)
+    names = "IorPosix%files=per-process%order=sequential"
+    names += "|RandomRead%.*4KiB%span=one-server" if FULL else ""
+    done = run_on(cluster, rig, "-n", f"^({names})")
     rig.assert_clean()
     for host in cluster.names:
         left = [line for line in cluster.processes(host).values() if "fio" in line or "ior" in line]
@@ -76,6 +78,7 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
     return done
 
 
+@pytest.mark.nightly
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
 @pytest.mark.slow
@@ -108,6 +111,7 @@ def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
 
 
+@pytest.mark.nightly
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
 @pytest.mark.slow

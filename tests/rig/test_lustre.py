@@ -89,7 +89,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A site as ``iogauge site new`` writes it, with the sizes and the points of a short look."""
     made = Site(tmp_path_factory.mktemp("lustre"))
     (made.base / "sites").mkdir()
-    done = made.run("site", "new", made.name, "--target", TARGET, "--ceiling", "100 Tbit/s", "-y")
+    done = made.run("site", "new", made.name, "--target", TARGET, "--ceiling", "100 Tbit/s")
     assert done.returncode == 0, done.stdout + done.stderr
     topology, expect = made.extras["topology"], made.extras["expect"]
     targets, metadata_targets = topology["targets"], topology["metadata_targets"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.site import writing
+from iogauge_extras.newsite import writing
 
 pytestmark = pytest.mark.slow
 

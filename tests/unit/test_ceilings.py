@@ -25,7 +25,7 @@ from support.records import METRIC, RECORD
 from support.whole import data
 
 MIB = 2**20
-DECLARED = Ceilings(network="tcp", memory=True, devices=("/dev/sdb",))
+DECLARED = Ceilings(network="tcp", devices=("/dev/sdb",))
 #: 2027-01-31T12:00:00Z, the time of the records, and a day in seconds.
 NOW, DAY = 1801396800.0, 86400.0
 
@@ -52,9 +52,7 @@ def record(check: str, **metrics: Any) -> Record:
     return Record.from_json(json.loads(json.dumps(values)))
 
 
-NETWORK = record(
-    "NetworkCeiling", pair_median=[90.0], one_to_all=[110.0, 112.0], all_to_one=[100.0]
-)
+NETWORK = record("NetworkCeiling", pair_median=[90.0, 100.0])
 DEVICES = record("DeviceCeiling", devices_bw=[500.0])
 
 
@@ -70,18 +68,19 @@ def look(
 
 
 def test_the_best_figure_of_each_direction_is_the_ceiling():
-    """A client receives what it reads; a pair stands for both ways."""
+    """A pair stands for both ways."""
     found = look()
     best = {key: layer.best.bytes_s / MIB for key, layer in found.items() if layer.best}
     assert best == {
         ("client network", "read"): 100.0,
-        ("client network", "write"): 112.0,
+        ("client network", "write"): 100.0,
         ("devices", "read"): 500.0,
     }
     write = found["client network", "write"]
     assert write.best
     assert write.best.source == "measured 2027-01-31 on 3 node(s), best of 2 sample(s)"
-    assert found["client memory", "read"].problem == "client memory, read: not measured"
+    seen = ceilings.look([NETWORK], (), DECLARED, NOW)
+    assert [layer.problem for layer in seen.layers] == ["devices, read: not measured", "", ""]
 
 
 @pytest.mark.parametrize(("days", "holds"), [(89, True), (91, False)])
@@ -196,7 +195,6 @@ def test_each_layer_loses_what_it_takes_from_those_below():
     assert rows["devices"] == (500.0, None)
     assert rows["server network"] == (400.0, pytest.approx(0.2))
     assert rows["client network"] == (300.0, pytest.approx(0.25))
-    assert rows["client memory"] == (300.0, 0.0)
     assert read.limit
     assert read.limit.name == "client network"
     assert read.lost_above == pytest.approx(0.1)
@@ -220,15 +218,10 @@ def test_a_contradicted_measurement_carries_nothing():
     assert any("the measurement was low" in problem for problem in found.problems)
 
 
-def test_neither_memory_nor_a_contradicted_measurement_is_a_ceiling_beside_a_metric():
+def test_a_contradicted_measurement_is_no_ceiling_beside_a_metric():
     assert shown().lowest("read", 3) == (400 * MIB, 300 * MIB)
     contradicted = shown(("read", figure(390)))
     assert contradicted.lowest("read", 3) == (400 * MIB, 500 * MIB)
-    site = extras(ceilings={"memory": True})
-    assert site.ceilings
-    seen = ceilings.look([record("MemoryCeiling", memory_bw=[50.0])], (), site.ceilings, NOW)
-    assert [layer.name for layer in seen.layers if layer.best] == ["client memory"] * 2
-    assert report.Shown.of("s:p", site, seen).lowest("read", 3) == (None, None)
 
 
 def test_more_than_declared_is_named():

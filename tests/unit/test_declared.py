@@ -201,6 +201,14 @@ def test_servers_of_lustre(found, servers, outcomes):
     assert of_guard(judged(seen), "G12") == []
 
 
+def test_servers_of_nfs(found):
+    share = replace(found.views[0].mount, type="nfs4", source="a:/export")
+    seen = replace(found, views=tuple(replace(view, mount=share) for view in found.views))
+    site = extras(topology={"source": "x", "servers": {"count": 1, "nic": "100 GB/s"}})
+    (said,) = of_guard(judged(seen, site=site), "G12")
+    assert "served from 1 address(es)" in said.saw
+
+
 # --- references: how wide -------------------------------------------------------------------------
 
 

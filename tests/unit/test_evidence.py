@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence import collect as evidence_collect
-from iogauge.evidence import model
+from iogauge.evidence import complaints, model
 from iogauge.node.counters import Reading
-from iogauge.plan.case import CasePlan
+from iogauge.plan.case import CasePlan, Verification
+from iogauge.plan.stage import PhaseRun
 from support import stage as healthy
 
 PLAN = healthy.plan()
@@ -104,6 +106,24 @@ def test_a_phase_that_failed_is_named_with_the_tools_own_words(stage, name, stat
         ToolOutputError, match=f"ior: phase {name}, repetition 1: {text}: ERROR: no space left"
     ):
         collect(stage)
+
+
+#: A real Lustre 2.17 with a full OST: what IOR 4.0.0 prints on Open MPI 4.1.4, whose MPI-IO goes on after the refused write.
+REFUSED = "mca_fbtl_posix_pwritev: error in (p)write(v):No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"), [("", ""), (f"{REFUSED}\n{REFUSED}\n", f"; also: {REFUSED}")]
+)
+def test_wrong_data_of_a_refused_write_are_told_with_the_refusal(stage, more, why):
+    wrong = "WARNING: Incorrect data on write (32 errors found)."
+    (stage / "write.0.out").write_text(f"Writing output to ior-write.0.json\n{wrong}\n")
+    (stage / "write.0.err").write_text(more)
+    write, *others = PLAN.phases
+    checked = replace(write, verifies=Verification(("-R",), "Incorrect data"))
+    plan = replace(PLAN, repeat=(checked, *others))
+    runs = [PhaseRun(0, "write", 64, 1.0, 2.0, "write.0.t")]
+    assert complaints.mismatch(stage, plan, runs) == f"write: {wrong}{why}"
 
 
 BOUND = """\

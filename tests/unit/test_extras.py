@@ -15,7 +15,13 @@ from iogauge.core import registry
 
 EXTRAS = [extra.name for extra in pkgutil.iter_modules(iogauge_extras.__path__)]
 #: Commands that are parts of others, and how they are called.
-PARTS = {"ceilings": "site ceilings", "profile": "compare x.darshan", "trend": "status --trend"}
+PARTS = {
+    "add-target": "site add-target",
+    "ceilings": "site ceilings",
+    "new": "site new",
+    "profile": "compare x.darshan",
+    "trend": "status --trend",
+}
 GROUPS: tuple[registry.ExtraGroup, ...] = ("iogauge_commands", "iogauge_agent", "iogauge_answers")
 #: Hides a package, and prints what the command says: its help, and each of the words.
 HIDING = """
@@ -73,7 +79,7 @@ def test_the_rest_works_and_says_what_is_missing(extra):
     assert {*words, *answers} <= said.keys()  # others may need this one
     for name, (status, text) in said.items():
         assert status == (2 if name in words else 1), text
-        named = {"compare x.darshan": "profile", "site ceilings": "ceilings"}.get(name, name)
+        named = {"compare x.darshan": "profile"}.get(name, name.removeprefix("site "))
         assert f"{named.partition(' ')[0]} needs {package}" in " ".join(text.split())
 
 

@@ -651,6 +651,7 @@ def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) ->
     ("request_", "placed", "files"),
     [
         (Layout(stripe_count=2), {}, [laid("a", 0, 1), laid("b", 2, 3)]),
+        (Layout(stripe_count=2, start=2), {}, [laid("a", 2, 3)]),
         (Layout(stripe_count=-1), {}, [laid("a", 3, 0, 1, 2)]),
         (Layout(stripe_count=-1, pool="flash"), {}, [laid("a", 1, 0, pool="flash")]),
         (Layout(stripe_bytes=MIB), {}, [laid("a", 1), laid("b", 1, 2, 3)]),

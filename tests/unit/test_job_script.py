@@ -239,10 +239,12 @@ def test_a_job_ends_after_the_lock_was_given_up(job):
 
 def test_a_second_signal_does_not_stop_the_removal(job):
     process = job.start(
-        "iog_phase p bash -c 'trap \"\" TERM INT; echo $$ >pid; while :; do sleep 0.05; done'"
+        'iog_phase p bash -c \'trap "echo told >heard" TERM; trap "" INT; echo $$ >pid; while :; do sleep 0.05; done\''
     )
     job.await_file(job.stage / "pid")
     process.terminate()
+    # Of signals that wait bash takes the lowest number first: the first one must have arrived.
+    job.await_file(job.stage / "heard")
     for _ in range(5):
         time.sleep(0.05)
         process.send_signal(signal.SIGINT)

@@ -372,6 +372,10 @@ def test_a_shift_that_did_not_happen_clears_nothing(tmp_path, said, caches):
     assert "G1 client cache: " in decided.reason
 
 
+def test_a_shift_that_happened_leaves_no_doubt_of_a_cache(tmp_path):
+    assert "G1 client cache: " not in shifted(tmp_path, SAID).reason
+
+
 # --- layouts, parts of an execution, what is computed ---------------------------------------------
 
 

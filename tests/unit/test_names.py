@@ -43,7 +43,7 @@ def test_the_tables_name_selects_the_cases_that_have_it_in_reframe_and_in_the_hi
         ("run -n IorPosix shared direct -t quick", ["-n", "IorPosix shared direct", "-t", "quick"]),
         ("run -n A b -n C", ["-n", "A b", "-n", "C"]),
         ("report -n A b 20261126T221928-vm-1", ["-n", "A b", "20261126T221928-vm-1"]),
-        ("site new -y", ["new", "-y"]),
+        ("site allow --replace", ["allow", "--replace"]),
     ],
 )
 def test_a_name_needs_no_quotes(typed, meant):

@@ -16,10 +16,12 @@ import yaml
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
-from iogauge.site import machine, scheduler, settings, writing
-from iogauge.site.machine import NodeSeen
-from iogauge.site.scheduler import Queue, Slurm
-from iogauge.site.writing import Answers, Found
+from iogauge.site import settings
+from iogauge_extras.newsite import scheduler, writing
+from iogauge_extras.newsite import seen as of_node
+from iogauge_extras.newsite.scheduler import Queue, Slurm
+from iogauge_extras.newsite.seen import NodeSeen
+from iogauge_extras.newsite.writing import Answers, Found
 
 TIB = 1 << 40
 QUEUE = Queue("batch", 32, 64, 512 << 30, 7200, True)
@@ -169,12 +171,12 @@ def test_a_disk_without_a_known_ceiling():
 
 
 def test_a_node_is_asked_through_a_scheduler(tmp_path):
-    node = machine.look_through(["env"], str(tmp_path))
-    here = machine.look_here(str(tmp_path))
+    node = of_node.look_through(["env"], str(tmp_path))
+    here = of_node.look_here(str(tmp_path))
     assert node.view.mount == here.view.mount
     assert node.cores == here.facts["cpu.cores"]
     with pytest.raises(OSError, match="exit status 1"):
-        machine.look_through(["env"], str(tmp_path / "absent"))
+        of_node.look_through(["env"], str(tmp_path / "absent"))
 
 
 @pytest.mark.parametrize(
@@ -266,5 +268,5 @@ def test_a_node_that_does_not_see_the_clone_is_said_to(tmp_path):
     hide = 'mount -t tmpfs none "$0" && exec "$@"'
     words = [*apart, "sh", "-c", hide, sys.prefix]
     with pytest.raises(OSError, match=r"it does not see .*python.* Put the clone and IOGAUGE_HOME"):
-        machine.look_through(words, str(tmp_path))
-    assert machine.look_through(["env"], str(tmp_path)).host
+        of_node.look_through(words, str(tmp_path))
+    assert of_node.look_through(["env"], str(tmp_path)).host

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.guards import figures
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan.seen import Instant
@@ -16,6 +16,8 @@ from support.whole import data
 
 MIB = 1 << 20
 RUN = PhaseRun(1, "write", 0, 100.0, 100_000.0, "t")
+#: 2026-11-18 11:06:40 UTC.
+BOOTED = 1795000000
 
 
 def looks(rates: list[float], begin: float = 103.07, pause: float = 0.2) -> list[Instant]:
@@ -38,7 +40,7 @@ def series(rates: list[float]) -> Series:
 
 def output(seconds: float, mib_s: float = 100.0) -> ToolOutput:
     phase = Phase("write", {"bw": Quantity(mib_s, "MiB/s")}, seconds)
-    return ToolOutput("fio", "3.33", (phase,))
+    return ToolOutput("fio", "3.33", (phase,), moments=(Moment("timestamp", BOOTED + RUN.ended),))
 
 
 def test_a_steady_write_is_as_long_as_the_tool_says():
@@ -82,7 +84,9 @@ def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share
     assert phase.rates["best_minute"].value == pytest.approx(60 * 200 / 120, rel=0.01)
     assert phase.rates["worst_minute"].value == pytest.approx(60 * 100 / 120, rel=0.01)
     assert phase.rates["dip"] == Quantity(1.0, "s")
-    assert isinstance(seen.parameters[SERIES], Series)
+    found = seen.parameters[SERIES]
+    assert isinstance(found, Series)
+    assert found.began == pytest.approx(BOOTED + 103, abs=0.3)
 
 
 @pytest.mark.parametrize(
@@ -109,11 +113,11 @@ def test_g17_names_levels_and_dips():
     steady = Series(1.0, (100.0 * MIB,) * 60)
     assert g17(steady, steady).outcome is Outcome.OK
     rates = (300.0 * MIB,) * 40 + (100.0 * MIB,) * 60 + (20.0 * MIB,) * 5
-    found = g17(steady, Series(1.0, rates))
+    found = g17(steady, Series(1.0, rates, BOOTED))
     assert found.outcome is Outcome.WARN
     assert found.saw == (
-        "repetition 2: from 300.0 MiB/s to 100.0 MiB/s after 40 s; repetition 2: 1 dip(s), the longest of "
-        "5.00 s after 100 s, down to 20% of the median"
+        "repetition 2: from 300.0 MiB/s to 100.0 MiB/s after 40 s (11:07:20 UTC); repetition 2: 1 dip(s), the longest of "
+        "5.00 s after 100 s (11:08:20 UTC), down to 20% of the median"
     )
     assert Series(1.0, rates).dips == [Dip(100.0, 5.0, pytest.approx(0.2))]
     assert Series(1.0, rates).change == Change(40.0, 300.0 * MIB, 100.0 * MIB)

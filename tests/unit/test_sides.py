@@ -137,8 +137,6 @@ def sessions(tmp_path: Path) -> Path:
         ("s1:12345678", ["IorPosix shared"]),
         ("s1:IorPosix %files=shared", ["IorPosix shared"]),
         ("s1:IorPosix", ["IorPosix shared", "IorPosix per-process"]),
-        ("s1:#2", ["IorPosix per-process"]),
-        ("s1#2", ["IorPosix per-process"]),
         ("s2", ["IorPosix shared"]),
         ("{home}/here/s2.jsonl", ["IorPosix shared"]),
         ("{home}/here/s1.jsonl:aaaa", ["Fio"]),
@@ -152,7 +150,7 @@ def test_records_are_found_by_session_file_and_case(sessions, text, names):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("s1#4", "no record in .*there are:(?s:.*)#3  aaaa  Fio"),
+        ("s1:bbbb", "no record in .*there are:(?s:.*)  aaaa  Fio"),
         ("s1:Other", "there are:"),
         ("s3", "s3: no record in .*system=NAME"),
         ("{home}/none.jsonl", "none.jsonl: No such file or directory"),

@@ -132,6 +132,15 @@ def test_the_verdict_is_that_of_an_independent_oracle(
 
 
 @pytest.mark.parametrize(
+    ("values", "beyond"),
+    [([50, 60], True), ([80, 89], True), ([80, 85, 91], False), ([50, 95], False), ([], False)],
+)
+def test_what_misses_by_more_than_it_scatters(values, beyond):
+    assert beyond_scatter(values, Reference(100, -0.01, None, "MiB/s", "x")) is beyond
+    assert not beyond_scatter(values, None)
+
+
+@pytest.mark.parametrize(
     ("values", "verdict"),
     [
         ([0.020, 0.022, 0.026], Verdict.FAIL),

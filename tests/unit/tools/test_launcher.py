@@ -122,6 +122,32 @@ def test_a_warning_is_no_cause(warning):
     assert complaints.launcher_cause([dashes, warning, "", "  Local host: n1", dashes]) == ""
 
 
+#: What IOR 4.0.0 printed when an OST of a real Lustre 2.17 evicted the client under its reads, and the launcher beside it.
+EVICTED = """\
+Writing output to ior-read.1.json
+WARNING: read(18, 0x7f0130cfd000, 1048576) failed Input/output error
+ERROR: cannot read from file, (ior.c:1666)
+"""
+ABORTED = """\
+[lustre:07145] MCW rank 0 bound to socket 0[core 0[hwt 0]]: [B/.]
+[lustre:07145] [[2929,0],0] ORTE_ERROR_LOG: Out of resource in file ../../../orte/util/show_help.c at line 507
+--------------------------------------------------------------------------
+MPI_ABORT was invoked on rank 0 in communicator MPI_COMM_WORLD
+with errorcode -1.
+"""
+
+
+def test_an_eviction_under_a_read_is_thought_of(tmp_path):
+    (tmp_path / "write.1.out").write_text(EVICTED)
+    (tmp_path / "write.1.err").write_text(ABORTED)
+    found = telling_line(tmp_path, RUN, on_lustre=True)
+    assert found.startswith(
+        "WARNING: read(18, 0x7f0130cfd000, 1048576) failed Input/output error; on Lustre this"
+    )
+    assert "an eviction" in found and "lctl get_param" in found
+    assert "eviction" not in telling_line(tmp_path, RUN)
+
+
 DASHES = "-" * 74
 MEET = "Let srun offer what this MPI understands"
 #: What users of other clusters reported, by what is told of it. Words of libraries, banners and labels are no causes.
@@ -181,6 +207,16 @@ REPORTED = {
     "find_provider(2904)..........: OFI fi_getinfo() failed (No data available)": (
         "Abort(1) on node 0: Fatal error in PMPI_Init: Unknown error class, error stack: find_provider(2904)"
     ),
+    # hpc/ior#427, VI4IO/io-500-dev#33, breuner/elbencho#33, axboe/fio#1685
+    'ior ERROR: open64("testFile.00000128", 2) failed, errno 2, No such file or directory (aiori-POSIX.c:473)\n'
+    "application called MPI_Abort(MPI_COMM_WORLD, -1) - process 128": 'ior ERROR: open64("testFile.00000128", 2) failed',
+    "2 tasks, 320000 files\n04/18/2019 11:08:50: Process 1: FAILED in mdtest_stat, unable to stat file: No such file or directory\n"
+    "application called MPI_Abort(comm=0x84000002, 1) - process 1\nrank 1 in job 69  client15918_38607   caused collective abort": (
+        "04/18/2019 11:08:50: Process 1: FAILED in mdtest_stat, unable to stat file: No such file or directory"
+    ),
+    "=== [ HOST: w1:1611 (Rank: 0) ] ===\n  ERROR: Unexpected short file read. Path: r0-f0": "ERROR: Unexpected short file read",
+    "fio: io_u error on file /dev/sdb: Input/output error: read offset=184912257024, buflen=4096\n"
+    "fio: pid=5509, err=5/file:io_u.c:1896, func=io_u error, error=Input/output error": "fio: io_u error on file /dev/sdb",
 }
 
 

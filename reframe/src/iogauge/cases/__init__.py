@@ -1,6 +1,5 @@
 """ReFrame's side of the suite: base classes of the scenarios, and all that a scenario may import.
 
-- checkpoint: the scenario that saves a model's state
 - configuration: ReFrame's configuration of all sites
 - fio: scenarios that run fio
 - fio_sequential: sequential writes and reads with fio
@@ -14,7 +13,6 @@
 """
 
 from iogauge.cases import sweep
-from iogauge.cases.checkpoint import CheckpointCheck
 from iogauge.cases.fio import (
     ChecksumCheck,
     FioCheck,

@@ -4,22 +4,21 @@ one together.
 With two executions the page cache can be emptied between them, and a failure names its phase.
 Readers are shifted to the next node (``-C -Q 1``) if there are two nodes or more. Each then reads
 data that another node wrote. If a document printed another command, the scenario offers it as
-variant ``published``: one execution, word for word, judged by the same guards. Variant ``profiled`` repeats each execution
-under Darshan, and judges only how much of the bandwidth is left.
+variant ``published``: one execution, word for word, judged by the same guards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
 from iogauge.cases.storage import StorageCheck
-from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutput
+from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
-from iogauge.core.words import DARSHAN, IOR
+from iogauge.core.words import IOR
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.plan.case import (
     DIR,
@@ -27,12 +26,10 @@ from iogauge.plan.case import (
     SET,
     Access,
     CasePlan,
-    Computed,
     PhasePlan,
     Printed,
     Verification,
 )
-from iogauge.tools import darshan
 from iogauge.tools.ior.options import MISMATCH, IorOptions
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
@@ -43,13 +40,6 @@ READ_IOPS = Metric("read_iops", "ops/s")
 
 #: Transfers up to this size also count as operations.
 _SMALL = 64 << 10
-
-#: The variant that repeats each execution under Darshan.
-_PROFILED = "profiled"
-
-#: Share of a bandwidth that is left under Darshan, by direction, and what it must be.
-_KEPT = {way: Metric(f"{way}_kept", "1") for way in ("write", "read")}
-_BOUND = Reference(1.0, -0.1, None, "1", "Darshan may take a tenth of the bandwidth, no more")
 
 #: IOR's warning of files that exist already; -E does not silence it.
 _EXISTS = r"exists already and will be overwritten"
@@ -88,7 +78,6 @@ class IorCheck(StorageCheck):
     total_bytes = builtins.variable(int, value=0)
 
     needs = IOR
-    keep_files = ["*.darshan"]
     #: IOR's back end.
     back_end: str = "POSIX"
     #: A file for each task, or a file that all tasks share.
@@ -145,31 +134,6 @@ class IorCheck(StorageCheck):
             *((WRITE_IOPS,) if small else ()),
             *((READ_IOPS,) if small and self.reads else ()),
         )
-
-    @property
-    def all_variants(self) -> tuple[str, ...]:
-        """Return the variants of the class, and ``profiled``, which every IOR has."""
-        return (*self.variants, _PROFILED)
-
-    @property
-    def promised(self) -> tuple[Metric, ...]:
-        """Return the metrics of the case; under Darshan only what is left of the bandwidths."""
-        if self.variant != _PROFILED:
-            return super().promised
-        return tuple(_KEPT[way] for way in (("write", "read") if self.reads else ("write",)))
-
-    @property
-    def standing(self) -> Mapping[str, Reference]:
-        """Return the standing references of the case; under Darshan the bound of its overhead."""
-        if self.variant != _PROFILED:
-            return super().standing
-        return {metric.name: _BOUND for metric in self.promised}
-
-    @builtins.run_after("init", always_last=True)
-    def _select_profiling_environments(self) -> None:
-        if self.variant == _PROFILED:
-            wanted = [f"{words} +{DARSHAN}" for words in self.valid_prog_environs]
-            self.valid_prog_environs = wanted
 
     @property
     def sets(self) -> int:
@@ -321,29 +285,6 @@ class IorCheck(StorageCheck):
         )
         return [write, read]
 
-    def profiled_phases(self, options: IorOptions) -> list[PhasePlan]:
-        """Return each execution twice: without Darshan, and under it, with a log in ``keep_files``."""
-        library = str(self.current_environ.extras["darshan"])
-        phases: list[PhasePlan] = []
-        for phase in IorCheck.sound_phases(self, options):
-            log = f"{phase.name}.{REP}.darshan"
-            (metric,) = (name for name in phase.rates if name.endswith("_bw"))
-            own, new = f"ior-{phase.name}.", f"ior-profiled-{phase.name}."
-            words = [word.replace(own, new) for word in phase.command]
-            watched = replace(
-                phase,
-                name=f"profiled-{phase.name}",
-                command=[*darshan.run_words(library, log), *words],
-                output=f"{new}{REP}.json",
-                ranks=f"{new}{REP}.ranks.csv",
-                rates={f"{metric}_profiled": phase.rates[metric]},
-                # It writes the files of the execution before it anew.
-                expected=self._expected(phase.access.direction == "write"),
-            )
-            bare = replace(phase, rates={metric: phase.rates[metric]})
-            phases += [bare, watched]
-        return phases
-
     def published_phases(self, options: IorOptions) -> list[PhasePlan]:
         """Return the document's command as one execution."""
         output = f"ior-write.{REP}.json"
@@ -389,12 +330,7 @@ class IorCheck(StorageCheck):
         options = self.options()
         published = self.variant == "published"
         data = options.bytes_per_task * self.total_tasks
-        if published:
-            phases = self.published_phases(options)
-        elif self.variant == _PROFILED:
-            phases = self.profiled_phases(options)
-        else:
-            phases = self.sound_phases(options)
+        phases = self.published_phases(options) if published else self.sound_phases(options)
         kept = phases[0].samples if {"-m", "-k"} <= set(phases[0].command) else 1
         if self._writes_first:
             kept = self.repetitions + self.warm_up
@@ -417,20 +353,7 @@ class IorCheck(StorageCheck):
             cyclic=published and self.published_cyclic,
             sweeps_tasks=self.sweeps_tasks,
             hinted=self.hinted,
-            computed=self._kept() if self.variant == _PROFILED else {},
         )
-
-    def _kept(self) -> dict[str, Computed]:
-        """Return the shares of the bandwidths that are left under Darshan, each a ratio of one repetition."""
-
-        def share(bare: Quantity, watched: Quantity) -> Quantity:
-            return Quantity(watched.value / bare.value, "1")
-
-        return {
-            metric.name: Computed(sources=(f"{way}_bw", f"{way}_bw_profiled"), compute=share)
-            for way, metric in _KEPT.items()
-            if metric in self.promised
-        }
 
 
 class PinnedFilesCheck(IorCheck):

@@ -114,8 +114,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     #: :type: str
     tier = builtins.variable(str, value="")
 
-    #: Form of the command: ``sound``, ``published`` as in a document, or ``profiled`` if IOR runs it
-    #: (see docs/checks.md).
+    #: Form of the command: ``sound``, or ``published`` as in a document (see docs/checks.md).
     #: :type: str
     variant = builtins.variable(str, value="", loggable=True)
 
@@ -159,11 +158,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         return ()
 
     # What a scenario may use.
-
-    @property
-    def all_variants(self) -> tuple[str, ...]:
-        """Return the values that ``-S variant`` may have: those of the class, and those of its tool."""
-        return self.variants
 
     @property
     def site(self) -> PartitionExtras:
@@ -244,7 +238,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
                 values={
                     **{name: (getattr(self, name),) for name in type(self).param_space.params},
                     "tier": get_args(words.Tier),
-                    "variant": self.all_variants,
+                    "variant": self.variants,
                 },
             )
         )

@@ -83,18 +83,6 @@ class StorageCheck(JudgedCheck):
         """Return references that follow from the scenario, for metrics the site gives none for."""
         return {}
 
-    # What a variant may replace.
-
-    @property
-    def promised(self) -> tuple[Metric, ...]:
-        """Return the metrics of the case in its variant."""
-        return self.promise()
-
-    @property
-    def standing(self) -> Mapping[str, Reference]:
-        """Return the standing references of the case in its variant."""
-        return self.standing_references()
-
     # What a scenario may use.
 
     def all_alike(self, *shares: str) -> dict[str, Reference]:
@@ -184,7 +172,7 @@ class StorageCheck(JudgedCheck):
         """Refuse values of variables that no scenario can have."""
         for name, allowed in (
             ("tier", ("quick", "daily", "acceptance")),
-            ("variant", self.all_variants),
+            ("variant", self.variants),
             ("writes_first", ("yes", "no", "")),
         ):
             if getattr(self, name) not in allowed:
@@ -234,7 +222,7 @@ class StorageCheck(JudgedCheck):
         speeds = {
             phase.name: bounds.speed(phase, plan, extras, references)
             for phase in plan.phases
-            if phase.data_bytes is not None
+            if phase.sized_bytes is not None
         }
         footprint = plan.footprint(
             lambda phase: speeds[phase.name].bytes_s, extras.limits.phase_seconds
@@ -306,12 +294,12 @@ class StorageCheck(JudgedCheck):
             judgement = judge(
                 self._plan,
                 evidence,
-                self.promised,
+                self.promise(),
                 references,
                 self._extras,
                 self._tier,
                 unreferenced,
-                self.standing,
+                self.standing_references(),
                 marks.recorded(self._references.data, type(self).__name__),
                 self._measured,
             )
@@ -340,7 +328,7 @@ class StorageCheck(JudgedCheck):
         foreign = dict(self._overridden)
         if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
             foreign.pop("tier", None)
-        return self._references.resolve(self, self.promised, foreign)
+        return self._references.resolve(self, self.promise(), foreign)
 
     def _look_at_ceilings(self) -> MeasuredCeilings:
         """Return the partition's measured ceilings; none if it declares no layer."""
@@ -362,8 +350,10 @@ class StorageCheck(JudgedCheck):
         self, references: Mapping[str, Reference], unreferenced: str
     ) -> list[tuple[str, Doubt]]:
         """Return what the ceilings say against the references of this case, by metric."""
-        plan, extras, metrics = self._plan, self._extras, self.promised
-        used = references_of(plan, metrics, references, extras, unreferenced, self.standing)
+        plan, extras, metrics = self._plan, self._extras, self.promise()
+        used = references_of(
+            plan, metrics, references, extras, unreferenced, self.standing_references()
+        )
         return list(beside_ceilings(plan, metrics, used, extras))
 
     @property

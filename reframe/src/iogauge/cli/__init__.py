@@ -9,5 +9,5 @@
 - results: explain, history
 - running: run
 - screen: the console, the table of a session, and its ending
-- site: site new, allow and paths; clean
+- site: site allow and paths; clean
 """

@@ -8,13 +8,13 @@ import platform
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from iogauge.cli import ready, reporting, results, running, site
-from iogauge.cli.screen import slips, warn
+from iogauge.cli.screen import slips
 from iogauge.core import registry
 from iogauge.core.text import did_you_mean, visible
 from iogauge.records import names
@@ -24,34 +24,16 @@ from iogauge.site import folders
 #: Options that a command does not know are passed on to ReFrame.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-#: Names of earlier versions, and the words that have taken their place.
-OLD: Final = {
-    "plan": ("run", "--dry-run"),
-    "validate": ("check", "--files"),
-    "doctor": ("check", "--all"),
-    "allow": ("site", "allow"),
-    "ceilings": ("site", "ceilings"),
-    "bench": ("run", "--try"),
-    "trend": ("status", "--trend"),
-    "profile": ("compare",),
-}
-
 
 class _Commands(TyperGroup):
-    """Commands by their names of today; those of earlier versions work, and say the new one."""
+    """Commands by their names; for a slip the one that was meant perhaps."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take ``list`` and old names for what they mean, and each case's name as one word."""
+        """Take ``list`` for what it means, and each case's name as one word."""
         words = names.joined(args)
-        place = next(
-            (n for n, word in enumerate(words) if word in {*self.commands, *OLD, "list"}), -1
-        )
+        place = next((n for n, word in enumerate(words) if word in {*self.commands, "list"}), -1)
         if place >= 0 and words[place] == "list":
             words[place : place + 1] = ["run", "-l"]
-        elif place >= 0 and words[place] in OLD:
-            new = OLD[words[place]]
-            warn(f"{words[place]!r} is now {' '.join(new)!r}; the old name goes with version 2")
-            words[place : place + 1] = new
         return super().parse_args(ctx, words)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -145,9 +127,8 @@ for _name in ("status", "alarm", "calibrate", "compare"):
 _add(app, "window", passes_on=True)
 
 site_commands = typer.Typer(no_args_is_help=True, help="Describe a machine as a site.")
-site_commands.command("new")(site.new)
-site_commands.command("add-target")(site.add_target)
 site_commands.command("allow")(site.allow)
 site_commands.command("paths")(site.show_paths)
-_add(site_commands, "ceilings")
+for _name in ("new", "add-target", "ceilings"):
+    _add(site_commands, _name)
 app.add_typer(site_commands, name="site")

@@ -5,17 +5,14 @@ Of a target on Lustre it also says what this user cannot see.
 
 from __future__ import annotations
 
-import contextlib
 import getpass
 import json
 import os
-import platform
 import socket
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -32,9 +29,7 @@ from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import traits
 from iogauge.node.lustre import client
-from iogauge.node.lustre.programs import LustreError, ask_lctl, run_lfs
-from iogauge.node.lustre.quotas import Quota
-from iogauge.node.lustre.targets import StorageTarget
+from iogauge.node.lustre.programs import LustreError, ask_lctl
 from iogauge.node.mounts import fsname_of
 from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.script import binding_options
@@ -82,18 +77,11 @@ def lustre_checks(path: str, extras: PartitionExtras | None) -> list[Check]:
     release = facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
     served = facts.get("lustre.server", "of a version that only root sees")
     addresses = sorted({target.server for target in view.targets if target.server})
-    directory = _asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0]
-    pools = _asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0])
     told = [
         f"Lustre client {release}, servers {served}",
         f"{len(view.targets)} storage target(s) (OST), {facts.get('lustre.mdts', '?')} metadata target(s) (MDT), "
         f"storage served from {some(addresses, _SHOWN) or 'unknown addresses'}",
         *([f"{found.name}: {found.saw}"] if found.outcome is Outcome.OK else []),
-        _fill(view.targets),
-        _quotas(view.quotas),
-        f"new files get: {_asked('getstripe', '-d', path)}",
-        f"the directory itself: {directory}",
-        f"pools: {pools.partition(':')[2].strip() or 'none'}",
     ]
     lines = [Check("ok", subject, text) for text in told]
     lines += objections(subject, [found])
@@ -111,37 +99,6 @@ def lustre_checks(path: str, extras: PartitionExtras | None) -> list[Check]:
     if extras:
         lines += _servers(subject, extras, {one.server or "" for one in view.targets})
     return lines
-
-
-def _asked(*words: str) -> str:
-    """Return an answer of ``lfs`` on one line, or its complaint."""
-    try:
-        return " ".join(run_lfs(*words).split()) or "nothing"
-    except LustreError as error:
-        return str(error)
-
-
-def _fill(targets: Sequence[StorageTarget]) -> str:
-    active = [target for target in targets if target.active]
-    if not active:
-        return "no active storage target reports its free space"
-    worst = max(active, key=lambda target: target.fill)
-    return (
-        f"fullest storage target: {worst.uuid}, {worst.fill:.0%} full, "
-        f"{format_bytes(worst.bytes_free)} free"
-    )
-
-
-def _quotas(quotas: Sequence[Quota]) -> str:
-    if not quotas:
-        return "quota: lfs quota reports no quota"
-    words = []
-    for quota in quotas:
-        size = None if quota.bytes_left is None else format_bytes(quota.bytes_left)
-        files = None if quota.files_left is None else f"{quota.files_left} files"
-        left = " and ".join(word for word in (size, files) if word)
-        words.append(f"{quota.owner}: {f'{left} left' if left else 'no limit'}")
-    return f"quota of {', '.join(words)}"
 
 
 #: The checks that need a program, in words.
@@ -194,32 +151,6 @@ def launch_check(machine: Machine) -> Check | None:
     )
     what = f"put the right mpirun first on PATH (see: ldd {ior} | grep libmpi)"
     return Check("problem", "mpirun and ior", text, what)
-
-
-def missing_here(site: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a line for each target of a site's configuration that this host lacks, and for each stack."""
-    for partition in site["systems"][0]["partitions"]:
-        target = extras_of(partition).target
-        path = target.path
-        with contextlib.suppress(OSError):
-            if not target.of_job and not processes.call_in_time(path, partial(os.path.isdir, path)):
-                yield (
-                    f"{partition['name']}: target.path: this host has no directory {path}. The nodes of the partition "
-                    "need it. Make it or mount it, or correct target.path"
-                )
-    for environment in site.get("environments", []):
-        if text := environment.get("extras", {}).get(settings.NOT_INSTALLED):
-            yield f"{environment['name']}: {text}"
-
-
-def _versions() -> list[Check]:
-    versions = []
-    for name in ("ReFrame-HPC", "pydantic", "rich"):
-        try:
-            versions.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            return [Check("problem", "Python packages", f"{name} is missing", "run: make setup")]
-    return [Check("ok", "Python", f"{platform.python_version()}, " + ", ".join(versions))]
 
 
 def _programs(machine: Machine) -> Iterator[Check]:
@@ -365,25 +296,9 @@ def _target_mount(path: str, view: View, compression_declared: bool) -> Iterator
     if known.unsynced:
         text = f"fsync proves nothing ({known.unsynced}): writes and metadata are INVALID"
         yield note(text, "choose another directory")
-    if kind == "ext4" and _writes_inode_tables():
-        text = (
-            "the kernel's ext4lazyinit still writes inode tables of a new ext4: load beside yours"
-        )
-        yield note(
-            text, "wait until it has ended, or make the file system with -E lazy_itable_init=0"
-        )
     if below.compresses and not compression_declared:
         text = f"data may be compressed, or stored once ({below.compresses})"
         yield note(text, "declare target.compresses: true")
-
-
-def _writes_inode_tables() -> bool:
-    """Return whether the kernel's thread runs that makes a new ext4 whole."""
-    for file in Path("/proc").glob("[0-9]*/comm"):
-        with contextlib.suppress(OSError):
-            if file.read_text() == "ext4lazyinit\n":
-                return True
-    return False
 
 
 def _target_sessions(
@@ -436,7 +351,7 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
 
 
 def of_this_host() -> list[Check]:
-    """Return the lines about Python, the state directory, the programs and the MPI of this host."""
+    """Return the lines about the state directory, the programs and the MPI of this host."""
     machine = programs.machine()
     launch = launch_check(machine)
-    return [*_versions(), _state(), *_programs(machine), *([launch] if launch else [])]
+    return [_state(), *_programs(machine), *([launch] if launch else [])]

@@ -57,7 +57,7 @@ def reframe_command(arguments: list[str]) -> list[str]:
 #: Options of ``run`` that are not ReFrame's, which takes a slip in them for its own.
 _OWN: Final = (
     *("--gate", "--confirm", "--over-budget", "--accept-missing", "--wide", "--dry-run"),
-    *("--budget", "--try", "--json", "--system", "--mode"),
+    *("--budget", "--try", "--system", "--mode"),
 )
 
 
@@ -318,14 +318,12 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
     return [*without_choice(arguments), *exact]
 
 
-def plan(arguments: list[str], wide: bool, as_json: bool) -> bool:
+def plan(arguments: list[str], wide: bool) -> bool:
     """Show what cases would write and read, and whether they fit the target, the budget and the time limit."""
-    console = Console(stderr=True) if as_json else new_console()
+    console = new_console()
     say_unclaimed(arguments)
     demand_cases(arguments, selected_by(arguments))
     cases, unable = planned_cases(arguments)
-    if as_json:
-        typer.echo(plan_table.to_json(cases))
     fits = bool(cases) and show_plan(console, cases, wide)
     for line in unable:
         say(console, line, "bold red")

@@ -185,7 +185,6 @@ def run(
     ] = False,
     budget: Annotated[str, typer.Option(help="Run what fits into this time, as 20min.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it costs.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: as JSON.")] = False,
     wide: Wide = False,
 ) -> None:
     """Run checks through ReFrame, then show the table. All other options are ReFrame's.
@@ -200,7 +199,7 @@ def run(
     if any(word in planning.LISTING for word in given):
         return planning.list_cases(given)
     if dry_run:
-        raise typer.Exit(0 if planning.plan(given, wide, as_json) else 1)
+        raise typer.Exit(0 if planning.plan(given, wide) else 1)
     if try_out:
         raise typer.Exit(_try_out(given, wide))
     if gate:

@@ -397,6 +397,8 @@ def _output(
     )
     try:
         parsed = phase.parse(printed)
+        if old := too_old(parsed.tool, parsed.version):
+            raise ToolOutputError(f"{parsed.tool}: {old}")
     except ToolOutputError as error:
         raise ToolOutputError(f"{what}: {error}") from error
     if phase.syncs:

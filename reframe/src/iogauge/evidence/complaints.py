@@ -65,9 +65,10 @@ _NOT_BEGUN: Final = re.compile(
     r".*Fatal error in (?:P?MPI|internal)_Init(?:_thread)?: .+|(?:\[\S+\] )?\*\*\* An error occurred in MPI_Init.*"
 )
 
-#: Lines of the libraries below a tool, and their warnings: the tool may go on after them.
+#: Lines of the libraries below a tool, and warnings: the tool may go on after them, but not after IOR's of a failed call.
 _OF_LIBRARY: Final = re.compile(
-    r"\[[^\] ]+:\d+\] |\[unset\]: |PMII_|system msg for |\w+\(\d+\)\.*: |.* UCX +(?:ERROR|WARN) |(?i:warning)\b"
+    r"\[[^\] ]+:\d+\] |\[unset\]: |PMII_|system msg for |\w+\(\d+\)\.*: |.* UCX +(?:ERROR|WARN) "
+    r"|(?i:warning)\b(?!: (?:read|write)\([^)]*\) failed )"
 )
 
 #: A trace of hydra: ``[mpiexec@n1] function (file:line): words``.
@@ -306,17 +307,20 @@ def is_full(stage: Path) -> bool:
 
 def mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:
     """Return what a tool said of wrong data if it failed with them before it was judged, else nothing."""
-    failed = {run.name for run in runs if run.repetition == 0 and run.status != 0}
+    failed = {run.name: run for run in runs if run.repetition == 0 and run.status != 0}
     for phase in plan.phases:
         if phase.verifies is None or phase.name not in failed:
             continue
+        # MPI-IO goes on after a write that the kernel refused; its library tells why.
+        told = telling_line(stage, failed[phase.name])
+        why = f"; also: {told}" if any(error in told for error in _SYSTEM_ERRORS) else ""
         files = [complaints_file(phase.name, 0), printed_file(phase.name, 0)]
         # What fio's servers say stands before the results.
         for name in [*files, *([phase.output.replace(REP, "0")] if phase.output else [])]:
             with contextlib.suppress(ToolOutputError):
                 for line in stage_text(stage / name, phase.name).splitlines():
                     if re.search(phase.verifies.complaint, line):
-                        return f"{phase.name}: {visible(line.strip()[:300])}"
+                        return f"{phase.name}: {visible(line.strip()[:300])}{why}"
     return ""
 
 

@@ -79,7 +79,7 @@ _MEANING: Final = {
     ),
     Verdict.FAIL: (
         "The result is valid, but the median misses its reference",
-        "Measure once more with `iogauge run --confirm`. Then see `iogauge trend`: it tells since when, and "
+        "Measure once more with `iogauge run --confirm`. Then see `iogauge status --trend`: it tells since when, and "
         "what changed",
     ),
     Verdict.INVALID: (

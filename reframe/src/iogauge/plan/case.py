@@ -158,6 +158,14 @@ class PhasePlan:
         return bool(self.rates) and (way != "elsewhere" or self.launch == "once") and way != "none"
 
     @property
+    def sized_bytes(self) -> int | None:
+        """Return the bytes that the phase moves, or can write at most; None if the time decides."""
+        writes = self.access.direction == "write"
+        return (
+            (self.stored_bytes or None) if writes and self.data_bytes is None else self.data_bytes
+        )
+
+    @property
     def warming(self) -> PhasePlan:
         """Return the phase as it runs in the warm-up, which may move fewer bytes."""
         fewer = self.verifies.data_bytes if self.verifies else None
@@ -345,7 +353,7 @@ class CasePlan:
 
         def seconds(phase: PhasePlan) -> float:
             ways = (phase.access.direction, phase.beside)
-            by_time = phase.data_bytes is None and direction in ways
+            by_time = phase.sized_bytes is None and direction in ways
             return (phase.lasts_s or phase_seconds) if by_time else 0.0
 
         return sum(map(seconds, self.prepare)) + self.executions * sum(map(seconds, self.repeat))
@@ -381,8 +389,8 @@ class CasePlan:
 
         def seconds(phase: PhasePlan) -> float:
             start = starting(phase)
-            if phase.data_bytes is not None:
-                return start + phase.data_bytes * phase.samples / bytes_s(phase)
+            if (size := phase.sized_bytes) is not None:
+                return start + size * phase.samples / bytes_s(phase)
             timed = phase.access.direction != "none" and not phase.within
             return start + ((phase.lasts_s or phase_seconds) if timed else 0.0)
 

@@ -23,7 +23,7 @@ from iogauge.guards.finding import Finding
 from iogauge.judge.verdict import MetricVerdict, Verdict
 
 #: Checks that measure a layer below the target (iogauge_extras.ceilings.measured).
-LAYER_CHECKS: Final = ("NetworkCeiling", "MemoryCeiling", "DeviceCeiling")
+LAYER_CHECKS: Final = ("NetworkCeiling", "DeviceCeiling")
 
 #: Metadata of a field that a new object leaves out if it is None.
 LEFT_OUT: Final[Mapping[str, Any]] = {"left out": True}

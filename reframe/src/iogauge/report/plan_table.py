@@ -5,7 +5,6 @@ The cases are read from what a dry run writes into their stage directories.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
@@ -86,30 +85,6 @@ def name_of(case: PlannedCase) -> str:
 
 def _sorting(case: PlannedCase) -> list[tuple[int, int, str]]:
     return in_order(name_of(case))
-
-
-#: Keys of a case that :func:`to_json` shows as they are, before and after those of its order.
-_FIRST: Final = ("check", "partition")
-_LATER: Final = (
-    *("written_bytes", "read_bytes", "nodes", "node_minutes", "seconds"),
-    *("rests_on", "doubts", "refused"),
-)
-
-
-def to_json(cases: Sequence[PlannedCase]) -> str:
-    """Return the footprint of each case as JSON, in bytes, minutes and seconds."""
-    told = [
-        {
-            "case": name_of(case),
-            **{key: getattr(case, key) for key in _FIRST},
-            "target": case.order.target,
-            "held_bytes": case.order.held_bytes + case.order.fill_bytes,
-            "files": case.order.files,
-            **{key: getattr(case, key) for key in _LATER},
-        }
-        for case in sorted(cases, key=_sorting)
-    ]
-    return json.dumps(told, indent=2)
 
 
 #: What the time is worth if the site declares nothing about the target's speed.

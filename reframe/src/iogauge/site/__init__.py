@@ -3,14 +3,12 @@
 - doubts: declarations under which a PASS means little, or nothing
 - extras: what a partition's ``extras`` say, and declarations under which a PASS means little, or nothing
 - folders: where sites are, and the site that a host name selects
-- machine: what this machine and its nodes have: programs, cores, memory, queues, the target
+- machine: what this machine has: programs, cores, memory, the target
 - marks: what a reference file says beside the references
 - mistakes: find the mistakes in a site's settings file
 - programs: the programs of this machine, and the features that they give
 - references: the site's reference file and its marks, read strictly
-- scheduler: this machine's scheduler and modules
 - settings: load the sites, and see which of them a host belongs to
 - stack: the software that a Spack environment installed, and the environments that a site's settings name
 - topology: what a target is built of, the most that it can carry, and its other sizes
-- writing: the files of a new site and of its repository, from what was seen and answered
 """

@@ -258,8 +258,6 @@ class Ceilings(SiteModel):
 
     #: Protocol that carries the target's data, if streams between the nodes may be measured.
     network: Literal["tcp"] | None = None
-    #: Whether copies from a node's memory may be measured.
-    memory: bool = False
     #: The target's block devices, if they may be read on the first node of a job.
     devices: tuple[Annotated[str, Field(pattern=r"^/dev/[A-Za-z0-9_./-]+$")], ...] = ()
     #: Days after which a measurement is too old.

@@ -205,7 +205,7 @@ def _tables(text: str, version: str, warnings: Sequence[str]) -> dict[str, dict[
     if not len(headers) == len(found) == len(tables):
         raise ToolOutputError(
             f"mdtest printed {excerpt(' '.join(headers), 1)!r}: expected a table of rates in ops/sec and one of times at "
-            "most, '(of 1 iterations)' and of one number of tasks"
+            "most, '(of 1 iterations)', with Max, Min, Mean and Std Dev alone, and of one number of tasks"
         )
     if "rate" not in tables:
         raise ToolOutputError(

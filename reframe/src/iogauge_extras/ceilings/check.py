@@ -16,7 +16,7 @@ from iogauge.cases.fio import OneNodeFioCheck
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Phase, Quantity, Reference, ToolOutput, ToolOutputError
-from iogauge.core.units import format_bytes, tool_size
+from iogauge.core.units import format_bytes
 from iogauge.plan.case import REP, Access, CasePlan, PhasePlan
 from iogauge.tools.fio.options import TOKEN, arguments, duration
 from iogauge.tools.fio.output import parse_json
@@ -28,20 +28,12 @@ _ELSEWHERE: Final = Access(direction="elsewhere")
 #: The file with the plan of the streams.
 _STREAMS: Final = "streams.json"
 
-#: Bytes of memory that a task copies from, at most: more than the caches of a processor hold.
-_MOST_MEMORY: Final = 256 << 20
 #: Requests in flight on a device that is read as fast as it can.
 _DEVICE_DEPTH: Final = 32
 
 
-def _job(name: str, runtime_s: float, **options: object) -> str:
-    """Return the text of a job that runs for a time."""
-    given = {"description": TOKEN, **options, "runtime": duration(runtime_s)}
-    return f"[{name}]\n" + "".join(f"{key}={value}\n" for key, value in given.items())
-
-
 class NetworkCeilingCheck(StorageCheck):
-    """Streams of iperf3 between the nodes: each pair alone, one to all, all to one.
+    """Streams of iperf3 between the nodes, each pair alone.
 
     A pair has as many connections as tasks on a node.
     """
@@ -50,13 +42,8 @@ class NetworkCeilingCheck(StorageCheck):
     own_processes = 1
 
     def promise(self) -> tuple[Metric, ...]:
-        """Return the rates of pairs, and of the first node with all others at once."""
-        return (
-            Metric(iperf3.PAIR_MEDIAN, "MiB/s"),
-            Metric(iperf3.PAIR_SLOWEST, "1"),
-            Metric(iperf3.ONE_TO_ALL, "MiB/s"),
-            Metric(iperf3.ALL_TO_ONE, "MiB/s"),
-        )
+        """Return the median of the pairs, and the slowest over it."""
+        return (Metric(iperf3.PAIR_MEDIAN, "MiB/s"), Metric(iperf3.PAIR_SLOWEST, "1"))
 
     def standing_references(self) -> dict[str, Reference]:
         """Return the reference of the slowest pair: ``limits.max_deviation`` below the median."""
@@ -74,13 +61,13 @@ class NetworkCeilingCheck(StorageCheck):
         distances = iperf3.distances_within(nodes, seconds)
         if not distances:
             raise ValueError(
-                f"limits.phase_seconds is {seconds} s: {nodes + 2} turns take a second or more each; set "
-                f"cases.{type(self).__name__}.phase_seconds to {nodes + 2} s or more"
+                f"limits.phase_seconds is {seconds} s: {nodes} turns take a second or more each; set "
+                f"cases.{type(self).__name__}.phase_seconds to {nodes} s or more"
             )
         planned = iperf3.StreamPlan(
             nodes=nodes,
             distances=distances,
-            seconds=seconds // (nodes * distances + 2),
+            seconds=seconds // (nodes * distances),
             connections=self.tasks_per_node,
         )
         output = f"{iperf3.PHASE}.{REP}.json"
@@ -109,46 +96,6 @@ def _medians(outputs: Sequence[ToolOutput], key: str) -> dict[str, float]:
     """Return the median of each rate by its name, over the outputs of all repetitions."""
     each: list[Any] = [output.parameters[key] for output in outputs]
     return {name: statistics.median(one[name] for one in each) for one in each[:1] for name in one}
-
-
-MEMORY_BW: Final = Metric("memory_bw", "MiB/s")
-
-
-class MemoryCeilingCheck(OneNodeFioCheck):
-    """Copies from a node's memory by fio: what its tasks move if nothing lies behind them.
-
-    Each task copies from a shared mapping of /dev/zero: memory that belongs to no file, so that nothing is left behind.
-    The first second, in which the kernel makes its pages, does not count. A subclass sets ``copied_by``: ``one-task``, or ``all-tasks`` of the scale.
-    """
-
-    copied_by: str
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the bandwidth of all tasks together."""
-        return (MEMORY_BW,)
-
-    def declared(self) -> dict[str, Any]:
-        """Return the defaults of every check, but one task if only one copies."""
-        declared = super().declared()
-        return {**declared, "tasks_per_node": 1} if self.copied_by == "one-task" else declared
-
-    def plan(self) -> CasePlan:
-        """Copy for the time that the limits give, from a sixteenth of the memory at most."""
-        tasks, limits = self.tasks_per_node, self.site.limits
-        size = min(_MOST_MEMORY, self.site.node.memory // 16 // tasks) >> 20 << 20
-        if not size:
-            raise ValueError(
-                f"node.memory is {self.site.node.memory} bytes: a sixteenth leaves less than 1 MiB for each of "
-                f"{tasks} task(s)"
-            )
-        job = _job(
-            "memory",
-            limits.phase_seconds,
-            **{"ioengine": "mmap", "filename": "/dev/zero", "rw": "read", "bs": "1m"},
-            **{"size": tool_size(size), "numjobs": tasks, "group_reporting": 1},
-            **{"time_based": 1, "ramp_time": "1s"},
-        )
-        return _of_fio(self, "memory", job, {MEMORY_BW.name: ("read", "bw")}, parse_json)
 
 
 DEVICES_BW: Final = Metric("devices_bw", "MiB/s")
@@ -185,17 +132,34 @@ class DeviceCeilingCheck(OneNodeFioCheck):
                 f"ceilings.devices names {len(devices)} device(s), tasks_per_node is {self.tasks_per_node}: "
                 "expected a device and one task; name the target's devices, and leave tasks_per_node alone"
             )
-        way = {"ioengine": "libaio", "iodepth": _DEVICE_DEPTH, "direct": 1}
-        way |= {"rw": "read", "bs": "1m", "time_based": 1}
-        seconds = self.site.limits.phase_seconds
-        job = "".join(
-            _job(f"device{number}", seconds, filename=device, **way)
-            for number, device in enumerate(devices)
+        way = {
+            "ioengine": "libaio",
+            "iodepth": _DEVICE_DEPTH,
+            "direct": 1,
+            "rw": "read",
+            "bs": "1m",
+        }
+        way |= {"time_based": 1, "runtime": duration(self.site.limits.phase_seconds)}
+        options = [{"description": TOKEN, "filename": device, **way} for device in devices]
+        output = f"fio-devices.{REP}.json"
+        phase = PhasePlan(
+            name="devices",
+            command=["fio", "--readonly", *arguments("devices.fio", output)],
+            parse=lambda printed: _of_devices(
+                devices, printed.result + printed.stdout + printed.stderr
+            ),
+            rates={metric.name: ("devices", metric.name) for metric in self.promise()},
+            access=_ELSEWHERE,
+            output=output,
+            of_devices=True,
         )
-        rates = {metric.name: ("devices", metric.name) for metric in self.promise()}
-
-        case = _of_fio(self, "devices", job, rates, lambda text: _of_devices(devices, text))
-        return replace(case, repeat=[replace(phase, of_devices=True) for phase in case.repeat])
+        case = self.fio_case(jobs=[], repeat=[phase], warm_up=False, held_bytes=0, files=0)
+        lines = [
+            line
+            for number, given in enumerate(options)
+            for line in (f"[device{number}]", *(f"{key}={value}" for key, value in given.items()))
+        ]
+        return replace(case, inputs={"devices.fio": "\n".join(lines) + "\n"})
 
 
 def _of_devices(devices: tuple[str, ...], text: str) -> ToolOutput:
@@ -222,24 +186,3 @@ def _of_devices(devices: tuple[str, ...], text: str) -> ToolOutput:
         parameters={**output.parameters, "devices": rates},
         notes={DEVICES_SLOWEST.name: said},
     )
-
-
-def _of_fio(
-    check: OneNodeFioCheck,
-    name: str,
-    job: str,
-    rates: Mapping[str, tuple[str, str]],
-    parse: Any,
-) -> CasePlan:
-    """Return the case of one fio with a job file of its own."""
-    output, file = f"fio-{name}.{REP}.json", f"{name}.fio"
-    phase = PhasePlan(
-        name=name,
-        command=["fio", "--readonly", *arguments(file, output)],
-        parse=lambda printed: parse(printed.result + printed.stdout + printed.stderr),
-        rates=rates,
-        access=_ELSEWHERE,
-        output=output,
-    )
-    case = check.fio_case(jobs=[], repeat=[phase], warm_up=False, held_bytes=0, files=0)
-    return replace(case, inputs={file: job})

@@ -6,12 +6,11 @@ short reads (1 % to 15 % of them on a loopback, fio 3.33).
 
 from __future__ import annotations
 
-import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from iogauge.core import untrusted
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
@@ -22,32 +21,19 @@ from iogauge_extras.ceilings import guilty
 #: The phase of every output, and its quantities.
 PHASE: Final = "network"
 PAIR_MEDIAN, PAIR_SLOWEST = "pair_median", "pair_slowest"
-ONE_TO_ALL, ALL_TO_ONE = "one_to_all", "all_to_one"
 
 #: Largest relative difference between figures of iperf3 that should be equal.
 _TOLERANCE: Final = 0.01
 
-TurnKind = Literal["pair", "one_to_all", "all_to_one"]
 End = Literal["sent", "received"]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamTurn:
-    """Streams that run at the same time: pairs of sender and receiver."""
-
-    kind: TurnKind
-    streams: tuple[tuple[str, str], ...]
-
-    def __str__(self) -> str:
-        return " to ".join(self.streams[0]) if self.kind == "pair" else self.kind.replace("_", " ")
+ENDS: Final[tuple[End, End]] = ("sent", "received")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan(untrusted.Plain):
     """What is measured between ``nodes`` nodes: seconds of a turn, and connections of a pair.
 
-    Each node sends to the next ``distances`` nodes of the ring of their sorted names, each pair alone.
-    Then the first sends to all others at once, and all others to the first.
+    Each node sends to the next ``distances`` nodes of the ring of their sorted names, one pair at a time.
     """
 
     nodes: int
@@ -55,33 +41,19 @@ class StreamPlan(untrusted.Plain):
     seconds: int
     connections: int
 
-    def turns(self, hosts: Sequence[str]) -> list[StreamTurn]:
-        """Return the turns over the hosts, in order."""
+    def turns(self, hosts: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the pairs of sender and receiver in order."""
         ring, count = sorted(hosts), len(hosts)
-        pairs = [
-            StreamTurn("pair", ((host, ring[(at + distance) % count]),))
+        return [
+            (host, ring[(at + distance) % count])
             for distance in range(1, self.distances + 1)
             for at, host in enumerate(ring)
         ]
-        first, others = ring[0], ring[1:]
-        return [
-            *pairs,
-            StreamTurn("one_to_all", tuple((first, other) for other in others)),
-            StreamTurn("all_to_one", tuple((other, first) for other in others)),
-        ]
-
-    def connections_of(self, turn: StreamTurn) -> int:
-        """Return the connections of each stream of a turn: as many in all as of a pair, at least.
-
-        They belong to one process, which starts them at once: of several, the sum would be too high,
-        because one streams alone before the other begins.
-        """
-        return math.ceil(self.connections / len(turn.streams))
 
 
 def distances_within(nodes: int, turns: int) -> int:
     """Return how many distances of the ring so many turns allow; 0 if not even the first."""
-    return max(0, min(nodes - 1, (turns - 2) // nodes))
+    return min(nodes - 1, turns // nodes)
 
 
 def server_arguments(address: str, port: int) -> list[str]:
@@ -111,16 +83,17 @@ class _Stream:
     cores: float
 
 
-def _stream(report: object, seconds_asked: int, connections: int, where: str) -> _Stream:
+def _stream(report: object, planned: StreamPlan, where: str) -> _Stream:
     if isinstance(report, Mapping) and report.get("error"):
         raise ToolOutputError(
-            f"{where}: iperf3 says: {excerpt(str(report['error']))}: the nodes must reach each other on "
+            f"{where}: iperf3 says: {excerpt(str(report['error'])).rstrip(': ')}: the nodes must reach each other on "
             "extras.interface, ports 20000 to 32000; check the firewall"
         )
     start, end = member(report, "start", where), member(report, "end", where)
     version = str(member(start, "version", where)).removeprefix("iperf ")
     asked = member(start, "test_start", where)
-    for key, want in (("duration", seconds_asked), ("num_streams", connections), ("reverse", 0)):
+    wanted = {"duration": planned.seconds, "num_streams": planned.connections, "reverse": 0}
+    for key, want in wanted.items():
         if (got := non_negative(asked, key, where)) != want:
             raise ToolOutputError(f"{where}: {key} is {got:g}, expected {want}")
     if (kind := member(asked, "protocol", where)) != "TCP":
@@ -137,7 +110,7 @@ def _stream(report: object, seconds_asked: int, connections: int, where: str) ->
     times = member(start, "timestamp", where)
     used = member(end, "cpu_utilization_percent", where)
     percent = max(non_negative(used, key, where) for key in ("host_total", "remote_total"))
-    threads = connections if _threaded(version) else 1
+    threads = planned.connections if _threaded(version) else 1
     return _Stream(
         version=version,
         received=int(received),
@@ -172,10 +145,8 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
 
     ``pair_median`` (MiB/s) is the median of all pairs, ``pair_slowest`` the slowest over the median of those that no
     slow node or link explains: half of all pairs may be those of one node. A pair is slow ``max_deviation`` below the
-    others. Its note names who is guilty. ``one_to_all`` and
-    ``all_to_one`` (MiB/s) are the sum of all streams at once. ``parameters`` has ``pairs`` (MiB/s by their names)
-    and ``wires``, see :class:`Wire`. ``cores`` is the largest share of the cores that an iperf3 could use. Raises
-    :class:`ToolOutputError`, also if a turn or a stream is missing.
+    others. Its note names who is guilty. ``parameters`` has ``pairs`` (MiB/s by their names) and ``wires``, see :class:`Wire`. ``cores`` is the largest share of the cores that an iperf3 could use. Raises
+    :class:`ToolOutputError`, also if a turn is missing.
     """
     try:
         document = untrusted.parse_json(text)
@@ -187,31 +158,31 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
     turns = planned.turns([str(host) for host in hosts])
     if not isinstance(done, list) or len(done) != len(turns):
         raise ToolOutputError(f"streams: expected {len(turns)} turns in the output")
-    rates: dict[str, dict[str, float]] = {"pair": {}, ONE_TO_ALL: {}, ALL_TO_ONE: {}}
+    pairs: dict[str, float] = {}
     found: list[_Stream] = []
     wires: list[Wire] = []
-    seconds = 0.0
-    for turn, said in zip(turns, done, strict=True):
-        streams, of_turn, bytes_s = _of_turn(turn, said, planned, f"streams, {turn}")
-        rates[turn.kind][str(turn)] = bytes_s / 2**20
-        seconds += max(stream.seconds for stream in streams)
-        found += streams
-        wires += of_turn
-    pairs = rates["pair"]
-    median = statistics.median(pairs.values())
+    for pair, said in zip(turns, done, strict=True):
+        name, where = " to ".join(pair), f"streams, {' to '.join(pair)}"
+        stream = _stream(member(said, "report", where), planned, where)
+        counted = member(said, "counted", where)
+        for host, way in zip(pair, ENDS, strict=True):
+            passed = int(non_negative(member(counted, host, where), way, where))
+            wires.append(Wire(name, host, way, stream.received, passed))
+        pairs[name] = stream.received / stream.seconds / 2**20
+        found.append(stream)
     slowest = min(pairs, key=lambda name: pairs[name])
     accused = guilty.find([pairs], max_deviation)
     healthy = [v for name, v in pairs.items() if not any(one.explains(name) for one in accused)]
     nobody = f"{len(pairs)} pairs, slowest is {slowest}: {format_bytes(pairs[slowest] * 2**20)}/s"
     quantities = {
-        PAIR_MEDIAN: Quantity(median, "MiB/s"),
+        PAIR_MEDIAN: Quantity(statistics.median(pairs.values()), "MiB/s"),
         PAIR_SLOWEST: Quantity(pairs[slowest] / statistics.median(healthy), "1"),
-        **{kind: Quantity(sum(rates[kind].values()), "MiB/s") for kind in (ONE_TO_ALL, ALL_TO_ONE)},
     }
     versions = unique(stream.version for stream in found)
     if len(versions) > 1:
         raise ToolOutputError(f"streams: iperf3 {' and '.join(versions)}, expected one version")
     received = sum(stream.received for stream in found)
+    seconds = sum(stream.seconds for stream in found)
     return ToolOutput(
         tool="iperf3",
         version=versions[0],
@@ -225,47 +196,3 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
         notes={PAIR_SLOWEST: "; ".join(map(str, accused)) or nobody},
         moments=tuple(Moment("timesecs", stream.began) for stream in found),
     )
-
-
-def _of_turn(
-    turn: StreamTurn, said: Any, planned: StreamPlan, where: str
-) -> tuple[list[_Stream], list[Wire], float]:
-    """Return a turn's streams, what the interfaces counted, and the bytes/s of all streams together.
-
-    Raises :class:`ToolOutputError`.
-    """
-    reports, counted = member(said, "streams", where), member(said, "counted", where)
-    streams: list[_Stream] = []
-    claimed: dict[tuple[str, End], int] = {}
-    for sender, receiver in turn.streams:
-        key = f"{sender} {receiver}"
-        report, connections = member(reports, key, where), planned.connections_of(turn)
-        stream = _stream(report, planned.seconds, connections, f"{where}, {key}")
-        streams.append(stream)
-        ends: tuple[tuple[str, End], ...] = ((sender, "sent"), (receiver, "received"))
-        for end in ends:
-            claimed[end] = claimed.get(end, 0) + stream.received
-    wires = []
-    for (host, way), bytes_claimed in claimed.items():
-        of_host = member(counted, host, where)
-        bytes_counted = int(non_negative(of_host, way, where))
-        wires.append(Wire(str(turn), host, way, bytes_claimed, bytes_counted))
-    rate = sum(stream.received for stream in streams) / max(s.seconds for s in streams)
-    if len(streams) > 1:
-        rate = min(rate, _together(turn, said, wires, where))
-    return streams, wires, rate
-
-
-def _together(turn: StreamTurn, said: Any, wires: Sequence[Wire], where: str) -> float:
-    """Return the bytes/s of the one node's streams, while all of them ran.
-
-    Streams of several processes begin one after the other: over the longest of them, their sum would
-    be too high. So the interface's rate in the middle of the turn counts, less the headers: what the
-    tool claims of all that the interface counted.
-    """
-    way: End = "sent" if turn.kind == ONE_TO_ALL else "received"
-    one = turn.streams[0][0 if way == "sent" else 1]
-    (wire,) = (wire for wire in wires if (wire.host, wire.way) == (one, way))
-    watched = member(member(said, "watched", where), one, where)
-    rate = positive(watched, way, f"{where}, the interface of {one}")
-    return rate * min(1.0, wire.claimed / wire.counted if wire.counted else 1.0)

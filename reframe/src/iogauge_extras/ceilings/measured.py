@@ -32,18 +32,12 @@ DAYS: Final = Ceilings.model_fields["max_age_days"].default
 _VALID: Final = (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED)
 
 NETWORK: Final = "client network"
-MEMORY: Final = "client memory"
 DEVICES: Final = "devices"
 
-#: The layers that each check measures: metric, layer, direction of the target's data. A client receives what it reads.
-_METRICS: Final[Mapping[str, tuple[tuple[str, str, tuple[Way, ...]], ...]]] = {
-    "NetworkCeiling": (
-        ("pair_median", NETWORK, ("read", "write")),
-        ("all_to_one", NETWORK, ("read",)),
-        ("one_to_all", NETWORK, ("write",)),
-    ),
-    "MemoryCeiling": (("memory_bw", MEMORY, ("read", "write")),),
-    "DeviceCeiling": (("devices_bw", DEVICES, ("read",)),),
+#: The layer that each check measures: metric, layer, directions of the target's data.
+_METRICS: Final[Mapping[str, tuple[str, str, tuple[Way, ...]]]] = {
+    "NetworkCeiling": ("pair_median", NETWORK, ("read", "write")),
+    "DeviceCeiling": ("devices_bw", DEVICES, ("read",)),
 }
 
 
@@ -110,29 +104,27 @@ class LayersSeen:
 def declared_layers(declared: Ceilings) -> list[tuple[str, Way]]:
     """Return the layers that may be measured, from the devices up, in each direction."""
     found: list[tuple[str, Way]] = [(DEVICES, "read")] if declared.devices else []
-    for allowed, name in ((declared.network, NETWORK), (declared.memory, MEMORY)):
-        found += [(name, way) for way in WAYS if allowed]
-    return found
+    return [*found, *((NETWORK, way) for way in WAYS if declared.network)]
 
 
 def _figures(records: Iterable[Record]) -> dict[tuple[str, Way], list[Figure]]:
     """Return what records of ceilings say of each layer in each direction."""
     found: dict[tuple[str, Way], list[Figure]] = {}
     for record in records:
+        name, layer, ways = _METRICS[record.check]
         for metric in record.metrics:
-            for name, layer, ways in _METRICS[record.check]:
-                if metric.name == name and metric.verdict in _VALID:
-                    values = [*(metric.samples or ()), *(metric.probes or {}).values()]
-                    best = max(map(float, values), default=metric.median)
-                    figure = Figure(
-                        case=record.short_name,
-                        time=record.time,
-                        nodes=int(record.nodes or 1),
-                        samples=len(metric.samples or ()),
-                        bytes_s=convert(best, metric.unit, "B/s"),
-                    )
-                    for way in ways:
-                        found.setdefault((layer, way), []).append(figure)
+            if metric.name == name and metric.verdict in _VALID:
+                values = [*(metric.samples or ()), *(metric.probes or {}).values()]
+                best = max(map(float, values), default=metric.median)
+                figure = Figure(
+                    case=record.short_name,
+                    time=record.time,
+                    nodes=int(record.nodes or 1),
+                    samples=len(metric.samples or ()),
+                    bytes_s=convert(best, metric.unit, "B/s"),
+                )
+                for way in ways:
+                    found.setdefault((layer, way), []).append(figure)
     return found
 
 
@@ -168,13 +160,10 @@ def look(
 
 
 def _exceeded(layer: Layer, others: Sequence[tuple[Way, Figure]]) -> str:
-    """Return which valid figure exceeds a measurement, empty if none does; memory bounds none."""
-    ceiling = layer.ceiling
-    if ceiling is None or layer.name == MEMORY:
-        return ""
+    """Return which valid figure exceeds a measurement, empty if none does."""
     for way, figure in sorted(others, key=lambda other: other[1].time, reverse=True):
-        limit = ceiling.over(figure.nodes)
-        if way == layer.direction and figure.bytes_s > MOST_SHARE * limit.value:
+        limit = layer.ceiling.over(figure.nodes) if layer.ceiling else None
+        if limit and way == layer.direction and figure.bytes_s > MOST_SHARE * limit.value:
             return (
                 f"{layer.name}, {way}: {figure.case} reached {format_bytes(figure.bytes_s)}/s on {figure.day}, "
                 f"more than {limit.limited_by}: the measurement was low"
@@ -226,14 +215,10 @@ def of_history(folder: Path, system: str, partition: str, declared: Ceilings | N
 
 
 def of_partition(system: str, partition: str, declared: Ceilings) -> MeasuredCeilings:
-    """Return the measured ceilings that bound a partition's figures, and why others do not.
-
-    A client's memory bounds none: reads past the page cache are copied by no processor. Raises OSError.
-    """
+    """Return the measured ceilings that bound a partition's figures, and why others do not; raises OSError."""
     layers = of_history(paths.history_dir(), system, partition, declared).layers
-    bounding = [layer for layer in layers if layer.name != MEMORY]
-    usable = (layer.ceiling for layer in bounding if not layer.problem)
+    usable = (layer.ceiling for layer in layers if not layer.problem)
     return MeasuredCeilings(
         usable=tuple(ceiling for ceiling in usable if ceiling),
-        problems=tuple(layer.problem for layer in bounding if layer.problem),
+        problems=tuple(layer.problem for layer in layers if layer.problem),
     )

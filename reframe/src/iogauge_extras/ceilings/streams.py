@@ -12,41 +12,31 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import json
 import os
 import random
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from iogauge.core import untrusted
 from iogauge.core.text import visible
-from iogauge_extras.ceilings.iperf3 import (
-    StreamPlan,
-    StreamTurn,
-    client_arguments,
-    server_arguments,
-)
+from iogauge.job.server import address_of
+from iogauge_extras.ceilings.iperf3 import StreamPlan, client_arguments, server_arguments
 
 #: Seconds for which all nodes may take to join, and an answer may take beside its turn.
 _JOIN_S: Final = 60.0
 _ANSWER_S: Final = 30.0
 
-#: Share of a turn at each end of which some streams may not run: they begin one after the other.
-_ASIDE: Final = 0.2
-
-#: ioctl(2) that tells the IPv4 address of an interface, and prctl(2)'s signal at the parent's death.
-_SIOCGIFADDR: Final = 0x8915
+#: prctl(2)'s signal at the parent's death.
 _PR_SET_PDEATHSIG: Final = 1
 
 #: Ports of the receivers: below those that the kernel gives to others.
@@ -57,34 +47,18 @@ class StreamsError(OSError):
     """A node did not join, did not answer, or cannot measure; the message says which, and why."""
 
 
-def _addresses() -> dict[str, str]:
-    """Return the IPv4 address of each interface that has one."""
-    found = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):
-                asked = struct.pack("256s", name.encode())
-                told = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, asked)
-                found[name] = socket.inet_ntoa(told[20:24])
-    return found
-
-
 def _place(interface: str) -> tuple[str, str]:
-    """Return this node's address and the interface that has it; raises :class:`StreamsError`.
+    """Return this node's address and the interface that has it; raises OSError.
 
     Without an interface it is the address of the host's name.
     """
-    host, addresses = os.uname().nodename, _addresses()
-    try:
-        address = addresses.get(interface) if interface else socket.gethostbyname(host)
-    except OSError:
-        address = None
-    for name, own in addresses.items():
-        if own == address and interface in ("", name):
-            return own, name
+    address = address_of(interface)
+    for _, name in socket.if_nameindex():
+        with contextlib.suppress(OSError):
+            if interface in ("", name) and address_of(name) == address:
+                return address, name
     raise StreamsError(
-        f"{host}: no IPv4 address on {interface or 'an interface with that name'}: name an interface that all nodes "
-        "have in extras.interface"
+        f"{os.uname().nodename}: no interface has {address}: name one that all nodes have in extras.interface"
     )
 
 
@@ -137,7 +111,7 @@ def measure(plan_file: str, out: str, interface: str, start: Sequence[str]) -> N
         with _ending(subprocess.Popen(words, stdin=subprocess.DEVNULL)) as launched:
             nodes = _joined(listening, plan.nodes, word, launched)
             turns = plan.turns(list(nodes))
-            done = [_turn(turn, plan.seconds, plan.connections_of(turn), nodes) for turn in turns]
+            done = [_turn(nodes[sender], nodes[to], plan) for sender, to in turns]
             for node in nodes.values():
                 node.tell(ask="end")
     text = json.dumps({"hosts": sorted(nodes), "turns": done})
@@ -182,26 +156,16 @@ def _joined(
     return nodes
 
 
-def _turn(
-    turn: StreamTurn, seconds: int, connections: int, nodes: dict[str, _Line]
-) -> dict[str, Any]:
-    """Measure the streams of a turn at the same time; return their reports, and what was counted."""
-    involved = {host: nodes[host] for pair in turn.streams for host in pair}
-    for host, node in involved.items():
-        node.tell(ask="serve", count=sum(receiver == host for _, receiver in turn.streams))
-    serving = {host: node.hear(_ANSWER_S) for host, node in involved.items()}
-    # Receivers first: they watch while the others send.
-    for host in sorted(involved, key=lambda host: not serving[host]["ports"]):
-        to = [receiver for sender, receiver in turn.streams if sender == host]
-        places = [(serving[one]["address"], serving[one]["ports"].pop()) for one in to]
-        involved[host].tell(ask="send", places=places, seconds=seconds, connections=connections)
-    said = {host: node.hear(seconds + _ANSWER_S) for host, node in involved.items()}
-    reports = {host: iter(one["reports"]) for host, one in said.items()}
-    return {
-        "streams": {f"{sender} {to}": next(reports[sender]) for sender, to in turn.streams},
-        "watched": {host: one["watched"] for host, one in said.items()},
-        "counted": {host: one["counted"] for host, one in said.items()},
-    }
+def _turn(sender: _Line, receiver: _Line, plan: StreamPlan) -> dict[str, Any]:
+    """Measure the stream of a pair; return its report, and what both ends counted."""
+    receiver.tell(ask="serve")
+    place = receiver.hear(_ANSWER_S)
+    sender.tell(ask="send", **place, seconds=plan.seconds, connections=plan.connections)
+    sent = sender.hear(plan.seconds + _ANSWER_S)
+    receiver.tell(ask="served")
+    received = receiver.hear(_ANSWER_S)
+    counted = {sender.host: sent["counted"], receiver.host: received["counted"]}
+    return {"report": sent["report"], "counted": counted}
 
 
 # --- the process on each node ---------------------------------------------------------------------
@@ -230,59 +194,44 @@ def _start(words: Sequence[str]) -> subprocess.Popen[str]:
 
 @dataclass
 class _Node:
-    """This node: its address and interface, the receivers that run, and what was counted before them."""
+    """This node: its address and interface, the receiver that runs, and what was counted before it."""
 
     address: str
     interface: str
-    receivers: list[subprocess.Popen[str]]
-    before: dict[str, int]
+    receiver: subprocess.Popen[str] | None = None
+    before: dict[str, int] = field(default_factory=dict)
 
-    def serve(self, count: int) -> dict[str, Any]:
-        """Start so many receivers, and count what passed so far; return where they listen."""
-        self.end()
-        ports = [self._receiver() for _ in range(count)]
-        self.before = self.count()
-        return {"address": self.address, "ports": ports}
-
-    def _receiver(self) -> int:
+    def serve(self) -> dict[str, Any]:
+        """Start a receiver, and count what passed so far; return where it listens."""
         said = ""
         for port in random.sample(_PORTS, 5):
-            process = _start(server_arguments(self.address, port))
-            assert process.stdout is not None
-            for said in process.stdout:
+            self.end()
+            self.receiver = _start(server_arguments(self.address, port))
+            assert self.receiver.stdout is not None
+            for said in self.receiver.stdout:
                 if "Server listening" in said:
-                    self.receivers.append(process)
-                    return port
+                    self.before = self.count()
+                    return {"address": self.address, "port": port}
                 if "error" in said:
                     break
-            process.kill()
-            process.wait()
         raise StreamsError(f"{os.uname().nodename}: iperf3 does not listen: {said.strip()[:200]}")
 
-    def send(self, places: Sequence[Any], seconds: int, connections: int) -> dict[str, Any]:
-        """Send to all places at once; return iperf3's reports in their order, and what the interface counted.
+    def served(self) -> dict[str, Any]:
+        """Wait for the receiver; return what the interface counted meanwhile."""
+        if self.receiver:
+            self.receiver.communicate(timeout=_ANSWER_S)
+        return {"counted": self._grown()}
 
-        ``watched`` are the bytes/s in the middle of the turn, in which all streams run; ``counted`` the bytes of the turn.
-        """
-        senders = [
-            _start(client_arguments(self.address, to, port, seconds, connections))
-            for to, port in places
-        ]
-        aside = _ASIDE * seconds
-        time.sleep(aside)
-        first, began = self.count(), time.monotonic()
-        time.sleep(seconds - 2 * aside)
-        last, ended = self.count(), time.monotonic()
-        reports = [_report(sender.communicate()[0]) for sender in senders]
-        for receiver in self.receivers:
-            receiver.communicate(timeout=_ANSWER_S)
-        self.receivers.clear()
+    def send(self, address: str, port: int, seconds: int, connections: int) -> dict[str, Any]:
+        """Send to a place; return iperf3's report, and what the interface counted meanwhile."""
+        self.before = self.count()
+        words = client_arguments(self.address, address, port, seconds, connections)
+        report = _report(_start(words).communicate()[0])
+        return {"report": report, "counted": self._grown()}
+
+    def _grown(self) -> dict[str, int]:
         after = self.count()
-        return {
-            "reports": reports,
-            "watched": {way: (last[way] - first[way]) / (ended - began) for way in last},
-            "counted": {way: after[way] - self.before[way] for way in after},
-        }
+        return {way: after[way] - self.before[way] for way in after}
 
     def count(self) -> dict[str, int]:
         """Return the bytes that the kernel counted on the interface."""
@@ -295,11 +244,11 @@ class _Node:
         raise StreamsError(f"{os.uname().nodename}: /proc/net/dev has no {self.interface}")
 
     def end(self) -> None:
-        """End the receivers that still run, and forget all."""
-        for process in self.receivers:
-            process.kill()
-            process.communicate()
-        self.receivers.clear()
+        """End the receiver if it still runs."""
+        if self.receiver:
+            self.receiver.kill()
+            self.receiver.communicate()
+            self.receiver = None
 
 
 def _report(text: str) -> Any:
@@ -320,12 +269,14 @@ def join(address: str, port: str, word: str, interface: str) -> None:
         line = _Line(connection)
         line.tell(word=word, host=host)
         try:
-            node = _Node(*_place(interface), receivers=[], before={})
+            node = _Node(*_place(interface))
             leaving.callback(node.end)
             while True:
                 match line.hear(None):
-                    case {"ask": "serve", **asked}:
-                        line.tell(**node.serve(**asked))
+                    case {"ask": "serve"}:
+                        line.tell(**node.serve())
+                    case {"ask": "served"}:
+                        line.tell(**node.served())
                     case {"ask": "send", **asked}:
                         line.tell(**node.send(**asked))
                     case _:

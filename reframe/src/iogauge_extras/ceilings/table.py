@@ -20,7 +20,6 @@ from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras
 from iogauge_extras.ceilings.measured import (
     DEVICES,
-    MEMORY,
     NETWORK,
     WAYS,
     Figure,
@@ -33,7 +32,7 @@ from iogauge_extras.ceilings.measured import (
 _SERVERS: Final = "server network"
 
 #: The layers, from the devices up.
-_ORDER: Final = (DEVICES, _SERVERS, NETWORK, MEMORY)
+_ORDER: Final = (DEVICES, _SERVERS, NETWORK)
 
 #: Loss from which a layer counts as the limit of what is above it: less is rounding.
 _LEAST_LOSS: Final = 0.005
@@ -162,13 +161,9 @@ class Shown:
         return tuple(rows)
 
     def lowest(self, way: Way, nodes: int) -> tuple[float | None, float | None]:
-        """Return the lowest declared and the lowest measured layer for so many nodes, in bytes/s.
-
-        A client's memory, and a measurement with a problem, bound nothing.
-        """
+        """Return the lowest declared and the lowest usable measured layer for so many nodes, in bytes/s."""
         rows = self.rows(way, nodes)
-        usable = _least(row.usable for row in rows if row.name != MEMORY)
-        return _least(row.declared for row in rows), usable
+        return _least(row.declared for row in rows), _least(row.usable for row in rows)
 
 
 def declared_of(name: str, way: Way, extras: PartitionExtras, nodes: int) -> float | None:

@@ -29,8 +29,8 @@ from iogauge.report.layout import Table, columns
 from iogauge_extras.compare.logs import CompareError, Comparison, Difference
 from iogauge_extras.history.statistics import interval
 
-#: ``session``, ``session:case`` or ``session#number``; the file of a session in its place, whose name may hold a colon.
-_NAMED: Final = re.compile(r"(.+?\.jsonl|[^:#]+)(?::(.*)|(#\d+))?")
+#: ``session`` or ``session:case``; the file of a session in its place, whose name may hold a colon.
+_NAMED: Final = re.compile(r"(.+?\.jsonl|[^:]+)(?::(.*))?")
 
 #: Runs of a side that suffice for an interval over runs; with fewer it is over the samples.
 _RUNS: Final = 3
@@ -44,8 +44,8 @@ _NOT_TOLD: Final = ("command", "command.text", "data_type", "nodes")
 class Choice:
     """Which records belong to a side; an empty text lets all through.
 
-    ``case`` is the name of a case (with or without ReFrame's parameter names), its check or its hash; ``#3`` is the third
-    record. ``file`` is a session's file, in place of the history.
+    ``case`` is the name of a case (with or without ReFrame's parameter names), its check or its hash. ``file`` is a
+    session's file, in place of the history.
     """
 
     session: str = ""
@@ -70,7 +70,7 @@ class Choice:
         """
         if not re.match("[a-z]+=", text):
             match = _NAMED.fullmatch(text)
-            place, case = (match[1], match[2] or match[3] or "") if match else (text, "")
+            place, case = (match[1], match[2] or "") if match else (text, "")
             named = "file" if place.endswith(".jsonl") else "session"
             return cls(**{named: place, "case": case})
         known = [field.name for field in fields(cls) if field.name not in ("case", "file")]
@@ -97,14 +97,8 @@ class Choice:
         found = journal.read_records(Path(self.file))
         return [one for one in found if isinstance(one, Record)]
 
-    def of_records(self, records: Sequence[Record]) -> list[Record]:
-        """Return the records that are meant, of those of a file or of the history."""
-        if self.case.startswith("#"):
-            number = int(self.case[1:])
-            return list(records[number - 1 : number]) if number else []
-        return [record for record in records if self._fits(record)]
-
-    def _fits(self, record: Record) -> bool:
+    def fits(self, record: Record) -> bool:
+        """Return whether a record of the file or of the history is meant."""
         stack = record.stack if isinstance(record.stack, Mapping) else {}
         names = (record.case, record.short_name, record.hash, record.check)
         return (not self.case or self.case in names) and (
@@ -188,9 +182,9 @@ def read(folder: Path, text: str, servers: float | None = None, tib: float | Non
     except OSError as error:
         raise CompareError(f"{error.filename}: {error.strerror}") from error
     every.sort(key=lambda record: record.time)
-    records = choice.of_records(every)
+    records = [record for record in every if choice.fits(record)]
     if not records:
-        there = "".join(f"\n  #{n}  {r.hash}  {r.short_name}" for n, r in enumerate(every, 1))
+        there = "".join(f"\n  {r.hash}  {r.short_name}" for r in every)
         listed = f"; there are:{there}" if choice.case and every else ""
         raise CompareError(
             f"{text}: no record in {choice.file or folder} fits; 'iogauge history' lists what there is, and a side is a "

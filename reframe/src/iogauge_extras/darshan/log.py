@@ -10,19 +10,18 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from iogauge.core import commands
+from iogauge.core.groups import grouped
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.paths import project_root
 from iogauge.tools.darshan import KEEP_RANKS
 from iogauge.tools.parsing import excerpt, moment
 from iogauge_extras.compare.logs import CompareError
-
-_Key = TypeVar("_Key", str, int)
 
 #: Rank of a record that sums up all ranks.
 ALL_RANKS: Final = -1
@@ -74,20 +73,11 @@ class DarshanLog:
 
     def by_file(self, module: str) -> dict[str, list[FileRecord]]:
         """Return the records of one module by file."""
-        return _grouped(self.of(module), lambda record: record.file)
+        return grouped(self.of(module), lambda record: record.file)
 
     def by_rank(self, module: str) -> dict[int, list[FileRecord]]:
         """Return the records of one module by rank, of which :data:`ALL_RANKS` is one."""
-        return _grouped(self.of(module), lambda record: record.rank)
-
-
-def _grouped(
-    records: Iterable[FileRecord], key: Callable[[FileRecord], _Key]
-) -> dict[_Key, list[FileRecord]]:
-    found: dict[_Key, list[FileRecord]] = {}
-    for record in records:
-        found.setdefault(key(record), []).append(record)
-    return found
+        return grouped(self.of(module), lambda record: record.rank)
 
 
 def total(records: Iterable[FileRecord], *counters: str) -> float:

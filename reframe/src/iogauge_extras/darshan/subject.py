@@ -96,12 +96,23 @@ def _notes(log: DarshanLog) -> list[str]:
         for module, complete in log.modules.items()
         if module in read and complete and not log.of(module)
     ]
+    notes += [
+        f"module {module} counts or times what cannot be, as old versions of Darshan did: its figures may be too low"
+        for module in COUNTED
+        if _contradicts(log.of(module))
+    ]
     seconds = sum(busy_seconds(log, module) for module in ("POSIX", "STDIO"))
     if log.run_seconds and seconds < _TRIFLE * log.run_seconds:
         notes.append(
             f"no rank spent more than {format_value(100 * seconds / log.run_seconds)} % of the run time in POSIX and STDIO calls"
         )
     return notes
+
+
+def _contradicts(records: Sequence[FileRecord]) -> bool:
+    """Return whether records have negative times, or more sequential accesses than accesses."""
+    negative = any(-1 != one.counters.get(name, 0) < 0 for one in records for name in TIMES)
+    return negative or total(records, "SEQ_READS", "SEQ_WRITES") > total(records, "READS", "WRITES")
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +201,9 @@ def _posix_values(posix: Sequence[FileRecord]) -> dict[str, Quantity]:
         ("consecutive accesses", ("CONSEC_READS", "CONSEC_WRITES")),
         ("unaligned accesses", ("FILE_NOT_ALIGNED",)),
     ):
-        if operations:
-            values[word] = Quantity(100 * total(posix, *counters) / operations, "%")
+        # Darshan 3.1 left the calls of stdio out of the operations of older logs, and in these.
+        if operations >= (counted := total(posix, *counters)) and operations:
+            values[word] = Quantity(100 * counted / operations, "%")
     if seconds := total(posix, *TIMES):
         values["metadata time"] = Quantity(100 * total(posix, "F_META_TIME") / seconds, "%")
     opened = {record.file for record in posix if record.counters.get("OPENS", 0) > 0}

@@ -38,7 +38,6 @@ from iogauge_extras.history.runs import (
     Runs,
     SeriesSummary,
     check_one_series,
-    outlook,
     proven,
     runs_of,
     summary_of,
@@ -307,7 +306,7 @@ def _settle(
         raise Refused(f"{error}{since}") from error
     figures = (
         f"median {with_unit(summary.median, runs.unit)} of {summary.runs} runs, spread "
-        f"{summary.spread:.1%}{since}; {outlook(summary.runs, summary.spread)}"
+        f"{summary.spread:.1%}{since}"
     )
     if change is None:
         return text, MetricOutcome(name=runs.name, state="holds", text=figures)

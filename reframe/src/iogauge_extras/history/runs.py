@@ -1,5 +1,4 @@
-"""Choose the runs of a history on which references may rest. Compute their median, spread and bound, and what later runs
-can show.
+"""Choose the runs of a history on which references may rest. Compute their median, spread and bound.
 
 All statistics use logarithms, so that a spread of 5 % means 5 % up and down. All are robust,
 because others use the storage too. Runs that prove nothing are refused: too few, too much noise, a
@@ -33,14 +32,6 @@ COVERAGE: Final = 0.99
 
 #: Fewest runs for a calibration.
 LEAST_RUNS: Final = 20
-
-#: Fewest runs for an estimate of the spread.
-_LEAST_FOR_SPREAD: Final = 8
-
-
-#: A loss that later runs should be able to show, and with which power.
-DROP: Final = 0.10
-
 
 #: With a larger share of runs beyond the bound, the runs are not one population.
 _MAX_BEYOND: Final = 0.1
@@ -80,18 +71,6 @@ def _more(runs: int) -> str:
     return f", {missing} more run(s) needed" if missing > 0 else ""
 
 
-def outlook(runs: int, spread: float) -> str:
-    """Say what later runs will be able to show against a baseline of runs."""
-    later = statistics.runs_to_see(DROP, spread, runs)
-    if later is not None:
-        return f"a loss of {DROP:.0%} will show within {later} run(s) ({statistics.POWER:.0%} sure)"
-    needed = statistics.least_baseline(DROP, spread)
-    return (
-        f"a loss of {DROP:.0%} cannot be shown against {runs} runs (noise {statistics.variation(spread):.1%}): "
-        f"{needed} runs or more are needed"
-    )
-
-
 def summary_of(
     times: Sequence[datetime],
     values: Sequence[float],
@@ -102,15 +81,11 @@ def summary_of(
     """Return median and bound of runs in order of time; raises :class:`Refused` if they prove
     nothing.
 
-    ``max_spread`` is the largest coefficient of statistics.variation, from the site's limits.
+    ``max_spread`` is the largest coefficient of variation, from the site's limits.
     """
     runs = len(values)
     if runs < LEAST_RUNS:
-        text = f"{runs} valid run(s), {LEAST_RUNS} are needed: {LEAST_RUNS - runs} more"
-        if runs >= _LEAST_FOR_SPREAD:
-            spread = statistics.location_and_spread(values)[1]
-            text += f". At their noise, with {LEAST_RUNS} runs: {outlook(LEAST_RUNS, spread)}"
-        raise Refused(text)
+        raise Refused(f"{runs} valid run(s), {LEAST_RUNS} are needed: {LEAST_RUNS - runs} more")
     if wrong := [value for value in values if value <= 0]:
         raise Refused(
             f"{len(wrong)} of {runs} run(s) have a value of {wrong[0]:g}: noise is a share of it"
@@ -126,8 +101,8 @@ def summary_of(
     median, spread = statistics.location_and_spread(values)
     if statistics.variation(spread) > max_spread:
         raise Refused(
-            f"the noise is too large: coefficient of statistics.variation {statistics.variation(spread):.1%} over {runs} runs, the "
-            f"site allows {max_spread:.0%} (limits.max_spread). With this noise {outlook(runs, spread)}"
+            f"the noise is too large: coefficient of variation {statistics.variation(spread):.1%} over {runs} runs, the "
+            f"site allows {max_spread:.0%} (limits.max_spread)"
         )
     sign = 1 if better == "more" else -1
     room = statistics.robust_factor(runs, COVERAGE, statistics.CONFIDENCE) * spread

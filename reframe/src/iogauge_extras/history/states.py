@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import operations_of
@@ -94,41 +93,6 @@ class Judged:
     repeats: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
-    """Positions, in sorted columns, of each key's newest series and of the series before it."""
-
-    current: Counts
-    start: Counts
-    count: Counts
-    earlier: Counts
-    earlier_start: Counts
-    earlier_count: Counts
-
-
-def _codes(column: pl.Series) -> NDArray[np.int64]:
-    return column.cast(pl.String).fill_null("").rank("dense").to_numpy().astype(np.int64)
-
-
-def _divide(key: NDArray[np.int64], series: NDArray[np.int64]) -> _Series:
-    """Split rows that are sorted by key, then by time."""
-    end = np.flatnonzero(np.append(key[1:] != key[:-1], True))
-    group = np.zeros(len(key), np.intp)
-    group[end[:-1] + 1] = 1
-    group = np.cumsum(group)
-    newest = series == series[end][group]
-
-    def pack(mask: NDArray[np.bool_]) -> tuple[Counts, ...]:
-        rows = np.flatnonzero(mask)
-        count = np.bincount(group[rows], minlength=len(end))
-        return rows, np.cumsum(count) - count, count
-
-    older = np.flatnonzero(~newest)
-    before = np.full(len(end), -1, np.int64)
-    before[group[older]] = series[older]  # the last assignment wins, so the series that ended last
-    return _Series(*pack(newest), *pack(~newest & (series == before[group])))
-
-
 def states_of(
     frame: pl.DataFrame, *, false_alarms: float = statistics.FALSE_ALARMS
 ) -> list[Judged]:
@@ -140,35 +104,28 @@ def states_of(
     Raises ValueError as :func:`statistics.check_share` does.
     """
     statistics.check_share(false_alarms)
-    rows = _valid(frame)
-    if rows.is_empty():
-        return []
-    table, split = _sorted(rows)
-    started, repeats = _started(table, split), _repeats(table, split)
-    last = table.order[split.current[split.start + split.count - 1]]
-    heads = rows[last].select(HEAD).to_dicts()
-
-    def judged(key: int, state: State, **more: Any) -> Judged:
-        return Judged(
-            **heads[key],
-            state=state,
-            runs=int(split.count[key]),
-            started=started.get(key),
-            repeats=repeats.get(key, ""),
-            **more,
-        )
-
-    size = np.where(split.count > BASELINE, BASELINE, LEAST)
-    too_few = split.count <= LEAST
-    by_key = {int(key): judged(int(key), State.FEW) for key in np.flatnonzero(too_few)}
+    current, earlier = _divide(_valid(frame))
+    table = _Rows.of(current)
+    started, repeats = _started(current, earlier), _repeats(table)
+    heads = current[table.start + table.count - 1].select(HEAD).to_dicts()
+    size = np.where(table.count > BASELINE, BASELINE, LEAST)
+    too_few = table.count <= LEAST
+    found: dict[int, dict[str, Any]] = {}
     for length in (BASELINE, LEAST):
         chosen = np.flatnonzero(~too_few & (size == length))
-        chosen = chosen[np.argsort(split.count[chosen], kind="stable")]
+        chosen = chosen[np.argsort(table.count[chosen], kind="stable")]
         for begin in range(0, len(chosen), _TOGETHER):
-            chunk = chosen[begin : begin + _TOGETHER]
-            for key, more in _judge_rows(table, split, chunk, length, false_alarms):
-                by_key[key] = judged(key, **more)
-    return [by_key[key] for key in sorted(by_key)]
+            found |= _judge_rows(table, chosen[begin : begin + _TOGETHER], length, false_alarms)
+    return [
+        Judged(
+            **head,
+            runs=int(table.count[key]),
+            started=started.get((head["line"], head["metric"])),
+            repeats=repeats.get((head["line"], head["metric"]), ""),
+            **found.get(key, {"state": State.FEW}),
+        )
+        for key, head in enumerate(heads)
+    ]
 
 
 #: Columns that name a series.
@@ -177,17 +134,34 @@ HEAD: Final = ("line", "series", "system", "partition", "case", "metric", "unit"
 _TOGETHER: Final = 2000
 
 
+#: What is judged: a metric of a line.
+_KEY: Final = ("line", "metric")
+
+
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The valid rows of a frame, and their signed logarithms sorted by key and time."""
+    """Rows in the order of their keys, the signed logarithms of their values, and the place and number of each key's."""
 
     frame: pl.DataFrame
-    order: Counts
     values: Doubles
-    sign: Doubles
+    start: Counts
+    count: Counts
+
+    @classmethod
+    def of(cls, frame: pl.DataFrame) -> _Rows:
+        """Return the rows of a frame in the order of their keys."""
+        lengths = frame.group_by(_KEY, maintain_order=True).len()["len"]
+        count = lengths.to_numpy().astype(np.intp)
+        return cls(frame, frame["value"].to_numpy(), np.cumsum(count) - count, count)
 
     def cell(self, column: str, place: int) -> Any:
-        return self.frame[column][int(self.order[place])]
+        return self.frame[column][int(place)]
+
+    def places(self, keys: Counts, length: int) -> Counts:
+        """Return the places of the first rows of keys; beyond a key's last row it is that row."""
+        at = np.minimum(np.arange(length), self.count[keys][:, None] - 1)
+        found: Counts = self.start[keys][:, None] + at
+        return found
 
 
 def _valid(frame: pl.DataFrame) -> pl.DataFrame:
@@ -202,52 +176,50 @@ def _valid(frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _sorted(rows: pl.DataFrame) -> tuple[_Rows, _Series]:
-    """Return the rows by line, metric and time, and the position of each series among them.
+def _divide(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows of each key's newest series and those of the series before it, by key and time.
 
     Each unit has a series of its own.
     """
-    metric, unit = _codes(rows["metric"]), _codes(rows["unit"])
-    key = _codes(rows["line"]) * (metric.max() + 1) + metric
-    series = _codes(rows["series"]) * (unit.max() + 1) + unit
-    order = np.lexsort((rows["time"].to_physical().to_numpy(), key))
-    sign = np.where((rows["better"] == "less").to_numpy(), -1.0, 1.0)[order]
-    values = np.log(rows["median"].to_numpy())[order] * sign
-    return _Rows(rows, order, values, sign), _divide(key[order], series[order])
+    last = (pl.col(n).eq_missing(pl.col(n).last().over(_KEY)) for n in ("series", "unit"))
+    of_last = pl.all_horizontal(*last)
+    sign = pl.when(pl.col("better") == "less").then(-1.0).otherwise(1.0)
+    ordered = rows.sort(*_KEY, "time", maintain_order=True).with_columns(
+        sign=sign, value=pl.col("median").log() * sign, newest=of_last
+    )
+    return ordered.filter("newest"), ordered.filter(~pl.col("newest")).filter(of_last)
 
 
 #: Proportional values differ by a constant factor, but for what the tools round.
 _ROUNDED: Final = 1e-3
 
 
-def _repeats(table: _Rows, split: _Series) -> dict[int, str]:
+def _repeats(table: _Rows) -> dict[tuple[str, str], str]:
     """Return, by the key of a bandwidth, the operations per second that it repeats."""
-    first = table.order[split.current[split.start]]
-    names = list(zip(table.frame["line"][first], table.frame["metric"][first], strict=True))
-    keys = {name: key for key, name in enumerate(names)}
+    names = table.frame[table.start].select(_KEY).rows()
+    of_key = {
+        name: slice(begin, begin + count)
+        for name, begin, count in zip(names, table.start, table.count, strict=True)
+    }
     times = table.frame["time"].to_physical().to_numpy()
     found = {}
-    for key, (line, metric) in enumerate(names):
-        other = keys.get((line, operations_of(metric)), key)
-        if other == key or split.count[other] != split.count[key]:
-            continue
-        mine, its = (
-            split.current[split.start[k] : split.start[k] + split.count[k]] for k in (key, other)
-        )
-        if (times[table.order[mine]] == times[table.order[its]]).all() and float(
-            np.ptp(table.values[mine] - table.values[its])
-        ) < _ROUNDED:
-            found[key] = names[other][1]
+    for (line, metric), mine in of_key.items():
+        its = of_key.get((line, other := operations_of(metric)), mine)
+        if (
+            its != mine
+            and np.array_equal(times[mine], times[its])
+            and float(np.ptp(table.values[mine] - table.values[its])) < _ROUNDED
+        ):
+            found[line, metric] = other
     return found
 
 
 def _judge_rows(
-    table: _Rows, split: _Series, chosen: Counts, baseline: int, false_alarms: float
+    table: _Rows, chosen: Counts, baseline: int, false_alarms: float
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Judge some keys together, as rows of one matrix that are padded at the end."""
-    count = split.count[chosen]
-    at = np.minimum(np.arange(count.max()), count[:, None] - 1)
-    places = split.current[split.start[chosen][:, None] + at]
+    count = table.count[chosen]
+    places = table.places(chosen, count.max())
     values = table.values[places]
     strength = statistics.evidence(values, baseline)
     limit = statistics.limits(strength.scale, values.shape[1] - baseline, false_alarms)
@@ -271,7 +243,7 @@ def _judge_rows(
     sizes = statistics.step(values[changed], first, count[changed])
     changes = _changes(table, places[changed], first, count[changed], sizes)
     by_row = dict(zip(changed.tolist(), changes, strict=True))
-    level = np.exp(strength.location * table.sign[places[:, 0]])
+    level = np.exp(strength.location * table.frame["sign"].to_numpy()[places[:, 0]])
     for row, key in enumerate(chosen.tolist()):
         state, recovered, side = State.STEADY, None, down
         if row in by_row:
@@ -306,7 +278,7 @@ def _changes(
     """
     changes = []
     for row, k in enumerate(first.tolist()):
-        sign = float(table.sign[places[row, k]])
+        sign = table.cell("sign", places[row, k])
         middle, reach = (float(part[row]) for part in sizes)
         before = after = None
         for near in (k, k - 1, k - 2, k - 3, k + 1):
@@ -334,26 +306,25 @@ def _share(logarithm: float) -> float:
     return math.expm1(min(logarithm, 700.0))
 
 
-def _started(table: _Rows, split: _Series) -> dict[int, LevelChange]:
+def _started(current: pl.DataFrame, earlier: pl.DataFrame) -> dict[tuple[str, str], LevelChange]:
     """Return, by key, the step from the previous series to the newest one.
 
     It is computed from up to 30 runs on each side.
     """
-    keys = np.flatnonzero(split.earlier_count)
-    if not len(keys):
+    if earlier.is_empty():
         return {}
-    old = np.minimum(split.earlier_count[keys], BASELINE)
-    new = np.minimum(split.count[keys], BASELINE)
-    at = np.minimum(np.arange(2 * BASELINE), (old + new)[:, None] - 1)
-    ends = (split.earlier_start + split.earlier_count)[keys]
-    early = at < old[:, None]
-    places = np.where(
-        early,
-        split.earlier[np.where(early, (ends - old)[:, None] + at, 0)],
-        split.current[np.where(early, 0, split.start[keys][:, None] + at - old[:, None])],
+    newest = current.join(earlier, on=_KEY, how="semi", maintain_order="left")
+    sides = (
+        earlier.group_by(_KEY, maintain_order=True).tail(BASELINE),
+        newest.group_by(_KEY, maintain_order=True).head(BASELINE),
     )
-    sizes = statistics.step(table.values[places], old, old + new)
-    changes = _changes(table, places, old, old + new, sizes)
-    units = table.frame["unit"].to_numpy()[table.order]
-    same = units[places[np.arange(len(keys)), old - 1]] == units[places[np.arange(len(keys)), old]]
-    return {int(key): change for key, change, fits in zip(keys, changes, same, strict=True) if fits}
+    both = pl.concat(sides).sort(*_KEY, "newest", maintain_order=True)
+    table = _Rows.of(both)
+    old = np.add.reduceat(~both["newest"].to_numpy(), table.start, dtype=np.intp)
+    places = table.places(np.arange(len(old)), 2 * BASELINE)
+    sizes = statistics.step(table.values[places], old, table.count)
+    changes = _changes(table, places, old, table.count, sizes)
+    first = table.start + old
+    alike = both["unit"][first - 1].eq_missing(both["unit"][first])
+    names = both[table.start].select(_KEY).rows()
+    return {name: change for name, change, fits in zip(names, changes, alike, strict=True) if fits}

@@ -346,10 +346,6 @@ def change_points(values: Sequence[float]) -> list[int]:
     return sorted(points)
 
 
-#: The probability with which later runs show a loss.
-POWER: Final = 0.95
-
-
 #: Asymptotic relative efficiencies of the median and of the median absolute deviation, against mean
 #: and standard deviation of normal values (2/pi; Rousseeuw and Croux 1993).
 MEDIAN_EFFICIENCY: Final = 2 / math.pi
@@ -396,28 +392,6 @@ def robust_factor(runs: int, coverage: float, confidence: float) -> float:
     return tolerance_factor(
         coverage, confidence, MEDIAN_EFFICIENCY * runs, _MAD_EFFICIENCY * (runs - 1)
     )
-
-
-def runs_to_see(drop: float, spread: float, baseline: float, alpha: float = 0.05) -> int | None:
-    """Return the number of further runs in which a relative drop shows.
-
-    The test is one-sided at ``alpha``, with :data:`POWER`. ``baseline`` is a number of runs and may be
-    infinite; ``spread`` is that of the logarithms. Returns None if no number of runs is enough:
-    then the baseline is too small for the noise.
-    """
-    rest = 1 / _runs_alone(drop, spread, alpha) - 1 / baseline
-    return math.ceil(1 / rest - 1e-9) if rest > 1e-12 else None
-
-
-def least_baseline(drop: float, spread: float, alpha: float = 0.05) -> int:
-    """Return the smallest baseline against which some number of runs shows a relative drop."""
-    return math.floor(_runs_alone(drop, spread, alpha)) + 1
-
-
-def _runs_alone(drop: float, spread: float, alpha: float) -> float:
-    """Return the runs in which a drop shows against a baseline that is known exactly."""
-    z = normal_quantile(1 - alpha) + normal_quantile(POWER)
-    return (spread * z / -math.log1p(-drop)) ** 2
 
 
 #: Resamples of a bootstrap, and the seed: the same records give the same interval.

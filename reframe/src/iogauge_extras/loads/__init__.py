@@ -2,6 +2,7 @@
 
 - beside: two jobs of fio at the same time
 - check: scenarios: latency over queue depth, bandwidth over hours, a filled target, random reads of samples
+- checkpoint_check: a scenario: a model's state, saved and read again
 - filling: the target up to a fill level
 - interference_check: scenarios: one load beside another
 - mixed_check: a scenario: reads and writes at once

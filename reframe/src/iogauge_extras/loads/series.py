@@ -12,6 +12,7 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from itertools import accumulate, groupby, pairwise
 from typing import Final, Literal
 
@@ -57,10 +58,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Bytes per second in each step of an execution."""
+    """Bytes per second in each step of an execution; ``began`` is the time of the first, in seconds since the epoch."""
 
     step_s: float
     rates: tuple[float, ...]
+    began: float = 0.0
 
     @property
     def window_s(self) -> float:
@@ -126,14 +128,19 @@ class Series:
         saw = []
         if change := self.change:
             levels = f"{_mib_s(change.before)} to {_mib_s(change.after)}"
-            saw.append(f"from {levels} after {format_seconds(change.at_s)}")
+            saw.append(f"from {levels} {self._after(change.at_s)}")
         if dips := self.dips:
             longest = dips[0]
             saw.append(
-                f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} after "
-                f"{format_seconds(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
+                f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} "
+                f"{self._after(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
             )
         return saw
+
+    def _after(self, seconds: float) -> str:
+        """Return when something began, also as the clocks of the servers have it, whose counters may explain it."""
+        date = datetime.fromtimestamp(self.began + seconds, timezone.utc)
+        return f"after {format_seconds(seconds)} ({date:%H:%M:%S} UTC)"
 
 
 def _mib_s(bytes_s: float) -> str:
@@ -144,7 +151,7 @@ def series_of_instants(
     instants: Sequence[Instant], direction: Literal["read", "write"], run: PhaseRun, seconds: float
 ) -> Series | None:
     """Return the series of an execution whose tool reports so many seconds; None if nothing moved, or
-    a counter went back.
+    a counter went back. Its begin is in seconds since boot.
 
     It begins with the first look between which and the next its bytes move: the tool starts its clock
     after the execution has begun.
@@ -167,7 +174,7 @@ def series_of_instants(
     step = min(_STEP_S, seconds / _LEAST)
     looks = [_at(times, counts, begin + n * step) for n in range(int(seconds / step + 1e-6) + 1)]
     rates = tuple((after - before) / step for before, after in pairwise(looks))
-    return Series(step, rates) if sum(rates) > 0 and min(rates) >= 0 else None
+    return Series(step, rates, begin) if sum(rates) > 0 and min(rates) >= 0 else None
 
 
 def _at(times: Sequence[float], counts: Sequence[int], when: float) -> float:
@@ -198,6 +205,9 @@ def with_series(
             f"{phase.seconds:.3g} s moved; expected those of a block device, of NFS, or of a Lustre client "
             "that root asks, and two seconds or more: raise limits.phase_seconds, or leave this check out"
         )
+    # The tool tells its end in seconds since the epoch, and the job in seconds since boot.
+    end = max(moment.seconds for moment in output.moments if not moment.local)
+    series = replace(series, began=series.began + end - run.ended)
     bandwidth = phase.rates["bw"]
     windows = [window / series.mean for window in series.windows]
     longest = max((dip.seconds for dip in series.dips), default=0.0)

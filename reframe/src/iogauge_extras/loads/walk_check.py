@@ -142,12 +142,14 @@ class ColdWalkCheck(StorageCheck):
         self.need_nodes("on one node the client answers from what it keeps")
         if self.tasks_per_node != 1:
             raise ValueError(f"tasks_per_node is {self.tasks_per_node}: leave it alone")
-        pack = PhasePlan(name="pack", command=self._words("pack", "pack"), launch="tasks")
         files, data = self._files, walking.bytes_of(self._files)
+        packed = self.nodes * len(walking.PARTS) * (data + walking.HEADER_BYTES * files)
+        words = self._words("pack", "pack")
+        pack = PhasePlan(name="pack", command=words, launch="tasks", stored_bytes=packed)
         return self.case(
             "walk",
             [self._phase(name) for name in _KINDS],
             prepare=[pack],
-            held_bytes=2 * _COPIES * self.nodes * (data + 2048 * files),
+            held_bytes=packed + _COPIES * self.nodes * (data + 2048 * files),
             files=_COPIES * self.nodes * (files + walking.directories_of(files) + 4),
         )

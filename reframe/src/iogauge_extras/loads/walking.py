@@ -38,6 +38,8 @@ SIZES: Final = (
     (6, 64 << 10),
     (2, 512 << 10),
 )
+#: What an archive holds beside each file.
+HEADER_BYTES: Final = tarfile.BLOCKSIZE
 #: The module that imports all others.
 _ALL: Final = "everything"
 

@@ -128,7 +128,7 @@ def parse_json(text: str, names: Mapping[str, str] = _NO_NAMES) -> ToolOutput:
     if not isinstance(entries, list) or not entries:
         raise ToolOutputError(f"fio JSON: the list of jobs is empty{complaint}")
     for number, entry in enumerate(entries):
-        _check_error(entry, f"fio JSON, job {number}")
+        _check_error(entry, f"fio JSON, job {number}", complaint)
     parts = [entry for entry in entries if entry["jobname"] != _ALL]
     if not parts:
         raise ToolOutputError("fio JSON: no entry of a single job")
@@ -253,15 +253,14 @@ def _load(text: str) -> tuple[dict[str, Any], str]:
     return document, around
 
 
-def _check_error(entry: object, where: str) -> None:
+def _check_error(entry: object, where: str, complaint: str) -> None:
     name = member(entry, "jobname", where)
     error = member(entry, "error", where)
     if error != 0 or isinstance(error, bool):
         host = entry.get("hostname") if isinstance(entry, dict) else None
         raise ToolOutputError(
             f"fio job {name!r}{f' on {host}' if host else ''} failed with errno "
-            f"{excerpt(repr(error))}; "
-            "its rates mean nothing; read fio's stderr"
+            f"{excerpt(repr(error))}; its rates mean nothing{complaint or '; read its stderr'}"
         )
 
 
@@ -411,8 +410,8 @@ def _check_samples(stats: Mapping[str, Any], operations: int, where: str) -> Non
     told = [non_negative(values, "N", f"{where}, latencies") for values in found if "N" in values]
     if told and max(told) < (1 - _TOLERANCE) * operations:
         raise ToolOutputError(
-            f"{where}: {operations} operations, but fio timed {max(told):.0f} of them: it counts what it did not do. "
-            "fio 3.2 to 3.29 do so when they create files for a time: use 3.30 or newer"
+            f"{where}: {operations} operations, but fio timed {max(told):.0f} of them: it counts what it did not do, "
+            "or was told not to time (gtod_reduce, disable_lat). fio 3.2 to 3.29 invent creates: use 3.30 or newer"
         )
 
 

@@ -22,8 +22,9 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.node.kinds import traits
 from iogauge.site.folders import LOCAL
-from iogauge.site.machine import LOCAL_TYPES, QUICK_FILES, QUICK_FILES_LOCAL, NodeSeen
-from iogauge.site.scheduler import Modules, Queue, Slurm
+from iogauge.site.machine import LOCAL_TYPES, QUICK_FILES, QUICK_FILES_LOCAL
+from iogauge_extras.newsite.scheduler import Modules, Queue, Slurm
+from iogauge_extras.newsite.seen import NodeSeen
 
 #: What stands before the dash of a partition in a new file.
 _INDENT: Final = "      "

@@ -1,0 +1,406 @@
+"""What users report in public: the figures of each report, in the form of our own recorded outputs.
+
+A report is named by its place: ``hpc/ior#528`` is issue 528 of github.com/hpc/ior. It is right if the figure agrees with what the
+report means, or if the refusal names what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.evidence import collect
+from iogauge.node.kinds import traits
+from iogauge.node.mounts import fsname_of, parse_mountinfo, upper_directory
+from iogauge.tools.fio import output as fio
+from iogauge.tools.ior import output as ior
+from iogauge.tools.mdtest import parse_table
+from iogauge_extras.ceilings import iperf3
+from iogauge_extras.darshan import log as darshan
+from iogauge_extras.darshan.profile import Profile
+from iogauge_extras.suites import elbencho
+from iogauge_extras.suites.io500 import geometric_mean
+from support import stage
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+def sample(name: str) -> str:
+    return (DATA / "samples" / name).read_text()
+
+
+def refusal(parse: Callable[..., ToolOutput], *given: Any) -> str:
+    """The words of a refusal, nothing if it is believed."""
+    try:
+        parse(*given)
+    except ToolOutputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ({"bwMiB": 0.0, "iops": 0.0}, "'bwMiB' is 0, expected a number above 0"),
+        ({}, "does not give the"),
+    ],
+)
+def test_seconds_since_the_epoch_are_no_duration(figures, words):
+    """hpc/ior#528: 32 MiB by two tasks in 1751892628 s."""
+    data = json.loads(sample("ior_wonly.json"))
+    for entry in data["tests"][0]["Results"]:
+        entry.update({"totalTime": 1751892628.3704, **figures})
+    assert words in refusal(ior.parse_json, json.dumps(data))
+
+
+# --- mdtest ---------------------------------------------------------------------------------------
+
+NAMES = ("File creation", "File stat", "File read", "File removal", "Tree creation", "Tree removal")
+#: hpc/ior#452, hpc/ior#183 (its own lines say 44129.214 stats in a second), tools/benchmarks/mdtest on www.vi4io.org.
+CREATED = (24392.579, 50747.780, 36759.895, 50261.282, 2673.234, 6168.094)
+WRONG = (66972.954, 126072.839, 140489.418, 123597.606, 2000.0, 41.003)
+IN_MEMORY = (845203.634, 1563488.352, 1064592.847, 1214044.210, 734333.981, 860568.843)
+
+
+def of_mdtest(version: str, rates: tuple[float, ...], tasks: int, files: int) -> str:
+    """The output of a run that prints rates alone."""
+    rows = (
+        f"   {n:<18}{r:17.3f}{r:15.3f}{r:15.3f}          0.000\n"
+        for n, r in zip(NAMES, rates, strict=True)
+    )
+    text = re.sub(r"(?s)\nDirectory creation.*?(?=\n\n)", "", sample("mdtest_base.stdout"))
+    text = re.sub(r"(?m)^   [A-Z]\w+ \w+ .*\n", "", text).replace(
+        "mdtest-4.0.0", f"mdtest-{version}"
+    )
+    text = text.replace("2 total task(s)", f"{tasks} total task(s)")
+    text = re.sub(r"(?m)^2 tasks, \d+ .*$", f"{tasks} tasks, {files} files", text)
+    return re.sub(r"(?m)^(   -+ .*\n)", lambda head: head[1] + "".join(rows), text)
+
+
+def test_the_mean_is_in_operations_per_second():
+    (create, *_, remove) = parse_table(of_mdtest("4.0.0rc1", CREATED, 256, 2560000)).phases
+    assert (create.name, create.rates["rate"].value, create.rates["rate"].unit) == (
+        "create",
+        CREATED[0],
+        "ops/s",
+    )
+    assert create.seconds == pytest.approx(2560000 / CREATED[0])
+    assert remove.name == "tree_remove"
+
+
+def test_an_old_version_is_refused_by_its_own_word(tmp_path):
+    """Its table can be read, but its figures are wrong; no file of the program tells the version."""
+    table = of_mdtest("3.2.0", WRONG, 32, 320000)
+    assert parse_table(table).phases[1].rates["rate"].value == WRONG[1]
+    plan = stage.plan()
+    left = stage.build(tmp_path / "stage")
+    old = replace(plan.repeat[0], parse=lambda _: parse_table(table))
+    with pytest.raises(ToolOutputError, match=r"mdtest: version 3\.2\.0, and 4\.0\.0 or newer"):
+        collect.collect(left, replace(plan, repeat=[old, plan.repeat[1]]), 0)
+
+
+@pytest.mark.parametrize(
+    ("report", "change", "words"),
+    [
+        (
+            "hpc/ior#300",
+            ("Max            Min ", "per Rank: Max            Min "),
+            "with Max, Min, Mean and Std Dev alone",
+        ),
+        (
+            "hpc/ior#336",
+            ("(of 1 iterations)", "(of 2 iterations)"),
+            "expected a table of rates in ops/sec",
+        ),
+        ("hpc/ior#241", ("\n", "\nV-1: Rank   0 Line  2239 "), "this is not mdtest output"),
+    ],
+)
+def test_other_tables_are_refused(report, change, words):
+    text = of_mdtest("4.0.0", IN_MEMORY, 2, 22200)
+    assert refusal(parse_table, text) == ""
+    assert words in refusal(parse_table, text.replace(*change)), report
+
+
+# --- fio ------------------------------------------------------------------------------------------
+
+EACH = ("io_bytes", "bw_bytes", "bw", "iops", "runtime", "total_ios", "N")
+#: What a report says of its reads, in the order above, the version, and what is right.
+FIO: dict[str, tuple[tuple[float | None, ...], str, str]] = {
+    "axboe/fio#672": (
+        (627793988928, 2630704652, 2569047, 41104846.023944, 238641, 9809301560, 9809301560),
+        "3.7",
+        "",
+    ),
+    "axboe/fio#1627": (
+        (3723602165760, 12411965845, 12121060, 94695.784347, 300001, 28408830, 28408830),
+        "3.28",
+        "",
+    ),
+    # All tasks over the slowest one's time; fio's own mean over the time of each is 132163.
+    "axboe/fio#1575": (
+        (402653184000, 453555000, 442924, 110731.5, 887769, 98304000, 98304000),
+        "3.32",
+        "",
+    ),
+    "axboe/fio#1383": (
+        (1189014405120, 19401710400, 18946983, 4736745.4, 61284, 290286720, 290286720),
+        "3.29",
+        "",
+    ),
+    "axboe/fio#511": (
+        (104857600, None, 11155, 2788.974834, 9179, 25600, None),
+        "3.1",
+        "version 3.1, and 3.7 or newer",
+    ),
+    "axboe/fio#378": (
+        (1024, 262144000, 256000, 250.0, 4, 1, 1),
+        "3.37",
+        "'iops' times the mean I/O size",
+    ),
+    "axboe/fio#233": (
+        (577611776, 985320448, 962227, 940.94, 600286, 564836, 564836),
+        "3.37",
+        "the output is damaged",
+    ),
+    "axboe/fio#1478": (
+        (190013440, 94958940, 92733, 23183.4, 2001, 46390, 0),
+        "3.32",
+        "was told not to time",
+    ),
+}
+
+
+@pytest.mark.parametrize("report", FIO)
+def test_fio(report):
+    figures, version, words = FIO[report]
+    told = dict(zip(EACH, figures, strict=True))
+    data = json.loads(sample("fio_randread.json"))
+    data["fio version"] = f"fio-{version}"
+    stats, samples = data["jobs"][0]["read"], told.pop("N")
+    stats.update(told)
+    for key in ("lat_ns", "clat_ns", "slat_ns"):
+        stats[key]["N"] = samples
+    said = refusal(fio.parse_json, json.dumps(data))
+    assert words in said if words else said == "", said
+    if not words:
+        (read,) = fio.parse_json(json.dumps(data)).phases
+        assert read.rates["bw"].value == pytest.approx(
+            read.bytes_moved / read.seconds / 2**20, rel=1e-3
+        )
+        assert read.rates["iops"].value == pytest.approx(read.operations / read.seconds, rel=1e-3)
+
+
+@pytest.mark.parametrize("error", [5, 0])
+def test_what_fio_says_before_its_json_is_kept(error):
+    """axboe/fio#1685: a disk that does not read. With continue_on_error the job itself has no error."""
+    said = "fio: io_u error on file /dev/sdb: Input/output error: read offset=184912257024, buflen=4096"
+    data = json.loads(sample("fio_randread.json"))
+    data["jobs"][0]["error"] = error
+    text = f"{said}\n{json.dumps(data)}"
+    if error:
+        assert f"failed with errno 5; its rates mean nothing; fio said: {said}" in refusal(
+            fio.parse_json, text
+        )
+    else:
+        assert fio.parse_json(text).warnings == (said,)
+
+
+# --- elbencho, IO500, iperf3 ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("report", "mib", "each_second", "milliseconds", "words"),
+    [
+        ("breuner/elbencho#75", 10240, 885.9, 11559, ""),
+        ("breuner/elbencho#93", 37927, 21.067, 1800279, ""),
+        # The rate when the first was done, over all bytes.
+        ("breuner/elbencho#33", 262144, 50501.0, 7353, "it says 7353 ms"),
+    ],
+)
+def test_elbencho(report, mib, each_second, milliseconds, words):
+    line = json.loads(sample("elbencho_write.json"))
+    figures = {
+        "bytes": mib << 20,
+        "bytes/s": int(each_second * 2**20),
+        "elapsed_time_ms": milliseconds,
+    }
+    line["last_done"] |= {key: str(value) for key, value in figures.items()}
+    said = refusal(elbencho.parse, json.dumps(line), "write")
+    assert words in said if words else said == "", report
+    # elbencho#93: a run that was to read as well, and did not.
+    assert "expected one phase READ" in refusal(elbencho.parse, json.dumps(line), "read")
+
+
+def test_the_means_of_io500_are_geometric():
+    """IO500/io500#84, whose total is printed as 3.457193."""
+    bandwidth = geometric_mean([0.344202, 0.348420, 0.365898, 0.365881])
+    rates = [17.665954, 13.562440, 804.405959, 51.203668, 54.187675, 27.305840, 5.079395, 21.783506]
+    assert bandwidth == pytest.approx(0.355962, abs=1e-6)
+    assert geometric_mean(rates) == pytest.approx(33.577116, abs=1e-5)
+    assert (bandwidth * geometric_mean(rates)) ** 0.5 == pytest.approx(3.457193, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("report", "change", "words"),
+    [
+        (
+            "esnet/iperf#1757",
+            lambda one: one["end"]["sum_received"].update(
+                bytes=2 * one["end"]["sum_sent"]["bytes"]
+            ),
+            "and fewer sent",
+        ),
+        (
+            "esnet/iperf#1491",
+            lambda one: one["end"].pop("sum_received"),
+            "'sum_received' is missing",
+        ),
+        (
+            "esnet/iperf#1552",
+            lambda one: one["end"].pop("cpu_utilization_percent"),
+            "'cpu_utilization_percent' is missing",
+        ),
+        (
+            "esnet/iperf#1776",
+            lambda one: one.update(error="unable to receive results: "),
+            "says: unable to receive results: the nodes must",
+        ),
+        (
+            "esnet/iperf#613",
+            lambda one: one["end"]["sum_received"].update(seconds=float("nan")),
+            "NaN",
+        ),
+    ],
+)
+def test_iperf3(report, change, words):
+    data = json.loads(sample("iperf3_streams.json"))
+    change(data["turns"][0]["streams"]["n1 n2"])
+    plan = iperf3.StreamPlan(nodes=3, distances=2, seconds=2, connections=2)
+    assert words in refusal(iperf3.parse, json.dumps(data), plan), report
+
+
+# --- Darshan --------------------------------------------------------------------------------------
+
+OMPIO = (DATA / "darshan" / "ompio-2-aggregators.txt").read_text()
+IMPOSSIBLE = "counts or times what cannot be"
+
+
+@pytest.mark.parametrize(
+    ("report", "changes", "note"),
+    [
+        # Calls of stdio are among the sequential ones, and not among all.
+        ("darshan-hpc/darshan#241", {"POSIX_WRITES": "1"}, f"module POSIX {IMPOSSIBLE}"),
+        ("darshan-hpc/darshan#229", {"STDIO_F_WRITE_TIME": "-12.5"}, f"module STDIO {IMPOSSIBLE}"),
+        ("darshan-hpc/darshan#800", {"POSIX_READS": "27", "POSIX_BYTES_READ": "0"}, ""),
+        ("darshan-hpc/darshan#579", {"POSIX_MMAPS": "-1", "POSIX_RENAME_SOURCES": "-1"}, ""),
+    ],
+)
+def test_counters_of_old_logs(report, changes, note):
+    text = OMPIO
+    for counter, value in changes.items():
+        text = re.sub(rf"(?m)^(\S+\t\S+\t\S+\t{counter}\t)\S+", rf"\g<1>{value}", text)
+    figures = Profile.of(report, darshan.parse(text)).figures
+    assert (note in " ".join(figures.notes)) if note else figures.notes == ()
+    assert all(q.value <= 100 for q in figures.values.values() if q.unit == "%"), report
+    assert ("sequential accesses" in figures.values) == ("#241" not in report)
+
+
+@pytest.mark.parametrize(
+    ("report", "pattern", "instead", "words"),
+    [
+        ("darshan-hpc/darshan#4", "# nprocs: 4", "# nprocs: 0", "expected one task or more"),
+        ("darshan-hpc/darshan#4", "# start_time: [0-9]+", "# start_time: ", "start_time is"),
+        (
+            "darshan-hpc/darshan#995",
+            r"(?s)^.*$",
+            "Error: poorly formatted mount table in darshan log file.\n",
+            "poorly formatted mount table",
+        ),
+    ],
+)
+def test_damaged_logs(report, pattern, instead, words):
+    assert words in refusal(darshan.parse, re.sub(pattern, instead, OMPIO, count=1)), report
+
+
+# --- mounts ---------------------------------------------------------------------------------------
+
+#: Report, the line of mountinfo from its root on, and then: what the cache is, and whether O_DIRECT is known to pass it by.
+MOUNTS = [
+    (
+        "apptainer/singularity#5235",
+        "/ / rw,nodev unbindable - overlay overlay ro,lowerdir=/a:/b",
+        "page-cache",
+        True,
+    ),
+    (
+        "apptainer/singularity#4876",
+        "/ / rw shared:1 - overlay overlay rw,lowerdir=/tmp/os,upperdir=/tmp/w/o,workdir=/tmp/w/w",
+        "page-cache",
+        True,
+    ),
+    (
+        "apptainer/singularity#4876",
+        "/ /tmp rw,relatime shared:7 - tmpfs /dev/sda4 rw",
+        "memory",
+        False,
+    ),
+    (
+        "docs.weka.io/fs/mounting-filesystems",
+        "/ /mnt/weka rw shared:5 - wekafs demo rw,writecache,readahead_kb=32768",
+        "opaque",
+        False,
+    ),
+    (
+        "vastnfs.vastdata.com/docs/4.0/usage",
+        "/ /mnt rw - nfs 172.25.1.1:/ rw,vers=3,remoteports=172.25.1.1-172.25.1.32,addr=172.25.1.1",
+        "page-cache",
+        True,
+    ),
+    (
+        "docs.ceph.com mount.ceph",
+        "/ /mnt/c rw - ceph name@07fe3187-00d9-42a3-814b-72a4d5e7d5be.fs_name=/ rw,mon_addr=1.2.3.4",
+        "page-cache",
+        True,
+    ),
+    (
+        "ceph/ceph-csi#3309",
+        "/ /mnt rw - ceph 192.168.21.11,192.168.21.12,192.168.21.13:/ rw,mds_namespace=cephfs",
+        "page-cache",
+        True,
+    ),
+    (
+        "saltstack/salt#39269",
+        "/ /storage rw - fuse mfs#mfsmaster:9421 rw,allow_other,default_permissions",
+        "opaque",
+        False,
+    ),
+    (
+        "daos-stack/daos#7074",
+        "/ /tmp/dfuse rw,nosuid,nodev - fuse.daos dfuse rw,user_id=0,group_id=0",
+        "opaque",
+        False,
+    ),
+    (
+        "ThinkParQ/beegfs#115",
+        "/ /mnt/b rw - beegfs beegfs_nodev rw,cfgFile=/etc/beegfs/beegfs-client.conf",
+        "page-cache",
+        False,
+    ),
+]
+
+
+@pytest.mark.parametrize(("report", "line", "cache", "direct"), MOUNTS)
+def test_what_a_mount_promises(report, line, cache, direct):
+    (mount,) = parse_mountinfo(f"876 663 0:157 {line}\n")
+    known = traits(mount.type)
+    assert (known.cache, known.honours_o_direct) == (cache, direct), report
+    assert fsname_of(mount.source) == "*"
+    assert upper_directory(mount) == ("/tmp/w/o" if "upperdir" in line else None)
+    assert mount.type != "nfs" or mount.server == "172.25.1.1"
