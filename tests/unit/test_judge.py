@@ -191,8 +191,8 @@ def test_one_bad_repetition_is_enough(found):
 @pytest.mark.parametrize(
     ("asked", "unlike"),
     [
-            (RANDOM_READ, ""),
-            (RANDOM_READ.replace("size=8m\n", ""), "it says size=8m instead of no such option"),
+        (RANDOM_READ, ""),
+        (RANDOM_READ.replace("size=8m\n", ""), "it says size=8m instead of no such option"),
         ("[rr]\nrw=randread\nbs=8k\n", "it says bs=4k instead of bs=8k"),
         ("[rr]\ndirectory=${IOG_DIR}/x\n", "directory=/tmp/tb/fio instead of directory=/tmp/tb/x"),
         (
