@@ -1695,6 +1695,12 @@ def test_g8_refuses_tasks_that_read_their_data_twice():
     assert g8({"asked": 2 * GIB}, direction="write").outcome is OK
 
 
+@pytest.mark.parametrize(("counted", "outcome"), [(GIB, OK), (3 * GIB, INVALID)])
+def test_g8_knows_that_tasks_read_programs_too(counted, outcome):
+    """If memory is short, again and again: 75.8 MiB were seen for 24 MiB of data. They are not the target's."""
+    assert g8({"own": 3 * GIB, "counted": counted}).outcome is outcome
+
+
 @pytest.mark.parametrize(("counted", "outcome"), [(2 * GIB, OK), (GIB, INVALID)])
 def test_g8_knows_the_second_copy_of_a_file_system(counted, outcome):
     each = {"counted": counted, "least": counted}
