@@ -1683,7 +1683,7 @@ def test_g8_wants_a_call_for_each_operation(direction, calls, outcome):
 
 def test_g8_refuses_a_tool_that_says_too_little():
     assert "sdb1: " in g8({"own": GIB, "counted": int(0.951 * GIB)}).saw
-    too_much = {"own": int(1.1 * GIB)}
+    too_much = {"own": int(1.1 * GIB), "counted": int(1.1 * GIB)}
     assert g8(too_much).outcome is INVALID
     assert g8(too_much, o_direct=False).outcome is OK
 

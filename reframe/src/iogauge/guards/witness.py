@@ -175,7 +175,7 @@ def _claims_of(
         if way == "read" and not seen.access.o_direct:
             # If memory is short, pages that were read ahead are dropped and fetched again.
             beside = max(beside, claimed // _DROPPED)
-        there = counted.way(way) if counted else None
+        there = counted.read if counted and way == "read" else None
         words += _own(testimony.moved.way(way), beside, source, there)
     passed = testimony.passed(case.ways)
     if counted is not None:
