@@ -25,6 +25,10 @@ from iogauge.site import folders
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
+#: Commands that mean nothing without a word: alone they show their help.
+_ASKS = ("compare", "window")
+
+
 class _Commands(TyperGroup):
     """Commands by their names; for a slip the one that was meant perhaps."""
 
@@ -78,7 +82,7 @@ def _add(group: typer.Typer, name: str, passes_on: bool = False) -> None:
     settings = _PASS_ON if passes_on else None
     try:
         command = _told(registry.load("iogauge_commands", name))
-        group.command(name, context_settings=settings)(command)
+        group.command(name, context_settings=settings, no_args_is_help=name in _ASKS)(command)
     except registry.Missing as error:
         missing = error
 
@@ -118,7 +122,7 @@ def common(
 app.command(context_settings=_PASS_ON)(running.run)
 app.command("check")(ready.check)
 app.command("report")(_told(reporting.show_report))
-app.command("explain")(results.explain_word)
+app.command("explain", no_args_is_help=True)(results.explain_word)
 app.command()(site.clean)
 app.command("history")(results.show_history)
 

@@ -17,15 +17,14 @@ from typing import Final
 
 import typer
 from reframe.frontend.cli import main as reframe_main
-from rich.console import Console
 
 from iogauge.cli import doctor
 from iogauge.cli.doctor import Check
-from iogauge.cli.screen import new_console, say, slip, slips
+from iogauge.cli.screen import say, show, slip, slips, warn
 from iogauge.core import processes, untrusted
 from iogauge.core.groups import grouped
 from iogauge.core.paths import LIBRARY, history_dir, project_root
-from iogauge.core.text import after, count, did_you_mean, some, visible_lines
+from iogauge.core.text import after, count, did_you_mean, some
 from iogauge.core.units import UnitError, in_order, parse_seconds
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.job import opening
@@ -35,7 +34,6 @@ from iogauge.records import names, selected
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, selection
 from iogauge.report import endings, plan_table, undone
-from iogauge.report.outcome import plain
 from iogauge.site import folders, machine
 from iogauge.site.references import known_checks
 from iogauge.workspace import permission
@@ -149,14 +147,13 @@ def list_cases(arguments: list[str]) -> None:
         )
         for case, runs in sorted(cases.items(), key=lambda one: in_order(short_name(one[0])))
     ]
-    console = new_console()
-    console.print(plan_table.listing(rows), soft_wrap=True)
+    show(plan_table.listing(rows))
     lack = unmeasured_of(asked, chosen, [], gate=False, accept=False)
     for line in (
         f"{count(len(rows), 'case')}, {sum(cases.values())} run here",
         *endings.remarks(lack),
     ):
-        say(console, line)
+        say(line)
 
 
 #: ReFrame's options that list.
@@ -178,10 +175,10 @@ def say_unclaimed(arguments: list[str]) -> None:
     here = None if named else doctor.site_of_host(folders.site_folders(*folders.site_dirs()))
     if here and here.name == folders.LOCAL:
         text = (
-            f"iogauge: no site claims host {socket.gethostname()}: using site local, target "
+            f"no site claims host {socket.gethostname()}: using site local, target "
             f"{machine.target_path()}. Name another site: --system=SITE, or add the host to its hostnames"
         )
-        typer.echo(visible_lines(text), err=True)
+        warn(text)
 
 
 #: ReFrame's options that multiply the selected cases; each may take a value.
@@ -313,40 +310,39 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
         f"budget {budget}: {len(fits)} of {count(len(cases), 'case')}, about "
         f"{plan_table.duration(sum(one.seconds for one in fits))}"
     )
-    say(new_console(), text + (f"; left out: {some(out)}" if out else ""))
+    say(text + (f"; left out: {some(out)}" if out else ""))
     exact = [word for case in fits for word in ("-n", names.exactly(short_name(case.name)))]
     return [*without_choice(arguments), *exact]
 
 
 def plan(arguments: list[str], wide: bool) -> bool:
     """Show what cases would write and read, and whether they fit the target, the budget and the time limit."""
-    console = new_console()
     say_unclaimed(arguments)
     demand_cases(arguments, selected_by(arguments))
     cases, unable = planned_cases(arguments)
-    fits = bool(cases) and show_plan(console, cases, wide)
+    fits = bool(cases) and show_plan(cases, wide)
     for line in unable:
-        say(console, line, "bold red")
+        say(line, "bold red")
     for line in unmeasured_remarks(arguments):
-        say(console, line)
+        say(line)
     return fits and not unable
 
 
-def show_plan(console: Console, cases: list[PlannedCase], wide: bool) -> bool:
+def show_plan(cases: list[PlannedCase], wide: bool = False) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
-    console.print(plan_table.table(cases, wide), soft_wrap=True)
+    show(plan_table.table(cases, wide))
     remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
     for line in [*remarks, *plan_table.within_budget(cases)]:
-        say(console, line)
+        say(line)
     over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
     for line in over:
-        say(console, line, "bold red")
+        say(line, "bold red")
     for line in plan_table.doubts(cases):
-        say(console, line, "yellow")
-    return all([not over, *[_fit(console, *one) for one in at_targets(cases)]])
+        say(line, "yellow")
+    return all([not over, *[_fit(*one) for one in at_targets(cases)]])
 
 
-def _fit(console: Console, target: str, said: list[Check]) -> bool:
+def _fit(target: str, said: list[Check]) -> bool:
     """Print what a target says to the cases; return whether they fit, and may write there."""
     allowed = ""
     if not any(one.text.startswith(_HIDDEN) for one in said):
@@ -356,11 +352,11 @@ def _fit(console: Console, target: str, said: list[Check]) -> bool:
             text = after(target, error.strerror or str(error))
             said = [Check("problem", f"target {target}", text), *said]
     for one in said:
-        word = "[yellow]remark[/]" if one.state == "note" else "[bold red]refused[/]"
-        console.print(f"{plain(target)}: {word} {plain(one.told)}")
+        word, style = ("remark", "yellow") if one.state == "note" else ("refused", "bold red")
+        say(f"{target}: {word} {one.told}", style)
     fits = all(one.state == "note" for one in said)
     if fits:
-        console.print(f"{plain(target)}: [green]ok[/] the cases fit, allowed: {plain(allowed)}")
+        say(f"{target}: ok the cases fit, allowed: {allowed}", "green")
     return fits
 
 

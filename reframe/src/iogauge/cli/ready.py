@@ -14,14 +14,13 @@ import typer
 from iogauge.cli import doctor, nodes
 from iogauge.cli.doctor import Check
 from iogauge.cli.planning import no_site, planned_cases, room
-from iogauge.cli.screen import new_console, slip
+from iogauge.cli.screen import say, slip
 from iogauge.core.groups import grouped
 from iogauge.core.text import count
 from iogauge.core.units import format_bytes
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
-from iogauge.report.outcome import plain
 from iogauge.site import folders, machine, programs, settings
 
 
@@ -70,8 +69,6 @@ _NOTES: Final = 6
 
 def _show(lines: Sequence[Check], everything: bool, summaries: Sequence[str]) -> int:
     """Print remarks, then what is to be done, in order, then the word; return the exit status."""
-    console = new_console()
-    in_log = not console.is_terminal
     states = grouped(dict.fromkeys(lines), lambda one: one.state)
     problems = states.get("problem", [])
     told = [(one.subject, one.text) for one in problems]
@@ -81,22 +78,20 @@ def _show(lines: Sequence[Check], everything: bool, summaries: Sequence[str]) ->
         if not any(s == one.subject and one.text.startswith(f"{text} (") for s, text in told)
     ]
     for one in states.get("ok", ()) if everything else ():
-        console.print(f"[green]ok[/]    {plain(str(one))}", soft_wrap=in_log)
+        say(f"ok    {one}", "green")
     for subject, found in grouped(states.get("note", ()), lambda one: one.subject).items():
         shown = list(map(str, found if everything else found[:_NOTES]))
         if len(shown) < len(found):
             shown.append(f"{subject}: {len(found) - _NOTES} more: --all")
         for text in shown:
-            console.print(f"[yellow]note[/]  {plain(text)}", soft_wrap=in_log)
+            say(f"note  {text}", "yellow")
     for number, one in enumerate(problems, 1):
-        head = f"to do {number} {one.subject}: {one.text}"
-        console.print(f"[red]{plain(head)}[/]", soft_wrap=in_log)
-        console.print(f"        -> {plain(one.remedy or 'correct the file')}", soft_wrap=in_log)
+        say(f"to do {number} {one.subject}: {one.text}", "red")
+        say(f"  -> {one.remedy or 'correct the file'}")
     if problems:
-        text = f"not ready: {count(len(problems), 'thing')} to do"
-        console.print(f"[bold red]{plain(text)}[/]")
+        say(f"not ready: {count(len(problems), 'thing')} to do", "bold red")
     for text in () if problems else summaries:
-        console.print(f"[bold green]ready[/]: {plain(text)}", soft_wrap=in_log)
+        say(f"ready: {text}", "green")
     return 1 if problems else 0
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from iogauge.cli.screen import Since, System, Until, Wide, new_console, show_ending, slip
+from iogauge.cli.screen import Since, System, Until, Wide, show_ending, slip, warn
 from iogauge.core import paths, registry
 from iogauge.core.paths import replace_file
 from iogauge.core.text import visible
@@ -19,7 +18,6 @@ from iogauge.records.record import Record
 from iogauge.records.selected import Unmeasured
 from iogauge.report import endings, outcome
 from iogauge.report.endings import SessionRecords
-from iogauge.report.outcome import plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Asked:
         return self.unmeasured.gate or any(record.gate for record in self.records)
 
 
-def sessions_of(console: Console, names: list[str]) -> Asked:
+def sessions_of(names: list[str]) -> Asked:
     """Return what is known of the named sessions; without names, of the newest session.
 
     Raises BadParameter for an unknown session.
@@ -72,20 +70,20 @@ def sessions_of(console: Console, names: list[str]) -> Asked:
             else:
                 records.append(record)
     for line in damaged:
-        console.print(plain(f"{line.file}:{line.line}: skipped: {line.problem}"))
+        warn(f"{line.file}:{line.line}: skipped: {line.problem}")
     return Asked(SessionRecords(records), selected.joined_unmeasured(lacks), tuple(damaged))
 
 
 _Span = tuple[datetime | None, datetime | None]
 
 
-def _asked(console: Console, names: list[str], span: _Span, system: str) -> Asked:
+def _asked(names: list[str], span: _Span, system: str) -> Asked:
     """Return what is known of the named sessions, or of the newest run of all in a span of time.
 
     Raises BadParameter if both are given, or if nothing was measured in the span.
     """
     if not any((*span, system)):
-        return sessions_of(console, names)
+        return sessions_of(names)
     if names:
         raise typer.BadParameter("give sessions, or --since, --until and --system: not both")
     from iogauge.report import history_table  # with polars
@@ -99,7 +97,7 @@ def _asked(console: Console, names: list[str], span: _Span, system: str) -> Aske
             f"nothing was measured on {system or 'any system'} in this time: {paths.history_dir()}; "
             "iogauge history lists the newest records"
         )
-    of_sessions = sessions_of(console, sorted({record.session for record in records}))
+    of_sessions = sessions_of(sorted({record.session for record in records}))
     return Asked(SessionRecords(records), of_sessions.unmeasured, (*of_sessions.damaged, *damaged))
 
 
@@ -120,8 +118,7 @@ def show_report(
 
     Of a span it is the newest run of every case. The page of --html needs no network. --bundle has the page, raw outputs, commands and hashes, nothing private.
     """
-    console = Console(stderr=True) if as_json else new_console()
-    asked = _asked(console, names or [], (since, until), system)
+    asked = _asked(names or [], (since, until), system)
     ending = asked.records.ending(asked.gate, asked.unmeasured, endings.of_damage(asked.damaged))
     if html:
         ending, text = registry.load("iogauge_answers", "page")(asked, since, until)
@@ -140,7 +137,7 @@ def show_report(
     if as_json:
         typer.echo(outcome.to_json(asked.records, ending))
     else:
-        show_ending(console, asked.records, ending, wide)
+        show_ending(asked.records, ending, wide)
     raise typer.Exit(ending.status)
 
 

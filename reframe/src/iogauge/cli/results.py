@@ -16,16 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.padding import Padding
 
 from iogauge.cli.planning import demand_known
-from iogauge.cli.screen import Since, System, Until, Wide, new_console, slips
+from iogauge.cli.screen import Since, System, Until, Wide, say, show, slips
 from iogauge.core import paths
 from iogauge.core.paths import project_root
-from iogauge.core.text import visible
 from iogauge.guards import rules
 from iogauge.judge.verdict import Verdict
-from iogauge.report.outcome import plain
 from iogauge.site.references import known_checks
 
 if TYPE_CHECKING:
@@ -37,11 +34,9 @@ def explain_word(
     whole: Annotated[bool, typer.Option("--all", help="All of a guard, with examples.")] = False,
 ) -> None:
     """Say what G12, UNSTABLE or FioRandomRead means, and what to do."""
-    console = new_console()
     with slips(ValueError):
         for line in explain(" ".join(words), whole):
-            view = Padding(plain(line.lstrip()), (0, 0, 0, 2 * line.startswith("  ")), expand=False)
-            console.print(view)
+            say(line)
 
 
 def show_history(
@@ -65,7 +60,7 @@ def show_history(
     """Show the records, the newest first."""
     from iogauge.report import history_table  # imported here because polars starts slowly
 
-    folder, console = paths.history_dir(), new_console()
+    folder = paths.history_dir()
     verdicts = tuple(verdict or ())
     choice = history_table.RecordChoice(system, name, verdicts, metric, since, until, limit)
     demand_known(system, name)
@@ -81,8 +76,8 @@ def show_history(
             typer.echo(json.dumps(record, separators=(",", ":")))
         return None
     if contents:
-        console.print(history_table.table(contents, wide), soft_wrap=True)
-    console.print(plain(f"{len(contents)} of {matching} record(s) in {folder}"), soft_wrap=True)
+        show(history_table.table(contents, wide))
+    say(f"{len(contents)} of {matching} record(s) in {folder}")
     return None
 
 
@@ -91,7 +86,7 @@ def _show_damaged(folder: Path) -> None:
     from iogauge.records import query
 
     for line in query.damaged(folder):
-        typer.echo(visible(f"{line.file}:{line.line}: {line.problem}"))
+        say(f"{line.file}:{line.line}: {line.problem}")
 
 
 def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) -> None:
@@ -102,7 +97,7 @@ def _write_history(folder: Path, choice: RecordChoice, file: Path, site: str) ->
         raise ValueError(f"{file}: expected a name that ends in .parquet")
     frame = export.rows(folder, choice)
     export.parquet(frame, file, site)
-    typer.echo(visible(f"{frame.height} row(s) in {file}"))
+    say(f"{frame.height} row(s) in {file}")
 
 
 def explain(word: str, whole: bool = False) -> list[str]:

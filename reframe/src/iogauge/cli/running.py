@@ -13,14 +13,12 @@ from typing import Annotated
 
 import typer
 from reframe.frontend.cli import main as reframe_main
-from rich.console import Console
 
 from iogauge.cli import doctor, planning
 from iogauge.cli.reporting import sessions_of, write_file
-from iogauge.cli.screen import Wide, new_console, show_details, show_ending, slip, warn
+from iogauge.cli.screen import Wide, say, show_details, show_ending, slip, warn
 from iogauge.core import processes, registry
 from iogauge.core.paths import history_dir, state_dir
-from iogauge.core.text import visible_lines
 from iogauge.core.units import format_bytes
 from iogauge.evidence import complaints
 from iogauge.records import journal, names
@@ -28,7 +26,6 @@ from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
 from iogauge.report import plan_table, undone
 from iogauge.report.endings import SessionRecords
-from iogauge.report.outcome import plain
 from iogauge.session import current, life
 from iogauge.site import folders, machine, programs, settings
 from iogauge.workspace import lock, permission
@@ -164,10 +161,10 @@ def _end(
     end = found.ending(gate, lack)
     if status and not end.status:
         end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
-    show_ending(new_console(), found, end, wide)
+    show_ending(found, end, wide)
     show_details([one.details for one in ran if one.details.exists()])
     if gate and not accept and (lack.unmatched or lack.gone):
-        typer.echo(
+        say(
             "A gate fails if a case of an earlier gate is missing. If you removed the case on purpose, "
             "run once: iogauge run --gate --accept-missing ..."
         )
@@ -245,17 +242,16 @@ def _keep_budget(arguments: list[str]) -> None:
 
 def _try_out(given: list[str], wide: bool) -> int:
     """Run quick checks sized to this machine's speed, on the site local; return the exit status."""
-    console = new_console()
     target = machine.target_path()
     os.environ["IOGAUGE_TARGET"] = target
     for line in doctor.describe_stack(programs.machine()):
-        console.print(plain(line))
+        say(line)
     if "IOGAUGE_CASE_BYTES" not in os.environ:
         try:
             speed = write_probe(target)
             size = processes.call_in_time(target, lambda: machine.quick_case_bytes(speed, target))
         except lock.Occupied as error:
-            typer.echo(visible_lines(f"iogauge: {target}: the probe is left out: {error}"))
+            warn(f"{target}: the probe is left out: {error}")
         except OSError as error:
             told = str(error)
             if error.errno == errno.EACCES:
@@ -265,9 +261,7 @@ def _try_out(given: list[str], wide: bool) -> int:
             raise typer.Exit(1) from error
         else:
             os.environ["IOGAUGE_CASE_BYTES"] = f"{size} B"
-            console.print(
-                f"target {plain(target)}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case"
-            )
+            say(f"target {target}: about {format_bytes(speed)}/s, so {format_bytes(size)} a case")
     arguments = ["--system=local", "-t", "quick", "--exec-policy=serial", "--exec-order=name"]
     arguments += given
     chosen, gate = planning.selected_by(arguments), current.is_gate()
@@ -277,7 +271,7 @@ def _try_out(given: list[str], wide: bool) -> int:
     _write_page(ran.session)
     sites = "" if os.access(folders.site_dirs()[0], os.W_OK) else "--sites DIR "  # a shared one
     for line in _AFTER_TRY:
-        typer.echo(visible_lines(line.format(sites=sites, target=target)))
+        say(line.format(sites=sites, target=target))
     return status
 
 
@@ -285,9 +279,9 @@ def _write_page(session: str) -> None:
     """Write the page of a session, and say where; without the extra there is none."""
     page = state_dir() / "report.html"
     with contextlib.suppress(registry.Missing, typer.BadParameter):
-        asked = sessions_of(Console(stderr=True), [session])
+        asked = sessions_of([session])
         write_file(page, registry.load("iogauge_answers", "page")(asked, None, None)[1])
-        typer.echo(visible_lines(f"page: {page}"))
+        say(f"page: {page}")
 
 
 #: What follows a first try.
@@ -310,7 +304,7 @@ def _probe(target: str) -> float:
         session=name, case="probe", lease_s=lock.LEASE_S, processes=(os.getpid(),)
     )
     with permission.permitted(target):
-        held = lock.take(target, content, wait_s=0, pause=bool, say=typer.echo)
+        held = lock.take(target, content, wait_s=0, pause=bool, say=say)
     directory = None
     try:
         directory = create(target, name, "probe")

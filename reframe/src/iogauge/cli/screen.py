@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 
-from iogauge.core.text import visible, visible_lines
+from iogauge.core.text import visible_lines
 from iogauge.core.units import moment
 from iogauge.judge.verdict import Verdict
 from iogauge.report import outcome, pricing
 from iogauge.report.endings import Ending, SessionRecords
+from iogauge.report.layout import Table
 from iogauge.report.outcome import plain
 
 
@@ -60,17 +61,23 @@ Until = Annotated[
 _LOG_COLUMNS: Final = 120
 
 
-def new_console() -> Console:
-    """Return a console on standard output, as wide as the terminal or ``COLUMNS``.
+def new_console(err: bool = False) -> Console:
+    """Return a console on standard output or error, as wide as the terminal or ``COLUMNS``.
 
     Without both it is as wide as a log's lines.
     """
-    return Console(width=None if _width_is_known() else _LOG_COLUMNS, highlight=False)
+    width = None if _width_is_known(err) else _LOG_COLUMNS
+    return Console(stderr=err, width=width, highlight=False)
+
+
+def _width_is_known(err: bool) -> bool:
+    stream = sys.stderr if err else sys.stdout
+    return stream.isatty() or os.environ.get("COLUMNS", "").isdigit()
 
 
 def warn(text: str) -> None:
     """Say on standard error what is wrong, or what else is to be known."""
-    typer.echo(visible_lines(f"iogauge: {text}"), err=True)
+    say(f"iogauge: {text}", err=True)
 
 
 def slip(text: str) -> typer.Exit:
@@ -88,44 +95,55 @@ def slips(*kinds: type[Exception]) -> Iterator[None]:
         raise slip(str(error)) from error
 
 
-def _width_is_known() -> bool:
-    return sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
-
-
-def say(console: Console, text: str, style: str = "") -> None:
+def say(text: str, style: str = "", *, err: bool = False) -> None:
     """Print outside text, broken between words at the width of a terminal or ``COLUMNS``.
 
-    A word that is longer, such as a path, stays whole. In a log each line stays whole.
+    A word that is longer, such as a path, stays whole; so does a command, which stands four blanks to the right. In a
+    log each line stays whole.
     """
+    console = new_console(err)
     lines = visible_lines(text).split("\n")
-    if _width_is_known():
+    if _width_is_known(err):
         lines = [
-            textwrap.fill(line, console.width, break_long_words=False, break_on_hyphens=False)
+            line
+            if line.startswith("    ")
+            else textwrap.fill(
+                line,
+                console.width,
+                subsequent_indent=line[: len(line) - len(line.lstrip())],
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
             for line in lines
         ]
     console.print(plain("\n".join(lines)), style=style, soft_wrap=True)
 
 
-def show_ending(console: Console, records: SessionRecords, end: Ending, wide: bool = False) -> None:
+def show(view: Table | Group) -> None:
+    """Print a table, whose lines are as long as they are."""
+    new_console().print(view, soft_wrap=True)
+
+
+def show_ending(records: SessionRecords, end: Ending, wide: bool = False) -> None:
     """Print the table, the ending, and what was not run."""
     if records:
-        console.print(outcome.table(outcome.folded(records), wide), soft_wrap=True)
+        show(outcome.table(outcome.folded(records), wide))
     if prices := pricing.costs(records):
-        console.print(pricing.cost_table(prices), soft_wrap=True)
+        show(pricing.cost_table(prices))
     for line in (f"iogauge: {end}", *end.remarks):
-        say(console, line)
+        say(line)
     if any(r.tier == "quick" and r.metrics for r in records):
-        console.print(
+        say(
             "limits.tier is quick: the phases are short, so the figures are rough, whatever -t chooses. "
             "To compare systems, describe yours as a site with limits.tier daily (docs/sites.md)."
         )
     if outcome.judged_by_ceiling(records):
-        console.print(
+        say(
             "A reference such as 180.0 (90%) is that share of the ceiling: the site has no reference of "
             "its own for the metric, and topology.efficiency demands the share."
         )
     if any(r.verdict is Verdict.UNREFERENCED for r in records):
-        console.print(
+        say(
             "UNREFERENCED is no pass: the figures are valid, but there is no reference to compare "
             "them with. Add references to the site's references.yaml (iogauge calibrate proposes them)."
         )
@@ -138,7 +156,7 @@ def show_details(files: list[Path]) -> None:
     """
     for number, file in enumerate(files):
         if os.environ.get("GITLAB_CI") != "true":
-            typer.echo(visible(f"ReFrame's details of the failures: {file}"))
+            say(f"ReFrame's details of the failures: {file}")
             continue
         mark, now = f"iogauge_failures_{number}", int(time.time())
         # typer.echo would take the escapes away

@@ -10,11 +10,10 @@ from typing import Annotated
 
 import typer
 
-from iogauge.cli.screen import new_console, warn
+from iogauge.cli.screen import say, warn
 from iogauge.core import processes
 from iogauge.core.paths import project_root
 from iogauge.core.text import visible_lines
-from iogauge.report.outcome import plain
 from iogauge.session.current import Janitor
 from iogauge.site import machine
 from iogauge.workspace import permission
@@ -31,8 +30,7 @@ def clean(
     Without paths: the directories of dead sessions, and their locks. Stage directories are removed after a week. On a target, only directories with iogauge's marker
     are removed.
     """
-    console = new_console()
-    janitor = Janitor(dry_run, everything, lambda text: console.print(plain(text), soft_wrap=True))
+    janitor = Janitor(dry_run, everything, say)
     if paths:
         janitor.clean_directories(paths)
     else:
@@ -65,14 +63,12 @@ def allow(
         warn(str(error))
         raise typer.Exit(1) from error
     file = os.path.join(path, permission.MARKER)
-    new_console().print(plain(f"{file} allows {marker.meaning()}"))
+    say(f"{file} allows {marker.meaning()}")
     typer.echo(visible_lines(marker.to_yaml()), nl=False)
     if strangers := permission.unknown(marker):
-        message = f"iogauge: {', '.join(strangers)}: not known on this host; if that is a slip, write it anew with --replace"
-        typer.echo(visible_lines(message), err=True)
-    new_console().print(
-        plain(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
-    )
+        names = ", ".join(strangers)
+        warn(f"{names}: not known on this host; if that is a slip, write it anew with --replace")
+    say(f"iogauge writes below {path}/iogauge and nowhere else. Undo: rm {file}")
 
 
 def show_paths() -> None:

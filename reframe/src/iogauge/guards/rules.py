@@ -41,11 +41,15 @@ class RuleText:
 
     @property
     def remedies(self) -> list[str]:
-        """Return all remedies, the usual one first, with ``…`` for each figure."""
+        """Return all remedies, the usual one first, with the name of each figure in capitals."""
         signs = {"{{": "{", "}}": "}"}
-        texts = (text for key, text in self.texts.items() if key.startswith("remedy"))
-        told = (re.sub(_BRACES, lambda found: signs.get(found[0], "…"), text) for text in texts)
-        return [text for text in dict.fromkeys(told) if text.strip("…")]
+        texts = [text for key, text in self.texts.items() if key.startswith("remedy")]
+
+        def told(found: re.Match[str]) -> str:
+            return signs.get(found[0], found[0].strip("{}").partition(":")[0].upper())
+
+        whole = [text for text in texts if not re.fullmatch(_BRACES, text)]
+        return list(dict.fromkeys(re.sub(_BRACES, told, text) for text in whole if text))
 
     def of(self, kind: str, case: str) -> str:
         """Return the text of a kind (``demand``, ``remedy``) in a special case, else the usual one."""

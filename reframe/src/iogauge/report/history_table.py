@@ -17,6 +17,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, names, query
 from iogauge.records.record import MetricRecord, Record, operations_of, same_spread
 from iogauge.report.layout import Table, columns
+from iogauge.report.outcome import notes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +125,12 @@ def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = 
     A line of the history that is no whole record is a reason alone.
     """
     facts: list[_Fact] = []
-    reasons: dict[str, int] = {}
+    damaged: list[str] = []
     for number, (values, chosen) in enumerate(found):
         try:
             record = Record.from_json(values)
         except (TypeError, ValueError) as error:
-            text = f"damaged record of session {values.get('session')}: {error}"
-            reasons.setdefault(text, len(reasons) + 1)
+            damaged.append(f"damaged record of session {values.get('session')}: {error}")
             continue
         run = record.session if "%.repeat_no=" in record.case else number
         facts += [(record, run, metrics) for metrics in _of_one(record, chosen)]
@@ -142,14 +142,20 @@ def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = 
             record, _, metrics = same[0]
             decided = metrics[0] if metrics else record
             reason = decided.reason if decided.verdict is not Verdict.PASS else ""
-            why = f"[{reasons.setdefault(reason, len(reasons) + 1)}]" if reason else ""
             shown = f"{record.time[:16].replace('T', ' ')}  {record.short_name}"
             measured = _measured([metrics for *_, metrics in same])
-            rows.append(("" if shown == last else shown, *measured, decided.verdict.value, why))
+            rows.append(("" if shown == last else shown, *measured, decided.verdict.value, reason))
             last = shown
         blocks[where] = rows
     headings = ("metric", "median ±spread", "verdict", "why")
-    return Table(columns("scenario", *headings, whole=headings), blocks, tuple(reasons), wide)
+    reasons = [row[-1] for rows in blocks.values() for row in rows if row[-1]]
+    notes = notes_of([*damaged, *reasons])
+    numbers = {note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)}
+    numbered = {
+        where: [(*row, f"[{numbers[notes[why]]}]" if why else "") for *row, why in rows]
+        for where, rows in blocks.items()
+    }
+    return Table(columns("scenario", *headings, whole=headings), numbered, tuple(numbers), wide)
 
 
 def _same(one: _Fact) -> tuple[object, ...]:

@@ -145,6 +145,8 @@ class _Shape:
         """Yield the lines of one row; ``styles`` is the style of cells, by their text."""
         if self.apart and cells[0]:
             yield from _folded(console, cells[0], self.width, style=styles.get(cells[0], ""))
+            if not any(cells[1:]):
+                return
             cells = ("", *cells[1:])
         folded = [
             _folded(console, cell, width, style=styles.get(cell, ""))

@@ -204,17 +204,22 @@ def _joined(reasons: Sequence[str]) -> str:
     return _MOMENT.sub(rf"\1 {figures[0]} to {figures[-1]}", reasons[0])
 
 
+def notes_of(reasons: Iterable[str]) -> dict[str, str]:
+    """Return the note of each reason: one for those that are alike."""
+    alike = grouped(reasons, lambda reason: _MOMENT.sub(r"\1", reason))
+    return {reason: _joined(same) for same in alike.values() for reason in same}
+
+
 def table(lines: Sequence[Row], wide: bool = False) -> Table:
     """Return the rows as a table, by target; the reasons are numbered below it.
 
     With ``wide`` the reasons stand in the rows.
     """
-    reasons = [reason for line in lines for reason in line.reasons]
-    alike = grouped(reasons, lambda reason: _MOMENT.sub(r"\1", reason))
-    numbers = {reason: n for n, same in enumerate(alike.values(), 1) for reason in same}
+    notes = notes_of(reason for line in lines for reason in line.reasons)
+    numbers = {note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)}
 
     def cells(line: Row, last: Row | None) -> tuple[str, ...]:
-        known = ",".join(str(numbers[reason]) for reason in line.reasons)
+        known = ",".join(str(numbers[notes[reason]]) for reason in line.reasons)
         return (
             "" if last and not wide and last.scenario == line.scenario else line.scenario,
             *(line.metric, line.measured, line.reference, line.ceiling, line.verdict.value),
@@ -232,7 +237,7 @@ def table(lines: Sequence[Row], wide: bool = False) -> Table:
             f"target {target}": list(map(cells, mine, [None, *mine]))
             for target, mine in grouped(lines, lambda line: line.record.target_path).items()
         },
-        () if wide else tuple(map(_joined, alike.values())),
+        () if wide else tuple(numbers),
         wide,
     )
 

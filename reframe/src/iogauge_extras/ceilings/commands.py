@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from iogauge.cli import doctor
-from iogauge.cli.screen import Wide, new_console, slip
+from iogauge.cli.screen import Wide, say, show, slip
 from iogauge.core.paths import history_dir
-from iogauge.report.outcome import plain
 from iogauge.site import folders
 
 
@@ -23,7 +22,7 @@ def show_ceilings(
     """
     from iogauge_extras.ceilings import table as report  # here, because polars starts slowly
 
-    console, sites = new_console(), folders.site_folders(*folders.site_dirs())
+    sites = folders.site_folders(*folders.site_dirs())
     named = [folder for folder in sites if folder.name == system]
     here = doctor.site_of_host(sites) if not system else None
     if not (chosen := named or ([here] if here else [])):
@@ -32,8 +31,8 @@ def show_ceilings(
     (folder,) = chosen
     sound = True
     for shown in report.of_site(history_dir(), folder):
-        console.print(report.table(shown, wide), soft_wrap=True)
+        show(report.table(shown, wide))
         for line in report.remarks(shown):
-            console.print(plain(line), soft_wrap=True)
+            say(line)
         sound = sound and not shown.problems
     raise typer.Exit(0 if sound else 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from iogauge.cli.reporting import write_file
-from iogauge.cli.screen import Wide, new_console, slips
+from iogauge.cli.screen import Wide, show, slips
 from iogauge.core import paths, registry
 from iogauge_extras.compare import logs
 from iogauge_extras.compare.logs import CompareError
@@ -44,7 +44,6 @@ def show_comparison(
         registry.load("iogauge_commands", "profile")(Path(a), as_json)
         return
     found: logs.LogComparison | sides.Contrast
-    console = new_console()
     of_logs = {_is_log(name) for name in (a, b)}
     with slips(CompareError, registry.Missing):
         if True in of_logs:
@@ -61,7 +60,7 @@ def show_comparison(
     if as_json:
         typer.echo(found.to_json())
     else:
-        console.print(found.render(wide), soft_wrap=True)
+        show(found.render(wide))
 
 
 def _is_log(name: str) -> bool:

@@ -155,11 +155,11 @@ class Contrast(Comparison):
     def render(self, wide: bool = False) -> Lines:
         """Return the contrast for a terminal."""
         rows, last = [], ""
-        for one in self.ratios:
+        (*right, _), values = told(self.ratios)
+        for one, texts in zip(self.ratios, values, strict=True):
             case = visible(one.case) if one.case != last else ""
-            rows.append((case, visible(one.metric), *map(visible, cells(one))))
+            rows.append((case, visible(one.metric), *map(visible, texts)))
             last = one.case
-        right = HEADINGS[:-1]
         table = Table(
             columns("case", "metric", *right, "", right=right, whole=("B / A",)),
             {f"A: {visible(self.a)}; B: {visible(self.b)}": rows},
@@ -223,8 +223,7 @@ def _metrics(side: Side, apart: bool) -> dict[_Key, list[tuple[Record, MetricRec
     found: dict[_Key, list[tuple[Record, MetricRecord]]] = {}
     for record in side.records:
         parameters = " ".join(f"{k}={v}" for k, v in sorted(record.parameters.items()))
-        variant = "" if record.variant in (None, "", "sound") else str(record.variant)
-        case = " ".join(word for word in (record.check, parameters, variant) if word)
+        case = " ".join(filter(None, (record.check, parameters, _variant(record))))
         for metric in record.metrics:
             if metric.verdict.is_valid and metric.median > 0 and not record.confirms:
                 place = f"{record.partition}: " if apart else ""
@@ -324,9 +323,9 @@ def _ratio(
         mark = "differs"
     else:
         mark = "better" if (low > 1) == (better == "more") else "worse"
-    ratio = middle[1] / middle[0]
+    ratio, named = middle[1] / middle[0], mine[0][0]
     return Ratio(
-        case=f"{key[0]}{key[1]}",
+        case=" ".join(filter(None, (key[0].strip(), named.short_name, _variant(named)))),
         metric=key[2],
         unit=unit,
         a=middle[0],
@@ -340,6 +339,10 @@ def _ratio(
         per_tib=_share(ratio, a.tib, b.tib) if "/s" in unit else None,
         per_server=_share(ratio, a.servers, b.servers) if "/s" in unit else None,
     )
+
+
+def _variant(record: Record) -> str:
+    return "" if record.variant in (None, "", "sound") else str(record.variant)
 
 
 def _share(ratio: float, a: float | None, b: float | None) -> float | None:
@@ -401,4 +404,15 @@ def cells(one: Ratio) -> tuple[str, ...]:
     )
 
 
-HEADINGS: Final = ("A", "B", "runs", "B / A", "95 %", "per server", "per TiB", "")
+_HEADINGS: Final = ("A", "B", "runs", "B / A", "95 %", "per server", "per TiB", "")
+
+
+def told(ratios: Sequence[Ratio]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return headings, and a row of cells for each ratio; shares that no row has are left out."""
+    rows = [cells(one) for one in ratios]
+    kept = [
+        n
+        for n, heading in enumerate(_HEADINGS)
+        if not heading.startswith("per ") or any(row[n] != "-" for row in rows)
+    ]
+    return tuple(_HEADINGS[n] for n in kept), [tuple(row[n] for n in kept) for row in rows]

@@ -14,9 +14,8 @@ from typing import Annotated, Final, Literal
 import typer
 
 from iogauge.cli.reporting import write_file
-from iogauge.cli.screen import new_console, say
+from iogauge.cli.screen import say, show, slip
 from iogauge.core import paths, untrusted
-from iogauge.core.text import visible_lines
 from iogauge_extras.compare.commands import contrast
 from iogauge_extras.compare.logs import CompareError
 
@@ -41,8 +40,7 @@ def maintain(
                 raise CompareError(f"a window is open already: iogauge window end, or rm {note}")
             before = _measured(context.args, runs)
             write_file(note, json.dumps({"options": context.args, "runs": runs, "before": before}))
-            said = f"before: {', '.join(before)}. Do the work, then: iogauge window end"
-            typer.echo(visible_lines(said))
+            say(f"before: {', '.join(before)}. Do the work, then: iogauge window end")
             return
         if context.args:
             raise CompareError(f"{context.args[0]}: end runs what start ran, without options")
@@ -50,11 +48,9 @@ def maintain(
         after = _measured(list(begun["options"]), int(begun["runs"]))
         _show(begun["before"], after, html)
     except FileNotFoundError:
-        typer.echo("iogauge: no window is open: iogauge window start -t quick", err=True)
-        raise typer.Exit(2) from None
+        raise slip("no window is open: iogauge window start -t quick") from None
     except (CompareError, OSError, ValueError, LookupError) as error:
-        typer.echo(visible_lines(f"iogauge: {error}"), err=True)
-        raise typer.Exit(2) from error
+        raise slip(str(error)) from error
     note.unlink()
 
 
@@ -78,10 +74,7 @@ def _show(before: Sequence[str], after: Sequence[str], html: Path | None) -> Non
     """Print what the work did, and write its page."""
     titled = (("+".join(before), "before the work"), ("+".join(after), "after the work"))
     found = contrast(titled, html)
-    console = new_console()
-    console.print(found.render(), soft_wrap=True)
+    show(found.render())
     worse = sum(one.mark == "worse" for one in found.ratios)
     better = sum(one.mark == "better" for one in found.ratios)
-    say(
-        console, f"iogauge: the work made {worse} worse and {better} better, of {len(found.ratios)}"
-    )
+    say(f"iogauge: the work made {worse} worse and {better} better, of {len(found.ratios)}")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import typer
 
-from iogauge.cli.screen import new_console, slips
-from iogauge.report.outcome import plain
+from iogauge.cli.screen import say, slips
 from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import profile
 from iogauge_extras.darshan.log import read_log
@@ -20,11 +19,8 @@ def show_profile(log: Path, as_json: bool = False) -> None:
     if as_json:
         typer.echo(profile.to_json(found))
         return
-    console = new_console()
-    console.print(
-        plain(f"{found.figures.name}: {' '.join(profile.verdict(found))}"), soft_wrap=True
-    )
+    say(f"{found.figures.name}: {' '.join(profile.verdict(found))}")
     for name, text in profile.lines(found).items():
-        console.print(plain(f"{name + ':':<29} {text}"), soft_wrap=True)
+        say(f"{name + ':':<29} {text}")
     for note in found.figures.notes:
-        console.print(plain(f"note: {note}"), soft_wrap=True)
+        say(f"note: {note}")

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from iogauge.cli.screen import Name, Since, System, new_console, slips
+from iogauge.cli.screen import Name, Since, System, say, slips
 from iogauge.core import paths
-from iogauge.report.outcome import plain
+from iogauge.core.text import visible_lines
 
 
 def propose_references(
@@ -28,16 +28,20 @@ def propose_references(
     from iogauge_extras.history import proposal
     from iogauge_extras.history.runs import RunChoice
 
-    console = new_console()
     with slips(ValueError):
         fine = proposal.calibrate(
             paths.history_dir(),
             RunChoice(system=system, name=name, metrics=tuple(metric or ()), since=since),
             proposal.Settings(lower=lower),
             write=write,
-            say=lambda text: console.print(plain(text), soft_wrap=True),
+            say=_tell,
         )
     raise typer.Exit(0 if fine else 1)
+
+
+def _tell(text: str) -> None:
+    """Print a line; a diff, which has several, as it is."""
+    say(text) if "\n" not in text else typer.echo(visible_lines(text))
 
 
 def show_trend(*words: Any) -> int:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from iogauge.core import untrusted, yamlfile
+from iogauge.core.groups import grouped
 from iogauge.core.paths import written_beside
 from iogauge.core.quantiles import normal_quantile
 from iogauge.core.units import format_value, with_unit
@@ -389,10 +390,10 @@ def calibrate(
             site_limits(file.parent),
             settings,
         )
-        for outcome in proposal.outcomes:
-            say(f"{system}: {outcome.name}: {outcome.state}: {outcome.text}")
-        for name, why in without_valid_run(frame):
-            say(f"{system}: {name}: left out: {why}")
+        told = [(one.name, f"{one.state}: {one.text}") for one in proposal.outcomes]
+        told += [(name, f"left out: {why}") for name, why in without_valid_run(frame)]
+        for what, named in grouped(told, lambda one: one[1]).items():
+            say(f"{system}: {', '.join(name for name, _ in named)}: {what}")
         refused = refused or proposal.refused
         diff = proposal.diff(str(file))
         if not diff:

@@ -8,9 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any, Final
 
-from rich.markup import escape
-
-from iogauge.cli.screen import new_console
+from iogauge.cli.screen import say, show
 from iogauge.core.paths import history_dir
 from iogauge.core.text import visible
 from iogauge.core.units import with_unit
@@ -212,7 +210,7 @@ def show_trend(
 
     Returns the exit status: 1 for an alarm. Raises ValueError for an option that makes no sense.
     """
-    folder, console = history_dir(), new_console()
+    folder = history_dir()
     frame = query.load(folder, columns=_COLUMNS)
     frame = narrowed(frame, system=system, since=since, name=name)
     judged = states_of(frame, false_alarms=false_alarms)
@@ -222,13 +220,13 @@ def show_trend(
     else:
         if shown := rows(judged, fingerprints):
             headings = columns(*HEADINGS, whole=("metric",))
-            console.print(Table(headings, shown, wide=wide), soft_wrap=True)
+            show(Table(headings, shown, wide=wide))
         too_few = too_few_runs(judged)
         for line in too_few[:_NAMED]:
-            console.print(escape(line), soft_wrap=True)
+            say(line)
         if len(too_few) > _NAMED:
-            console.print(f"and {len(too_few) - _NAMED} more with too few runs")
-        console.print(f"iogauge: {summary(judged)}")
+            say(f"and {len(too_few) - _NAMED} more with too few runs")
+        say(f"iogauge: {summary(judged)}")
         if words := chance(judged, false_alarms):
-            console.print(escape(words), soft_wrap=True)
+            say(words)
     return 1 if any(series.state is State.ALARM for series in judged) else 0

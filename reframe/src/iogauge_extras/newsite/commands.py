@@ -19,13 +19,12 @@ import typer
 from iogauge.cli.planning import planned_cases, show_plan
 from iogauge.cli.reporting import write_file
 from iogauge.cli.running import write_probe
-from iogauge.cli.screen import new_console, slip
+from iogauge.cli.screen import say, slip
 from iogauge.core import processes
 from iogauge.core.paths import BUNDLED, project_root
 from iogauge.core.units import format_bytes, format_seconds, parse_bandwidth
 from iogauge.node import mounts
 from iogauge.node.kinds import KINDS
-from iogauge.report.outcome import plain
 from iogauge.site import folders, programs, settings
 from iogauge.workspace import lock, permission
 from iogauge_extras.newsite import scheduler, writing
@@ -37,10 +36,6 @@ _Ceiling = Annotated[str | None, typer.Option(help="Bandwidth of a client: '100 
 
 #: The time limit until the plan says how long the longest case takes, and the least one.
 _FIRST_LIMIT, _LEAST_LIMIT_S = "1h", 1800
-
-
-def _say(text: str) -> None:
-    new_console().print(plain(text), soft_wrap=True)
 
 
 def _place(name: str, into: Path | None) -> Path:
@@ -94,7 +89,7 @@ def _queue(given: str | None) -> tuple[Slurm | None, Queue | None]:
     try:
         slurm = scheduler.slurm()
     except OSError as error:
-        _say(f"Slurm is installed, but it does not answer: {error}")
+        say(f"Slurm is installed, but it does not answer: {error}")
         slurm = None
     names = [queue.name for queue in slurm.queues] if slurm else []
     text = given or (names[0] if names else "none")
@@ -142,10 +137,10 @@ def _look(target: str, queue: Queue | None, account: str) -> NodeSeen:
 def _speed(target: str, ceiling: str, nodes: int) -> float:
     """Return the bytes/s that a case may reach: of its nodes' ceilings, else as a probe writes."""
     try:
-        _say(f"writing to {target} for half a second, to size the cases")
+        say(f"writing to {target} for half a second, to size the cases")
         return write_probe(target) * nodes
     except (OSError, lock.Occupied) as error:
-        _say(f"not probed: {error}")
+        say(f"not probed: {error}")
     return parse_bandwidth(ceiling) * nodes if ceiling else 0.0
 
 
@@ -181,22 +176,22 @@ def _plan(
     file.write_text(text(_FIRST_LIMIT), encoding="utf-8")
     _, mistakes = settings.read_site(folder)
     if mistakes:
-        _say("; ".join(map(str, mistakes)))
+        say("; ".join(map(str, mistakes)))
         return False
     words = [f"--system={folder.name}", "-t", tier]
     cases, unable = planned_cases(words, IOGAUGE_PROBED=str(speed))
     for line in unable:
-        _say(line)
+        say(line)
     longest = max((case.seconds for case in cases), default=0.0)
     limit = _limit(longest, queue)
     file.write_text(text(limit), encoding="utf-8")
-    fits = bool(cases) and show_plan(new_console(), cases, False)
-    _say(f"longest case: about {format_seconds(longest)}; time_limit: {limit}")
+    fits = bool(cases) and show_plan(cases)
+    say(f"longest case: about {format_seconds(longest)}; time_limit: {limit}")
     most = queue.limit_seconds if queue else None
     if most is not None and longest > most:
         name = queue.name if queue else ""
         ends = f"the queue {name} ends jobs after {format_seconds(most)}"
-        _say(f"{ends}: make limits.case_bytes in {file} smaller")
+        say(f"{ends}: make limits.case_bytes in {file} smaller")
         return False
     return fits and not unable
 
@@ -309,7 +304,7 @@ def add_target(
     if mistakes := settings.read_site(folder)[1]:
         write_file(file, before)
         raise slip("; ".join(map(str, mistakes)))
-    _say(f"{file}: partition {answers.partition} added. Next: iogauge check {name}")
+    say(f"{file}: partition {answers.partition} added. Next: iogauge check {name}")
 
 
 def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | None) -> int:
@@ -326,23 +321,23 @@ def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | 
     tier = writing.sizes_of(found, answers.nodes)[0].tier
     speed = min(known.speed_bytes_s / one.nodes for one, known in targets)
     fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier, speed)
-    _say(f"{folder / folders.SETTINGS}: written")
+    say(f"{folder / folders.SETTINGS}: written")
     for one, known in targets:
         free = format_bytes(known.seen.view.space.bytes_free)
-        _say(f"looked at: {known.seen.host}, {known.seen.cores} cores; {one.target}, {free} free")
+        say(f"looked at: {known.seen.host}, {known.seen.cores} cores; {one.target}, {free} free")
     for text in dict.fromkeys(text for pair in targets for text in writing.unknown(*pair)):
-        _say(f"not found out: {text}")
+        say(f"not found out: {text}")
     if found.slurm is None and (other := scheduler.other_scheduler()):
-        _say(f"not found out: the scheduler of {other}. Write scheduler and access (docs/sites.md)")
+        say(f"not found out: the scheduler of {other}. Write scheduler and access (docs/sites.md)")
     for one, _ in targets:
         try:
             permission.reason(one.target)
         except OSError as error:
-            _say(f"{one.target} is not allowed as a target yet: {error}")
+            say(f"{one.target} is not allowed as a target yet: {error}")
             fits = False
-    _say("next:")
+    say("next:")
     for command in next_commands(answers.name, tier, into, folder.parent):
-        _say(f"    {command}")
+        say(f"    {command}")
     return 0 if fits else 1
 
 

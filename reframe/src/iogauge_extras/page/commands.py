@@ -13,12 +13,10 @@ import typer
 
 from iogauge.cli.planning import demand_known
 from iogauge.cli.reporting import Asked, sessions_of, write_file
-from iogauge.cli.screen import Name, Since, System, Wide, new_console, say, slips, warn
+from iogauge.cli.screen import Name, Since, System, Wide, new_console, say, show, slips, warn
 from iogauge.core import paths, registry
-from iogauge.core.text import visible, visible_lines
 from iogauge.core.units import format_bytes, moment
 from iogauge.report.endings import Ending, SessionRecords
-from iogauge.report.outcome import plain
 from iogauge.site import folders, settings
 from iogauge.site.extras import PartitionExtras, Receivers
 
@@ -50,9 +48,8 @@ def raise_alarm(
     from iogauge_extras.page.collect import collect
     from iogauge_extras.page.trouble import TEST
 
-    console = new_console()
     with slips(ValueError, OSError):
-        asked = Asked() if test or (expect and not names) else sessions_of(console, names or [])
+        asked = Asked() if test or (expect and not names) else sessions_of(names or [])
         systems = [one.partition(":")[0] for one in expect or ()]
         systems += [record.system for record in asked.records]
         wanted = receivers.receivers(os.environ, _declared(systems, test)) if send or test else {}
@@ -68,7 +65,7 @@ def raise_alarm(
             damaged=asked.damaged,
             unmeasured=asked.unmeasured,
         )
-    typer.echo(visible_lines(alarm.text))
+    say(alarm.text)
     if send and not wanted:
         warn(NOBODY)
     if alarm.failed:
@@ -96,7 +93,7 @@ def _send(message: Message, receivers: Mapping[str, Receiver]) -> bool:
     for name, receiver in receivers.items():
         try:
             receiver(message)
-            typer.echo(visible(f"iogauge: alarm sent: {name}"))
+            say(f"iogauge: alarm sent: {name}")
         except SendError as error:
             warn(f"ALARM NOT SENT: {name}: {error}")
             sent = False
@@ -121,7 +118,6 @@ def show_status(
     from iogauge_extras.page import marks
     from iogauge_extras.page.collect import collect  # with numpy and polars
 
-    console = new_console()
     demand_known(system, name)
     with slips(ValueError, TypeError, OSError):
         if trend:
@@ -130,21 +126,20 @@ def show_status(
         start = since or moment("30d")
         cases = marks.read_marks(paths.history_dir(), system, start, name)
     if not cases:
-        text = f"no case was measured since {start:%Y-%m-%d}: {paths.history_dir()}"
-        console.print(plain(text))
+        say(f"no case was measured since {start:%Y-%m-%d}: {paths.history_dir()}")
         if brief:
-            say(console, "next: iogauge check, then iogauge run -t quick")
+            say("next: iogauge check, then iogauge run -t quick")
         return
     newest = sorted((case.newest for case in cases), key=lambda record: record.time)
     alarm = collect(paths.history_dir(), SessionRecords(newest), gate=False)
     cases = marks.gravest_first(cases, alarm.troubles)
     if brief:
-        for text, style in marks.brief(cases, alarm.ending, console.width):
-            say(console, text, style)
+        for text, style in marks.brief(cases, alarm.ending, new_console().width):
+            say(text, style)
     else:
-        console.print(marks.marks_table(cases, wide), soft_wrap=True)
-        console.print(plain(marks.marks_legend(cases)))
-        say(console, f"iogauge: {alarm.ending}")
+        show(marks.marks_table(cases, wide))
+        say(marks.marks_legend(cases))
+        say(f"iogauge: {alarm.ending}")
     raise typer.Exit(alarm.ending.status)
 
 
@@ -161,7 +156,7 @@ def write_bundle(
         f"{file}: {len(files)} files, {format_bytes(len(data))}: the page, records, commands.sh, hashes, and {raw} raw "
         "outputs. Users, homes, hosts and addresses have stand-ins; names of cases, sites and paths are as they are"
     )
-    typer.echo(visible_lines(said))
+    say(said)
     if not unasked and not typer.confirm("write it?"):
         raise typer.Exit(2)
     write_file(file, data)

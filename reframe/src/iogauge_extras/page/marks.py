@@ -89,7 +89,7 @@ def gravest_first(cases: Sequence[CaseStatus], troubles: Sequence[Trouble]) -> l
             told = "; ".join(dict.fromkeys(one.cause for one in mine if one.cause))
         elif verdict not in (Verdict.PASS, Verdict.UNREFERENCED):
             first = next((f for f in case.newest.findings if f.objects(verdict)), None)
-            said = (f"{first.guard}: {first.saw}" if first else case.newest.reason).split()
+            said = (f"{first.name}: {first.saw}" if first else case.newest.reason).split()
             why = " ".join(said[:_WORDS]) + (" …" if said[_WORDS:] else "")
             told = f"{first.guard}: demanded: {first.demands}. {first.remedy}" if first else ""
         explained.append(replace(case, why=visible(why), told=visible(told)))

@@ -114,6 +114,7 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
             for system, mine in grouped(several, lambda curve: curve.system).items()
         ],
         cards=cards(alarm.troubles),
+        drawn=any(len(points) > 1 for points in drawn),
         span=span_of(records),
         written=written_by(),
         suites=sorted({str(record.suite) for record in records if record.suite}),
@@ -193,11 +194,13 @@ _MARKS_OF_B: Final = {
 
 def comparison(found: Contrast) -> str:
     """Return the page of two sets of records side by side."""
-    from iogauge_extras.compare.sides import HEADINGS, cells  # with numpy
+    from iogauge_extras.compare.sides import told  # with numpy
+
+    headings, rows = told(found.ratios)
 
     drawn = [
         bars.Between(
-            case=re.sub(r"(^| )\w+=", r"\1", one.case),
+            case=one.case,
             metric=one.metric,
             ratio=one.ratio,
             low=one.ratio if one.low is None else one.low,
@@ -209,8 +212,8 @@ def comparison(found: Contrast) -> str:
     counts = Counter(one.mark for one in found.ratios)
     return TEMPLATES.get_template("compare.html").render(
         found=found,
-        rows=[(one, cells(one)) for one in found.ratios],
-        headings=HEADINGS,
+        rows=list(zip(found.ratios, rows, strict=True)),
+        headings=headings,
         figure=Markup(bars.ratios("B / A, with the 95 % interval", drawn)),
         written=written_by(),
         conclusion=[
@@ -264,6 +267,7 @@ def _results(
     for target, mine in grouped(
         rows, lambda row: f"{row.record.where} at {row.record.target_path}"
     ).items():
+        alike = outcome.notes_of(reason for row in mine for reason in row.reasons)
         notes: dict[str, int] = {}
         shown = []
         for row in mine:
@@ -278,7 +282,7 @@ def _results(
                     if metric
                     else {},
                     "limits": _note(notes, metric.ceiling_from if metric else None),
-                    "why": [_note(notes, reason) for reason in row.reasons],
+                    "why": [_note(notes, alike[reason]) for reason in row.reasons],
                 }
             )
         groups.append((target, shown, notes))

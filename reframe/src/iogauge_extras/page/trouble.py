@@ -70,7 +70,9 @@ class Trouble:
     @property
     def facts(self) -> dict[str, str]:
         """Return what is known beside the headline, by name; a remedy that the reason has is left out."""
-        told = (self.remedy.partition(": ")[2] or self.remedy) in self.reason
+        told = all(
+            (one.partition(": ")[2] or one) in self.reason for one in self.remedy.split("; ")
+        )
         facts = {
             "expected": self.expected,
             "reason": self.reason if self.measured else "",
