@@ -42,8 +42,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "reframe" / "src")]
 
-from e2e.rig import Rig, checks_of, mount_of, mounted, processes, program_of  # noqa: E402
-from e2e.test_faults import ALL_GENEROUS, MDTEST  # noqa: E402
+from e2e.rig import GENEROUS, Rig, checks_of, mount_of, mounted, processes, program_of  # noqa: E402
+from e2e.test_faults import MDTEST  # noqa: E402
 from e2e.test_never_pass import IOR  # noqa: E402
 from iogauge.judge.verdict import Verdict  # noqa: E402
 from iogauge.records import journal  # noqa: E402
@@ -204,7 +204,7 @@ class Worker:
         )
         self.rig.time_limit = TIME_LIMIT
         self.rig.write_settings()
-        self.rig.write_references(ALL_GENEROUS)
+        self.rig.write_references(GENEROUS)
         (target / permission.MARKER).touch()
         lay_out(target, chance)
         self.before = snapshot(target)

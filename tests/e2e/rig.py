@@ -34,6 +34,24 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "data" / "samples"
 MIB = 1 << 20
 
+METADATA = ("-n", "^FioMetadata$")
+#: For tests to which one case is as good as another: it makes a file for each task, not ten thousand.
+RANDOM_READ = ("-n", "FioRandomRead%block=128")
+#: References that every figure meets.
+GENEROUS = {
+    check: {
+        name: [0.001, -0.5, None, "MiB/s" if name.endswith("_bw") else "ops/s"] for name in names
+    }
+    for check, names in {
+        "FioMetadata": ("create_rate", "stat_warm_rate", "remove_rate"),
+        "FioRandomRead": ("read_iops", "read_bw"),
+        "IorPosix": ("write_bw", "read_bw"),
+        "MdtestEasy": ("create_rate", "remove_rate"),
+        "MdtestHard": ("create_rate", "read_rate", "remove_rate"),
+        "TaskScaling": ("write_bw", "read_bw"),
+    }.items()
+}
+
 #: A busy machine takes so many times the seconds of a quiet one. All limits here only end what hangs.
 BUSY = 10
 COLD = os.environ.get("IOGAUGE_TEST_COLD", "") == "1"
@@ -194,6 +212,11 @@ class Run:
         assert not re.search(r"\[ +OK *\]", self.out), self.out
         if self.report is not None:
             assert all(case["result"] != "pass" for case in self.cases), self.out
+
+
+def flat(text: str) -> str:
+    """Text without the line breaks that a terminal's width brings."""
+    return " ".join(text.split())
 
 
 @dataclass

@@ -11,18 +11,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from e2e.rig import ROOT, Rig
-from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, Rig, flat
 
 
 @pytest.fixture
 def rig(make_rig: Callable[..., Rig]) -> Rig:
     return make_rig()
-
-
-def flat(text: str) -> str:
-    """Text without the line breaks that a terminal's width brings."""
-    return " ".join(text.split())
 
 
 def test_doctor_names_what_is_missing_and_what_brings_it(rig):

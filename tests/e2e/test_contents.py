@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import Rig
+from e2e.rig import GENEROUS, Rig
 from support.devices import Devices
 from support.devices import run as system
 
@@ -29,17 +29,7 @@ def rig(make_rig: Callable[..., Rig], devices: Devices) -> Callable[..., Rig]:
             tools=tools or ("ior", "ior-mpiio"),
             **fields,
         )
-        low = {
-            name: [0.001, -0.5, None, unit]
-            for name, unit in (
-                ("read_iops", "ops/s"),
-                ("read_bw", "MiB/s"),
-                ("write_bw", "MiB/s"),
-            )
-        }
-        bandwidths = {name: low[name] for name in ("read_bw", "write_bw")}
-        reads = {name: low[name] for name in ("read_bw", "read_iops")}
-        made.write_references({"IorPosix": bandwidths, "FioRandomRead": reads})
+        made.write_references(GENEROUS)
         return made
 
     return make

@@ -21,16 +21,20 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run, command, command_of, processes, program_of, wait_for
-from e2e.test_never_pass import (
+from e2e.rig import (
     GENEROUS,
-    IOR,
-    IOR_BUFFERED,
-    IOR_GENEROUS,
-    MDTEST_GENEROUS,
     METADATA,
     RANDOM_READ,
+    ROOT,
+    Rig,
+    Run,
+    command,
+    command_of,
+    processes,
+    program_of,
+    wait_for,
 )
+from e2e.test_never_pass import IOR, IOR_BUFFERED
 from e2e.test_scenarios import STAND_INS, striped
 from iogauge.judge.verdict import Verdict
 from iogauge.workspace import directory, lock
@@ -187,13 +191,12 @@ def test_what_lay_there_before_stays(make_rig):
 
 WRITE, READ, FSYNC = "write", "read", "fsync"
 MDTEST = ("-n", "MdtestHard")
-ALL_GENEROUS = GENEROUS | {"IorPosix": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS}
 #: A case whose read takes four seconds, and nothing else long.
 LONG = {"phase_seconds": "4 s", "case_bytes": "8 MiB"}
 
 
 def start(rig: Rig, *words: str, **environment: str) -> subprocess.Popen[str]:
-    rig.write_references(ALL_GENEROUS)
+    rig.write_references(GENEROUS)
     return rig.start(command(*words), **environment)
 
 
@@ -313,7 +316,7 @@ def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..
                 # Then reads are O_DIRECT.
                 declared={"honours_o_direct": True},
             )
-            rig.write_references(ALL_GENEROUS)
+            rig.write_references(GENEROUS)
             return rig
 
         yield make
@@ -430,7 +433,7 @@ class TestKilled:
 
     def test_reframe_below_our_own_command(self, rig):
         """The cases that had passed do not make a success of it."""
-        rig.write_references(ALL_GENEROUS)
+        rig.write_references(GENEROUS)
         # The first case passes at once, the second waits.
         rig.program("fio", 'case $PWD in *128KiB*|*7d516c0f*) sleep 4 ;; esac; exec "$real" "$@"')
         code = "import sys; sys.argv[0] = 'iogauge'; from iogauge.cli.app import app; app()"

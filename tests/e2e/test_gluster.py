@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import Rig, Run
+from e2e.rig import GENEROUS, Rig, Run
 from e2e.test_several_hosts import run_on
-from e2e.test_witness import REFERENCES
 from support import gluster
 from support import hosts as support
 from support.hosts import Hosts
@@ -50,7 +49,7 @@ def site(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[tuple[H
             "checkpoints": {"small": {"state": "66 MiB", "save": "10 min", "restart": "10 min"}},
         }
         rig.write_settings(settings)
-        rig.write_references(REFERENCES)
+        rig.write_references(GENEROUS)
         yield hosts, rig
 
 

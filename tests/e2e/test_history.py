@@ -18,9 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from e2e.rig import ROOT, Rig, Run, command, mounted
-from e2e.test_cli import flat
-from e2e.test_values import GENEROUS, RANDOM_READ
+from e2e.rig import GENEROUS, RANDOM_READ, ROOT, Rig, Run, command, flat, mounted
 from iogauge.records import journal
 from iogauge.workspace import directory
 from iogauge_extras.history.states import BASELINE

@@ -15,11 +15,8 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import Rig, Run, command, mounted
-from e2e.test_never_pass import RANDOM_READ
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, Rig, Run, command, mounted
 from e2e.test_several_hosts import run_on
-from e2e.test_values import GENEROUS, METADATA
-from e2e.test_values import RANDOM_READ as CASE
 from iogauge.node.host import usable_cores
 from iogauge.node.view import look
 from iogauge.workspace import permission
@@ -87,7 +84,7 @@ def disks(storage: Path) -> Iterator[Disks]:
 
 def run_again(rig: Rig) -> Run:
     """The same case once more, in the same history."""
-    return rig.finish(rig.start(command(*CASE)))
+    return rig.finish(rig.start(command(*RANDOM_READ)))
 
 
 def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
@@ -102,7 +99,7 @@ def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
 def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target)
-    first = rig.run(*CASE).record
+    first = rig.run(*RANDOM_READ).record
     b = disks.insert("b")
     again = run_again(rig).records[-1]
     assert (first["verdict"], again["verdict"]) == ("UNREFERENCED", "UNREFERENCED")
@@ -120,11 +117,11 @@ def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(make_rig, 
 def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"uuid": a})
-    assert rig.run(*CASE).record["verdict"] == "UNREFERENCED"
+    assert rig.run(*RANDOM_READ).record["verdict"] == "UNREFERENCED"
     assert f"UUID {a} (target.uuid)" in rig.iogauge("check", "--all").out
     b = disks.insert("b")
-    refused_before_a_byte(rig.run(*CASE), disks.target, f"sees UUID {b}", f"with UUID {a}")
-    planned = rig.iogauge("run", "--dry-run", *CASE)
+    refused_before_a_byte(rig.run(*RANDOM_READ), disks.target, f"sees UUID {b}", f"with UUID {a}")
+    planned = rig.iogauge("run", "--dry-run", *RANDOM_READ)
     assert planned.rc == 1
     assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
 

@@ -11,26 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.rig import (
-    ROOT,
-    Rig,
-    processes,
-    wait_for,
-)
-from e2e.test_values import GENEROUS, METADATA, RANDOM_READ
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, Rig, processes, wait_for
 
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
-IOR_GENEROUS = {
-    "write_bw": [0.001, -0.5, None, "MiB/s"],
-    "read_bw": [0.001, -0.5, None, "MiB/s"],
-}
-MDTEST_GENEROUS = {
-    "create_rate": [0.001, -0.5, None, "ops/s"],
-    "read_rate": [0.001, -0.5, None, "ops/s"],
-    "remove_rate": [0.001, -0.5, None, "ops/s"],
-}
-MDTEST_GENEROUS_EASY = {k: v for k, v in MDTEST_GENEROUS.items() if k != "read_rate"}
 
 
 @pytest.fixture
@@ -50,9 +34,7 @@ def ior_rig(make_rig: Callable[..., Rig]) -> Rig:
         launcher="local",
         limits={"case_bytes": "64 MiB", "case_files": 400},
     )
-    rig.write_references(
-        {"IorPosix": IOR_GENEROUS, "IorMpiio": IOR_GENEROUS, "MdtestHard": MDTEST_GENEROUS}
-    )
+    rig.write_references(GENEROUS)
     return rig
 
 
@@ -292,7 +274,7 @@ def test_odd_surroundings_are_healthy(make_rig):
     A container with processes of its own leaves them to init: the kernel adds them to nobody's sums.
     """
     rig = make_rig(tools=("fio", "ior", "mdtest"), limits={"case_files": 16_000})
-    rig.write_references({"IorPosix": IOR_GENEROUS, "MdtestEasy": MDTEST_GENEROUS_EASY, **GENEROUS})
+    rig.write_references(GENEROUS)
     if shutil.which("bwrap"):
         for tool, more in (("ior", ""), ("mdtest", ""), ("fio", "--unshare-pid")):
             rig.program(tool, f'exec bwrap --dev-bind / / --proc /proc {more} "$real" "$@"')

@@ -17,10 +17,9 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, Rig, Run, processes
+from e2e.rig import METADATA, MIB, RANDOM_READ, Rig, Run, flat, processes
 from e2e.test_loads import HEADER
 from e2e.test_several_hosts import run_on
-from e2e.test_values import METADATA, RANDOM_READ
 from iogauge.workspace import directory
 from support import hosts as support
 from support.hosts import Hosts
@@ -31,11 +30,6 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to an
 @pytest.fixture
 def rig(make_rig: Callable[..., Rig]) -> Rig:
     return make_rig()
-
-
-def flat(text: str) -> str:
-    """Text without the line breaks that a terminal's width brings."""
-    return " ".join(text.split())
 
 
 def refused_everywhere(rig: Rig, why: str) -> None:

@@ -11,20 +11,8 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, Rig, Run
+from e2e.rig import GENEROUS, MIB, Rig, Run
 from iogauge.site import programs
-
-GENEROUS = {
-    "FioMetadata": {
-        "create_rate": [1, -0.5, None, "ops/s"],
-        "stat_warm_rate": [1, -0.5, None, "ops/s"],
-        "remove_rate": [1, -0.5, None, "ops/s"],
-    },
-    "FioRandomRead": {
-        "read_iops": [1, -0.5, None, "ops/s"],
-        "read_bw": [0.001, -0.5, None, "MiB/s"],
-    },
-}
 
 
 def fio_job(file: Path) -> dict[str, Any]:
@@ -212,8 +200,3 @@ def test_mdtest_values(mpi_run):
     )
     with open(stage / "mdtest-create.1.ranks.csv", newline="") as file:
         assert len(list(csv.reader(file))) >= 3, "a row for each of two tasks"
-
-
-METADATA = ("-n", "^FioMetadata$")
-#: For tests to which one case is as good as another: it makes a file for each task, not ten thousand.
-RANDOM_READ = ("-n", "FioRandomRead%block=128")

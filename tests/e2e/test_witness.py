@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, ROOT, Rig, Run
+from e2e.rig import GENEROUS, MIB, ROOT, Rig, Run
 from support import hanging
 from support.devices import Devices, capped, overlay, uncounted
 
@@ -28,18 +28,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems, which root may"),
 ]
 
-ANYTHING = [0.001, -0.5, None]
-REFERENCES = {
-    "IorPosix": {
-        "write_bw": [*ANYTHING, "MiB/s"],
-        "read_bw": [*ANYTHING, "MiB/s"],
-    },
-    "FioRandomRead": {"read_iops": [*ANYTHING, "ops/s"], "read_bw": [*ANYTHING, "MiB/s"]},
-    "FioMetadata": {
-        name: [*ANYTHING, "ops/s"] for name in ("create_rate", "stat_warm_rate", "remove_rate")
-    },
-    "MdtestEasy": {name: [*ANYTHING, "ops/s"] for name in ("create_rate", "remove_rate")},
-}
 #: Source of a library that makes clocks wrong.
 CLOCK = ROOT / "tests" / "support" / "clock.c"
 Make = Callable[..., Rig]
@@ -59,7 +47,7 @@ def judged(
 ) -> Run:
     """A run on a target, whose references anything meets that is proven."""
     rig = make_rig(target=target / "t", tools=tools, **fields)
-    rig.write_references(REFERENCES)
+    rig.write_references(GENEROUS)
     return rig.run(*words, "--keep-stage-files")
 
 
@@ -140,7 +128,7 @@ int main(int count, char **words)
 def test_a_library_that_only_the_tasks_know_of(make_rig, devices):
     """A program under the tool's name preloads it: neither the job's environment nor a script tells."""
     rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior",))
-    rig.write_references(REFERENCES)
+    rig.write_references(GENEROUS)
     said = shell("eatmydata", "sh", "-c", "echo $LD_PRELOAD").split()[0]
     library = said if said.startswith("/") else shell("sh", "-c", f"ls /usr/lib/*/{said}")
     source = devices.folder / "wrapper.c"
@@ -153,7 +141,7 @@ def test_a_library_that_only_the_tasks_know_of(make_rig, devices):
 def test_half_of_the_ranks_write_nothing(make_rig, devices):
     """A task's file is a link into memory, and the tool says that all is well."""
     rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior",))
-    rig.write_references(REFERENCES)
+    rig.write_references(GENEROUS)
     memory = Path(f"/dev/shm/iogauge-half-{os.getpid()}")
     link = f'rm -f {memory}; ln -s {memory} "$IOG_DIR/data.00000001"'
     rig.program("ior", f'case "$rank $* " in 1*" -w "*) {link} ;; esac\nexec "$real" "$@"')
@@ -176,8 +164,7 @@ def test_small_files_that_come_from_a_cache(make_rig, devices, fstype, mount):
     """btrfs keeps what is so small in its trees, whose cache nobody can empty. Or somebody reads the files before."""
     target = devices.formatted(fstype, options=mount) / "t"
     rig = make_rig(target=target, tools=("mdtest",), limits={"case_files": 2_000})
-    names = ("create_rate", "read_rate", "remove_rate")
-    rig.write_references({"MdtestHard": {name: [*ANYTHING, "ops/s"] for name in names}})
+    rig.write_references(GENEROUS)
     if fstype == "ext4":
         done = rig.base / "done"
         other = f"find $IOG_DIR -type f -exec cat {{}} + >/dev/null; touch {done}"
@@ -202,7 +189,7 @@ def test_a_slow_clock_and_files_that_nobody_counts(make_rig, devices, clock):
     target = devices.formatted("btrfs")
     # mdtest syncs what it has made: so few files take it some seconds on a slow disk.
     rig = make_rig(target=target / "t", tools=("mdtest",), limits={"case_files": 30_000})
-    rig.write_references(REFERENCES)
+    rig.write_references(GENEROUS)
     rig.program("mdtest", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
     with capped(devices.last, written=4 * MIB):
         run = rig.run("-n", "MdtestEasy")
@@ -218,7 +205,7 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(make_rig, devices, clock):
     """
     target = devices.formatted("btrfs")
     rig = make_rig(target=target / "t", tools=("ior",), limits={"case_bytes": "64 MiB"})
-    rig.write_references(REFERENCES)
+    rig.write_references(GENEROUS)
     rig.program("ior", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
     with uncounted(devices.last), capped(devices.last, read=20 * MIB, written=20 * MIB):
         run = rig.run(*IOR_DIRECT)
@@ -234,7 +221,7 @@ def test_files_that_are_hidden_from_the_target(make_rig, devices):
     """btrfs counts no inodes. But the agent sees what is mounted over the case's directory in a tool's own namespace."""
     target = devices.formatted("btrfs")
     rig = make_rig(target=target / "t", tools=("fio",), limits={"case_files": 4000})
-    rig.write_references(REFERENCES)
+    rig.write_references(GENEROUS)
     memory = devices.mount("iogauge-test", "memory", "tmpfs")
     few = 'for n in $(seq 100); do head -c 10240 /dev/urandom >"$IOG_DIR/few.$n"; done'
     own = devices.folder / "own.sh"

@@ -138,6 +138,8 @@ def test_the_verdict_is_that_of_an_independent_oracle(
 def test_what_misses_by_more_than_it_scatters(values, beyond):
     assert beyond_scatter(values, Reference(100, -0.01, None, "MiB/s", "x")) is beyond
     assert not beyond_scatter(values, None)
+    above = Reference(100, None, 0.01, "us", "x")
+    assert [beyond_scatter(one, above) for one in ([105, 112], [110, 112])] == [False, True]
 
 
 @pytest.mark.parametrize(
