@@ -248,6 +248,14 @@ def test_output_of_one_repetition_for_another(fio_rig):
     )
 
 
+@pytest.mark.needs_fio
+def test_an_option_that_nobody_asked_for(fio_rig):
+    """All words of the case are there, and one more: fio reads a MiB again and again."""
+    edit = 'sed -i "s/^rw=randread/&\\nsize=1m/" randread.fio'
+    fio_rig.program("fio", f'[ ! -e randread.fio ] || {edit}; exec "$real" "$@"')
+    fio_rig.run(*RANDOM_READ).never_passed("G22 tool: .*size=1m instead of no such option")
+
+
 def test_a_tool_that_is_too_old_is_named(ior_rig):
     """The file holds its version, as IOR's does; IOR 3.3.0 ends with 255."""
     ior_rig.program("ior", "echo Unrecognized parameter; exit 255\n\0" + "3.3.0\0")
@@ -261,7 +269,7 @@ def test_a_tool_that_is_too_old_is_named(ior_rig):
 @pytest.mark.needs_ior
 @pytest.mark.needs_fio
 def test_odd_surroundings_are_healthy(make_rig):
-    """A launcher that labels lines, tools in containers, and a shell whose options are exported.
+    """A launcher that labels lines and has a clock of its own, tools in containers, a shell whose options are exported.
 
     A container with processes of its own leaves them to init: the kernel adds them to nobody's sums.
     """
@@ -270,6 +278,9 @@ def test_odd_surroundings_are_healthy(make_rig):
     if shutil.which("bwrap"):
         for tool, more in (("ior", ""), ("mdtest", ""), ("fio", "--unshare-pid")):
             rig.program(tool, f'exec bwrap --dev-bind / / --proc /proc {more} "$real" "$@"')
+    clock = ["unshare", "--time", "--boottime", "100000", "--fork"]
+    if subprocess.run([*clock, "true"], capture_output=True).returncode == 0:
+        rig.program("mpirun", f'exec {" ".join(clock)} "$real" "$@"')
     options = "braceexpand:errexit:hashall:interactive-comments:noclobber:nounset:pipefail"
     run = rig.run(
         *(*IOR_BUFFERED, "-n", "MdtestEasy", *RANDOM_READ),

@@ -1683,7 +1683,7 @@ def test_g8_wants_a_call_for_each_operation(direction, calls, outcome):
 
 def test_g8_refuses_a_tool_that_says_too_little():
     assert "sdb1: " in g8({"own": GIB, "counted": int(0.951 * GIB)}).saw
-    too_much = {"own": int(1.1 * GIB)}
+    too_much = {"own": int(1.1 * GIB), "counted": int(1.1 * GIB)}
     assert g8(too_much).outcome is INVALID
     assert g8(too_much, o_direct=False).outcome is OK
 
@@ -1693,6 +1693,12 @@ def test_g8_refuses_tasks_that_read_their_data_twice():
     assert g8({"asked": 2 * GIB}).outcome is INVALID
     assert g8({"asked": int(1.07 * GIB)}).outcome is OK
     assert g8({"asked": 2 * GIB}, direction="write").outcome is OK
+
+
+@pytest.mark.parametrize(("counted", "outcome"), [(GIB, OK), (3 * GIB, INVALID)])
+def test_g8_knows_that_tasks_read_programs_too(counted, outcome):
+    """If memory is short, again and again: 75.8 MiB were seen for 24 MiB of data. They are not the target's."""
+    assert g8({"own": 3 * GIB, "counted": counted}).outcome is outcome
 
 
 @pytest.mark.parametrize(("counted", "outcome"), [(2 * GIB, OK), (GIB, INVALID)])

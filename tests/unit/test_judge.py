@@ -29,6 +29,25 @@ from support import stage as healthy
 from support.extras import extras
 
 PLAN = healthy.plan()
+#: The options that fio had for its figures.
+RANDOM_READ = """[rr]
+ioengine=psync
+direct=1
+size=8m
+directory=${IOG_DIR}/fio
+group_reporting
+refill_buffers=1
+randrepeat=0
+time_based=1
+runtime=2
+ramp_time=1
+norandommap=1
+sync=1
+filename_format=$clientuid.$jobnum.$filenum
+rw=randread
+bs=4k
+numjobs=2
+"""
 REFERENCES = {
     "write_bw": Reference(500.0, -0.1, None, "MiB/s", "run 1"),
     "read_iops": Reference(20000.0, -0.1, None, "ops/s", "run 1"),
@@ -172,7 +191,8 @@ def test_one_bad_repetition_is_enough(found):
 @pytest.mark.parametrize(
     ("asked", "unlike"),
     [
-        ("[rr]\nrw=randread\nbs=4k\ndirectory=${IOG_DIR}/fio\n", ""),
+        (RANDOM_READ, ""),
+        (RANDOM_READ.replace("size=8m\n", ""), "it says size=8m instead of no such option"),
         ("[rr]\nrw=randread\nbs=8k\n", "it says bs=4k instead of bs=8k"),
         ("[rr]\ndirectory=${IOG_DIR}/x\n", "directory=/tmp/tb/fio instead of directory=/tmp/tb/x"),
         (

@@ -441,6 +441,10 @@ def test_the_first_node_is_the_node_of_the_job_script(left):
     seen = phase(evidence, 0).case
     assert seen.span(testimony) == (100.0, 101.0)
     assert seen.found_after(testimony) == 7
+    # Tasks in a time namespace have a clock of their own: the job script knows when it waited for them.
+    other_clock = replace(testimony, asked_for=(50099.0, 50102.0))
+    assert seen.span(other_clock) == (50099.0, 50102.0)
+    assert seen.span(replace(testimony, asked_for=(99.9, 101.2))) == (100.0, 101.0)
     # A job script on a node of its own says nothing of theirs.
     alone = replace(evidence, opened=replace(view, host="login"))
     assert phase(alone, 0).case.span(testimony) is None

@@ -52,7 +52,7 @@ class Testimony:
     """All witnesses of one execution, and how many there should be.
 
     ``of_tasks`` is False if they looked at the nodes of servers: then only the counters speak. ``asked_for`` is when the job
-    script on the first node waited for these servers, in seconds since its boot. ``watched`` are the bytes that the agent
+    script on the first node waited for the execution, in seconds since its boot. ``watched`` are the bytes that the agent
     there saw the first task ask for. Without ``in_calls`` the tasks' bytes do not pass in calls that the kernel counts.
     """
 
@@ -95,11 +95,18 @@ class Testimony:
         )
 
     def span(self, host: str) -> tuple[float, float] | None:
-        """Return the first start and the last end on a node, in seconds since its boot."""
+        """Return the first start and the last end on the first node, in seconds since its boot; None if no task ran there.
+
+        The job script tells those of servers, which work for others too, and those of tasks in a time namespace.
+        """
+        if not self.of_tasks and self.asked_for:
+            return self.asked_for
         of_host = self._by_host().get(host)
         if not of_host:
             return None
-        return min(w.started for w in of_host), max(w.ended for w in of_host)
+        span = min(w.started for w in of_host), max(w.ended for w in of_host)
+        elsewhen = self.asked_for and (span[1] < self.asked_for[0] or self.asked_for[1] < span[0])
+        return self.asked_for if elsewhen else span
 
     @property
     def sync_seconds(self) -> float | None:
@@ -239,20 +246,16 @@ def hear(
 
     ``told`` are the witnesses of all executions, ``asked`` what the agent saw the first task ask for.
     """
-    within = [i.bytes_moved for i in asked if run and run.started <= i.time <= run.ended]
-    if phase.on_servers:
-        return Testimony(
-            witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
-            expected=plan.nodes,
-            of_tasks=False,
-            asked_for=(run.started, run.ended) if run else None,
-        )
-    return Testimony(
+    asked_for = (run.started, run.ended) if run else None
+    watched = [i.bytes_moved for i in asked if asked_for and asked_for[0] <= i.time <= asked_for[1]]
+    heard = Testimony(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
         expected=plan.tasks if phase.launch == "tasks" else 1,
-        watched=max(within, default=0),
+        asked_for=asked_for,
+        watched=max(watched, default=0),
         in_calls=phase.in_calls,
     )
+    return replace(heard, expected=plan.nodes, of_tasks=False) if phase.on_servers else heard
 
 
 def synced(

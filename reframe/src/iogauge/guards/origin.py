@@ -7,7 +7,7 @@ from __future__ import annotations
 import configparser
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import zip_longest
@@ -111,13 +111,15 @@ class Execution:
                 text = text.replace(name, value).replace(f"${{{name[1:]}}}", value)
             return re.sub("//+", "/", text)
 
+        more = phase.verifies.words if phase.verifies and self.repetition == 0 else ()
         if self.output.tool in ("fio", "io500"):
             jobs: Any = self.output.parameters["jobs"]
             planned = "".join(self.case.plan.inputs.get(word, "") for word in phase.command)
-            return _other_options(_sections(filled(planned)), jobs)
+            given = {word.strip("-").partition("=")[0] for word in more}
+            whole = given if self.output.tool == "fio" else None
+            return _other_options(_sections(filled(planned)), jobs, whole)
         if said not in _names(phase):
             return ""
-        more = phase.verifies.words if phase.verifies and self.repetition == 0 else ()
         asked = [*phase.command[_names(phase).index(said) + 1 :], *more]
         words = [filled(word) for word in asked]
         # mdtest quotes its words
@@ -135,26 +137,34 @@ def _names(phase: PhasePlan) -> list[str]:
     return [PurePath(word).name for word in phase.command]
 
 
-def _sections(job_file: str) -> dict[str, dict[str, str]]:
-    """Return the options of fio's jobs by their names; words without a value are left out."""
+def _sections(job_file: str) -> dict[str, dict[str, str | None]]:
+    """Return the options of fio's jobs by their names, None for a word without a value."""
     parser = configparser.ConfigParser(delimiters="=", allow_no_value=True, interpolation=None)
     parser.read_string(job_file)
-    return {
-        name: {option: value for option, value in parser[name].items() if value is not None}
-        for name in parser.sections()
-    }
+    return {name: dict(parser[name]) for name in parser.sections()}
 
 
 def _other_options(
-    planned: Mapping[str, Mapping[str, str]], jobs: Mapping[str, Mapping[str, str]]
+    planned: Mapping[str, Mapping[str, str | None]],
+    jobs: Mapping[str, Mapping[str, str]],
+    beside: Collection[str] | None,
 ) -> str:
+    """Return how the options of jobs differ from the planned ones; ``beside`` those may be others, any if it is None.
+
+    A rate to which fio holds itself makes no figure better than the storage.
+    """
     for name, options in planned.items():
+        of_job, told = f" in job {name}" if len(planned) > 1 else "", jobs.get(name, {})
         for option, want in options.items():
-            got = jobs.get(name, {}).get(option, "nothing")
+            got = told.get(option, "nothing")
             said = re.sub("//+", "/", got)
-            if said != want and not (len(got) == _FIO_CUTS_AT and want.startswith(said)):
-                of_job = f" in job {name}" if len(planned) > 1 else ""
+            cut = len(got) == _FIO_CUTS_AT and (want or "").startswith(said)
+            if want not in (None, said) and not cut:
                 return f"{option}={got}{of_job} instead of {option}={want}"
+        more = () if beside is None else told.keys() - options.keys() - set(beside)
+        for option in sorted(more):
+            if not option.startswith("rate"):
+                return f"{option}={told[option]}{of_job} instead of no such option"
     return ""
 
 

@@ -196,7 +196,7 @@ class CaseSeen:
     def span(self, testimony: Testimony) -> tuple[float, float] | None:
         """Return when an execution began and ended on the first node; None if nobody there tells."""
         first = self.evidence.first
-        return testimony.asked_for or (testimony.span(first.host) if first else None)
+        return testimony.span(first.host if first else "")
 
     def found_after(self, testimony: Testimony) -> int | None:
         """Return how many files the first node found after an execution, before the next; None if nobody looked."""

@@ -81,12 +81,16 @@ def _at_most(
     return [BYTES.most(f"{who} {format_bytes(max(0, count))}", count / of_each, exact=exact)]
 
 
-def _own(count: int | None, beside: int, source: str) -> list[Bounds]:
-    """Return the words of the kernel, which moved ``count`` bytes for the tasks, up to ``beside`` of them beside their data."""
+def _own(count: int | None, beside: int, source: str, there: int | None = None) -> list[Bounds]:
+    """Return the words of the kernel, which moved ``count`` bytes for the tasks, up to ``beside`` of them beside their data.
+
+    Tasks also read programs. No more than ``there`` can have come from the target, if that is known.
+    """
     who = "the kernel moved for its tasks"
     if count is None:
         return []
-    fewest = BYTES_BESIDE.least(f"{who} {format_bytes(count)}", count - beside)
+    data = count if there is None else min(count, there)
+    fewest = BYTES_BESIDE.least(f"{who} {format_bytes(data)}", data - beside)
     return [*_at_most(who, count, exact=bool(source)), fewest]
 
 
@@ -155,6 +159,7 @@ def _claims_of(
         return None
     case, source, words = seen.case, seen.case.source, list[Bounds]()
     tool = f"the tool {'read' if way == 'read' else 'wrote'}"
+    counted, least = testimony.counted(case.counters), testimony.counted(case.disks)
     # MPI-IO merges what tasks transfer, and reads what others send.
     posix = not output.totals and output.parameters.get("api") in (None, "POSIX")
     asks = testimony.speaks_of_tasks and synchronous(output)
@@ -170,8 +175,8 @@ def _claims_of(
         if way == "read" and not seen.access.o_direct:
             # If memory is short, pages that were read ahead are dropped and fetched again.
             beside = max(beside, claimed // _DROPPED)
-        words += _own(testimony.moved.way(way), beside, source)
-    counted, least = testimony.counted(case.counters), testimony.counted(case.disks)
+        there = counted.read if counted and way == "read" else None
+        words += _own(testimony.moved.way(way), beside, source, there)
     passed = testimony.passed(case.ways)
     if counted is not None:
         fewest = case.copies[0] if way == "write" else 1.0
