@@ -77,6 +77,11 @@ def test_root_is_told_all(examined):
         "Lustre client 2.17.0, servers 2.15.5.0",
         "4 storage target(s) (OST), 2 metadata target(s) (MDT), storage served from 10.0.0.11@tcp, 10.0.0.12@tcp",
         "G12 health: 4 storage targets, all active",
+        "fullest storage target: rig-OST0000_UUID, 0% full",
+        "no limit",
+        "new files get: stripe_count: 1 stripe_size: 4194304 pattern: 0 stripe_offset: -1",
+        "the directory itself: lmv_stripe_count: 0 lmv_stripe_offset: 0 lmv_hash_type: none",
+        "pools: none",
         "nobody holds its lock",
     ):
         assert words in text
@@ -98,6 +103,11 @@ def test_a_user_is_told_what_is_hidden_and_who_sees_it(examined):
         ({"LFS_INACTIVE": "1"}, "problem", "G12 health: inactive: rig-OST0001_UUID"),
         ({"LFS_DEGRADED": "2"}, "note", "G12 health: rig-OST0002_UUID (degraded)"),
         ({"LFS_OSTS": "3"}, "problem", "G12 health: 3 storage targets"),
+        (
+            {"LFS_QUOTA": "24 1024 3 10"},
+            "ok",
+            f"quota of user {os.getuid()}: 1000 KiB and 7 files left",
+        ),
     ],
 )
 def test_a_state_is_named(examined, knobs, state, words):

@@ -29,7 +29,9 @@ from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
 from iogauge.node.kinds import traits
 from iogauge.node.lustre import client
-from iogauge.node.lustre.programs import LustreError, ask_lctl
+from iogauge.node.lustre.programs import LustreError, ask_lctl, run_lfs
+from iogauge.node.lustre.quotas import Quota
+from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import fsname_of
 from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.script import binding_options
@@ -77,11 +79,18 @@ def lustre_checks(path: str, extras: PartitionExtras | None) -> list[Check]:
     release = facts.get("lustre.client", "of an unknown version (the kernel did not tell)")
     served = facts.get("lustre.server", "of a version that only root sees")
     addresses = sorted({target.server for target in view.targets if target.server})
+    directory = _asked("getdirstripe", "-y", path).partition(" lmv_objects:")[0]
+    pools = _asked("pool_list", view.targets[0].uuid.rpartition("-OST")[0])
     told = [
         f"Lustre client {release}, servers {served}",
         f"{len(view.targets)} storage target(s) (OST), {facts.get('lustre.mdts', '?')} metadata target(s) (MDT), "
         f"storage served from {some(addresses, _SHOWN) or 'unknown addresses'}",
         *([f"{found.name}: {found.saw}"] if found.outcome is Outcome.OK else []),
+        _fill(view.targets),
+        _quotas(view.quotas),
+        f"new files get: {_asked('getstripe', '-d', path)}",
+        f"the directory itself: {directory}",
+        f"pools: {pools.partition(':')[2].strip() or 'none'}",
     ]
     lines = [Check("ok", subject, text) for text in told]
     lines += objections(subject, [found])
@@ -99,6 +108,37 @@ def lustre_checks(path: str, extras: PartitionExtras | None) -> list[Check]:
     if extras:
         lines += _servers(subject, extras, {one.server or "" for one in view.targets})
     return lines
+
+
+def _asked(*words: str) -> str:
+    """Return an answer of ``lfs`` on one line, or its complaint."""
+    try:
+        return " ".join(run_lfs(*words).split()) or "nothing"
+    except LustreError as error:
+        return str(error)
+
+
+def _fill(targets: Sequence[StorageTarget]) -> str:
+    active = [target for target in targets if target.active]
+    if not active:
+        return "no active storage target reports its free space"
+    worst = max(active, key=lambda target: target.fill)
+    return (
+        f"fullest storage target: {worst.uuid}, {worst.fill:.0%} full, "
+        f"{format_bytes(worst.bytes_free)} free"
+    )
+
+
+def _quotas(quotas: Sequence[Quota]) -> str:
+    if not quotas:
+        return "quota: lfs quota reports no quota"
+    words = []
+    for quota in quotas:
+        size = None if quota.bytes_left is None else format_bytes(quota.bytes_left)
+        files = None if quota.files_left is None else f"{quota.files_left} files"
+        left = " and ".join(word for word in (size, files) if word)
+        words.append(f"{quota.owner}: {f'{left} left' if left else 'no limit'}")
+    return f"quota of {', '.join(words)}"
 
 
 #: The checks that need a program, in words.
