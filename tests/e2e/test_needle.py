@@ -29,7 +29,7 @@ METRICS = {
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
-#: fio with a job file of the needle whose sections all get a rate; ``slow`` may change one of them.
+#: fio with a job file of the needle whose sections all get a rate, which its output does not tell; ``slow`` may change one of them.
 PACED = r"""
 job=${@: -1}
 case $job in
@@ -38,6 +38,9 @@ case $job in
         [ "$job" != create.fio ] || pace=rate_iops=1000
         sed -E "s/^\[.*\]$/&\n$pace/; $slow" "$job" >"paced-$job"
         set -- "${@:1:$#-1}" "paced-$job"
+        set -o pipefail
+        "$real" "$@" | sed -E '/"rate(_iops)?" : "/d'
+        exit
         ;;
 esac
 exec "$real" "$@"

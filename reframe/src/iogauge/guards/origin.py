@@ -149,10 +149,7 @@ def _other_options(
     jobs: Mapping[str, Mapping[str, str]],
     beside: Collection[str] | None,
 ) -> str:
-    """Return how the options of jobs differ from the planned ones; ``beside`` those may be others, any if it is None.
-
-    A rate to which fio holds itself makes no figure better than the storage.
-    """
+    """Return how the options of jobs differ from the planned ones; ``beside`` those may be others, any if it is None."""
     for name, options in planned.items():
         of_job, told = f" in job {name}" if len(planned) > 1 else "", jobs.get(name, {})
         for option, want in options.items():
@@ -162,9 +159,8 @@ def _other_options(
             if want not in (None, said) and not cut:
                 return f"{option}={got}{of_job} instead of {option}={want}"
         more = () if beside is None else told.keys() - options.keys() - set(beside)
-        for option in sorted(more):
-            if not option.startswith("rate"):
-                return f"{option}={told[option]}{of_job} instead of no such option"
+        if more:
+            return f"{min(more)}={told[min(more)]}{of_job} instead of no such option"
     return ""
 
 

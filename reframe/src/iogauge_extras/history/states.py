@@ -173,7 +173,7 @@ def _valid(frame: pl.DataFrame) -> pl.DataFrame:
         pl.col("confirms").is_null(),
         pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),
         pl.col("median").is_finite() & (pl.col("median") > 0),
-    )
+    ).select(*HEAD, "time", "session", "fingerprint", "median")
 
 
 def _divide(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -184,7 +184,8 @@ def _divide(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     last = (pl.col(n).eq_missing(pl.col(n).last().over(_KEY)) for n in ("series", "unit"))
     of_last = pl.all_horizontal(*last)
     sign = pl.when(pl.col("better") == "less").then(-1.0).otherwise(1.0)
-    ordered = rows.sort(*_KEY, "time", maintain_order=True).with_columns(
+    short = rows.with_columns(pl.col(pl.String).cast(pl.Categorical))  # a text once, not in each row
+    ordered = short.sort(*_KEY, "time", maintain_order=True).with_columns(
         sign=sign, value=pl.col("median").log() * sign, newest=of_last
     )
     return ordered.filter("newest"), ordered.filter(~pl.col("newest")).filter(of_last)
