@@ -184,7 +184,9 @@ def _divide(rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     last = (pl.col(n).eq_missing(pl.col(n).last().over(_KEY)) for n in ("series", "unit"))
     of_last = pl.all_horizontal(*last)
     sign = pl.when(pl.col("better") == "less").then(-1.0).otherwise(1.0)
-    short = rows.with_columns(pl.col(pl.String).cast(pl.Categorical))  # a text once, not in each row
+    short = rows.with_columns(
+        pl.col(pl.String).cast(pl.Categorical)
+    )  # a text once, not in each row
     ordered = short.sort(*_KEY, "time", maintain_order=True).with_columns(
         sign=sign, value=pl.col("median").log() * sign, newest=of_last
     )
