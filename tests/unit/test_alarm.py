@@ -262,12 +262,15 @@ def test_the_page_tells_everything_and_fetches_nothing(tmp_path):
 
 @pytest.mark.parametrize("verdict", Verdict)
 def test_the_page_shows_every_verdict(verdict, tmp_path):
-    records = [record(0, verdict=verdict.value), record(1, verdict=verdict.value, metrics=[])]
+    last = record(1, verdict=verdict.value, metrics=[], reason="the disk is away")
+    records = [record(0, verdict=verdict.value), last]
     text = page.page(collected(tmp_path, records), records)
     sign = page.SIGNS[verdict.value]
     said = f'<td class="{verdict.value}"><span class="word">{sign} {verdict.value}<'
     assert text.count(said) == 2
-    assert ("What somebody must look at" in text) == collected(tmp_path, records).failed
+    failed = collected(tmp_path, records).failed
+    assert ("What somebody must look at" in text) == failed
+    assert ("<dt>reason</dt><dd>the disk is away" in text) == failed
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ def sweep(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     both = stretched and plot.proportional
     low = 0.7 * min(v for v in (*usual, *references) if v > 0) if both else 0.0
     y = Axis(low, max([top, *near]), logarithmic=both)
-    parts = [*y.grid(plot.shown_unit)]
+    parts = [*y.grid(plot.unit)]
     for value, text in plot.ceilings.items():
         parts += y.line("ceiling", value, f"ceiling {with_unit(value, plot.unit)}: {text}")
     for dot in {dot.x: dot for dot in dots}.values():

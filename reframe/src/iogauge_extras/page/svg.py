@@ -59,7 +59,7 @@ class Axis:
         for tick in ticks(self.low, self.high, self.logarithmic):
             yield from self.line("grid", tick)
             yield word(LEFT - 6, self.at(tick) + 4, short(tick), anchor="end")
-        yield word(LEFT - 6, TOP - 12, unit, anchor="end")
+        yield word(LEFT - 6, TOP - 12, "" if unit == "1" else unit, anchor="end")
 
     def line(self, kind: str, value: float | None, tip: str = "") -> Iterator[str]:
         """Yield a line across the figure; nothing if it is beyond the scale."""
