@@ -234,7 +234,9 @@ def cards(troubles: Sequence[Trouble]) -> list[list[tuple[Trouble, dict[str, str
         said: set[str] = set()
         card = []
         for trouble in mine:
-            known = trouble.facts if trouble.measured else {"reason": trouble.reason} | trouble.facts
+            known = (
+                trouble.facts if trouble.measured else {"reason": trouble.reason} | trouble.facts
+            )
             facts = {name: text for name, text in known.items() if text and text not in said}
             said |= {*facts.values()}
             card.append((trouble, facts))
