@@ -245,7 +245,18 @@ def test_one_launch_asks_the_nodes_what_they_lack(slurm, make_rig):
     assert f"nodes of default: {NODES} answered: " in said, said
     assert "does not see" not in said and "cannot write" not in said, said
     said = " ".join(check(access=["--partition=nowhere"]).out.split())
-    assert "nodes of default: no node answered" in said, said
+    assert "nodes of default: no node answered: srun: error: invalid partition" in said, said
+    assert "not ready" in said, said
+
+
+def test_a_burst_buffer_that_slurm_does_not_have_is_no_pass(slurm, make_rig):
+    """It passes over what is asked of it, with `#BB` and with `--bb`."""
+    buffers = [{"name": "bb", "options": ["#BB create_persistent capacity={capacity}"]}]
+    cluster = Cluster(make_rig(tools=("fio",)), slurm, resources=buffers)
+    data = yaml.safe_load((cluster.rig.site / "settings.yaml").read_text())
+    data["systems"][0]["partitions"][0]["extras"]["resources"] = ["bb"]
+    cluster.rig.write_settings(data)
+    assert "this Slurm has no burst buffers" in reason_of(cluster.run("^FioMetadata$"))
 
 
 @pytest.mark.nightly

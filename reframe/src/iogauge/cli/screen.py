@@ -155,6 +155,13 @@ def show_details(files: list[Path]) -> None:
     See "custom collapsible sections" in its documentation.
     """
     for number, file in enumerate(files):
+        text = file.read_text(encoding="utf-8", errors="replace")
+        for case in text.split("FAILURE INFO for ")[1:]:
+            if "* Failing phase: run\n" in case and "sanity error" not in case:
+                why = case.partition("* Reason: ")[2].splitlines()
+                said = [line for line in why if line.strip() and not line.startswith("---")]
+                words = dict.fromkeys([case.partition(" (run")[0] + ":", said[0], *said[-2:]])
+                say(" ".join(words))
         if os.environ.get("GITLAB_CI") != "true":
             say(f"ReFrame's details of the failures: {file}")
             continue
@@ -162,5 +169,5 @@ def show_details(files: list[Path]) -> None:
         # typer.echo would take the escapes away
         print(f"\x1b[0Ksection_start:{now}:{mark}[collapsed=true]\r\x1b[0K", end="")
         print("ReFrame's details of the failures:")
-        print(visible_lines(file.read_text(encoding="utf-8", errors="replace")), end="")
+        print(visible_lines(text), end="")
         print(f"\x1b[0Ksection_end:{now}:{mark}\r\x1b[0K", flush=True)

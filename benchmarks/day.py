@@ -1,0 +1,170 @@
+"""A day of an administrator, on a real Slurm of four nodes, as a page: docs/day.md is what this prints.
+
+    python benchmarks/day.py [DIRECTORY] >docs/day.md      DIRECTORY: new, on storage; /var/tmp/day, unless told
+
+Two disks and the nodes' network have limits that the day changes. Needs root, Slurm, Open MPI, fio, iperf3, xfsprogs, loop
+devices and cgroup v1 blkio. Each step asserts what it shows; tests/e2e/test_slurm.py runs all of it by night.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from support.devices import MIB, THROTTLE, Devices, run  # noqa: E402
+from support.hosts import Hosts  # noqa: E402
+from support.slurm import Slurm  # noqa: E402
+
+#: The disks' limit in MiB/s, the network's in Mbit/s.
+DISK, NETWORK = 40, 400
+#: Short cases, an alarm's receiver, and streams between nodes for the first target.
+EDITS = (
+    "s/phase_seconds: 2 s,/phase_seconds: 4 s, repetitions: 1,/; s/case_bytes: [0-9]* MiB/case_bytes: 64 MiB/",
+    's|          expect:|          alarm: {command: "tee told"}\\n          sweeps: {tasks_per_client: [2]}\\n&|',
+    "0,/ expect:/s|          expect:|          ceilings: {network: tcp}\\n"
+    "          cases: {NetworkCeiling: {phase_seconds: 12 s}}\\n&|",
+)
+REFERENCES = """\
+$sources: {RandomRead: 'as iogauge calibrate proposed it'}
+RandomRead:
+  $index: [block, span]
+  128KiB: {all: {read_bw: [40, -0.2, null, MiB/s], read_iops: [320, -0.2, null, ops/s]}}
+"""
+#: Lines of ReFrame, and of a case's progress.
+_OTHERS = re.compile(r"\[[-= A-Z]|  [a-z ]+: +\S|P: |==>|Log file|iogauge: \w+ .*: .* gone|$")
+
+
+class Day:
+    """What was shown so far, and the ways to show more."""
+
+    def __init__(self, place: Path, slurm: Slurm) -> None:
+        self.place, self.slurm, self.page = place, slurm, [""]
+
+    def tell(self, *texts: str) -> None:
+        self.page += [text for one in texts for text in (one, "")]
+
+    def show(self, command: str, status: int = 0, last: str = "", lines: int = 99) -> str:
+        """Run a command on the head and show its last lines, to one that starts with ``last``; returns all as one line."""
+        own = {k: v for k, v in os.environ.items() if not re.match("(RFM|IOGAUGE|SLURM)_", k)}
+        path = f"{Path(sys.executable).parent}:{own['PATH']}:/usr/sbin:/sbin"
+        own |= {"IOGAUGE_HOME": f"{self.place}/state", "IOGAUGE_SITES": f"{self.place}/sites"}
+        own |= self.slurm.environment | {"PATH": path, "COLUMNS": "100"}
+        words = ["bash", "-c", f"cd {self.place} && {command}"]
+        done = subprocess.run(
+            self.slurm.hosts.command(self.slurm.head, words),
+            env=own,
+            stdout=-1,
+            stderr=-2,
+            text=True,
+            check=False,
+            timeout=1200,
+        )
+        text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+        said = [line.rstrip() for line in text.splitlines() if not _OTHERS.match(line)]
+        end = next((n for n, line in enumerate(said) if last and line.startswith(last)), len(said))
+        shown = [f"$ {command}", *said[: end + 1][-lines:], f"(exit status {done.returncode})"]
+        self.tell("\n".join(f"    {line}" for line in shown).replace(f"{self.place}/", "/"))
+        assert done.returncode == status, f"{command}\n{text}"
+        return " ".join(text.split())
+
+
+@contextlib.contextmanager
+def disks(place: Path) -> Iterator[dict[str, Path]]:
+    """Two file systems, /scratch and /projects, each on a disk of its own."""
+    with contextlib.ExitStack() as leaving:
+        devices, found = Devices(place, leaving), {}
+        for name in ("scratch", "projects"):
+            found[name] = devices.loop(devices.image(f"{name}.image", 1024))
+            run("mkfs.xfs", "-q", found[name])
+            (devices.mount(found[name], name) / ".iogauge-allowed").touch()
+            leaving.callback(carry, found[name], 0)
+            carry(found[name], DISK)
+        yield found
+
+
+def carry(disk: Path, mib_s: int) -> None:
+    """A disk moves so many MiB/s and no more; 0: what it can."""
+    number = Path(f"/sys/block/{disk.name}/dev").read_text().strip()
+    for way in ("read", "write"):
+        (THROTTLE / f"blkio.throttle.{way}_bps_device").write_text(f"{number} {mib_s * MIB}")
+
+
+def limit(hosts: Hosts, node: str, mbit_s: int) -> None:
+    """A node sends and receives so much and no more."""
+    for place, device in ((node, "eth0"), ("switch", node)):
+        words = f"tc qdisc replace dev {device} root tbf rate {mbit_s}mbit burst 256k latency 20ms"
+        done = hosts.run(place, words.split())
+        assert done.returncode == 0, done.stderr
+
+
+def day(place: Path) -> str:
+    """Live through the day in a new directory, and return the page."""
+    (place / "sites").mkdir(parents=True)
+    with disks(place) as found, Hosts(5, place) as hosts, Slurm(hosts, False) as slurm:
+        for node in slurm.nodes:
+            limit(hosts, node, NETWORK)
+        shown = Day(place, slurm)
+        try:
+            live(shown, found)
+        finally:
+            print("\n".join(shown.page))
+        return "\n".join(shown.page)
+
+
+def live(day: Day, disks: dict[str, Path]) -> None:
+    """All steps of the day."""
+    tell, show = day.tell, day.show
+    site = f"--target {day.place}/scratch --target {day.place}/projects"
+    files = "iogauge run --system=mine -n '^RandomRead%block=128KiB%span=all'"
+    links = "iogauge run --system=mine:scratch -t ceiling"
+    tell("# A day", "A transcript", "## Morning: the site, and a first measurement")
+    show(f"iogauge site new mine {site}", lines=9)
+    show("sed -i " + " ".join(f"-e '{edit}'" for edit in EDITS) + " sites/mine/settings.yaml")
+    (day.place / "sites" / "mine" / "references.yaml").write_text(REFERENCES)
+    show("cat sites/mine/references.yaml")
+    assert "ready: mine" in show("iogauge check mine")
+    assert "alarm sent" in show("iogauge alarm --test --expect mine:scratch")
+    show(files, last="iogauge: ")
+    show(links, last="iogauge: ")
+
+    tell("## A slow node", "The link of n3 falls to a tenth")
+    limit(day.slurm.hosts, "n3", NETWORK // 10)
+    show(links, 1, last="iogauge: ")
+    show("iogauge alarm --send", 1)
+    limit(day.slurm.hosts, "n3", NETWORK)
+    show(links, last="iogauge: ")
+
+    tell("## A slow target")
+    carry(disks["projects"], DISK // 4)
+    show(files, 1, last="iogauge: ")
+    show("iogauge", 1)
+    show("iogauge alarm --send", 1)
+    show("iogauge report --bundle=vendor.tar.gz --yes", 1)
+    carry(disks["projects"], DISK)
+    show(files, last="iogauge: ")
+    show("iogauge status --system=mine")
+
+    tell("## A window")
+    show("iogauge window start --runs=3" + files.removeprefix("iogauge run"))
+    carry(disks["scratch"], DISK // 2)
+    show("iogauge window end --html=window.html")
+    carry(disks["scratch"], DISK)
+    show(files, last="iogauge: ")
+    show("iogauge")
+
+
+if __name__ == "__main__":
+    where = Path(sys.argv[1] if len(sys.argv) > 1 else "/var/tmp/day")
+    try:
+        print(day(where), end="")
+    finally:
+        shutil.rmtree(where, ignore_errors=True)
