@@ -191,7 +191,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             defaults["tier"] = extras.limits.tier
             index = data[check].get("$index", ("$partition",))
             values = [getattr(self, part, None) or defaults.get(part) for part in index]
-            if marks.has_entry(data[check], values):
+            if marks.look_up(data[check], values):
                 places.append(partition.fullname)
         if places:
             self.tags.add(words.PUBLISHED_FIGURE)
@@ -241,12 +241,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         name = type(self).__name__
         self._references = References.of_site(self.current_system.name)
         self._references.check(name, self.promise_all())
-
-    def _point_to_references(self) -> None:
-        """Give ReFrame the path of the file with the references."""
-        path = self._references.path_for(type(self).__name__)
-        if path:
-            self.reference = {"$ref": str(path)}
 
     @builtins.run_before("performance")
     def _hand_over(self) -> None:

@@ -144,7 +144,6 @@ class StorageCheck(JudgedCheck):
             self.num_tasks, self.num_tasks_per_node = self.nodes, 1
             most = self.own_processes * self.tasks_per_node
             self.num_cpus_per_task = min(most, self.site.node.cores)
-        self._point_to_references()
         try:
             self._plan = self.plan().in_pool(self._extras.target.pool)
         except ValueError as error:

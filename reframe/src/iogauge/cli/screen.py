@@ -18,7 +18,7 @@ from rich.console import Console, Group
 from iogauge.core.text import visible_lines
 from iogauge.core.units import moment
 from iogauge.judge.verdict import Verdict
-from iogauge.report import outcome, pricing
+from iogauge.report import outcome
 from iogauge.report.endings import Ending, SessionRecords
 from iogauge.report.layout import Table
 from iogauge.report.outcome import plain
@@ -128,8 +128,6 @@ def show_ending(records: SessionRecords, end: Ending, wide: bool = False) -> Non
     """Print the table, the ending, and what was not run."""
     if records:
         show(outcome.table(outcome.folded(records), wide))
-    if prices := pricing.costs(records):
-        show(pricing.cost_table(prices))
     for line in (f"iogauge: {end}", *end.remarks):
         say(line)
     if any(r.tier == "quick" and r.metrics for r in records):

@@ -11,6 +11,8 @@
 - page: sessions, or a span of time, as one page of HTML
 - past: the history of the lines that some records measured
 - places: where records were made, and what is known of each place
+- pricing: what the measured bandwidth costs
+- published: what documents print of other systems
 - receivers: a command, a webhook, a note on a merge request
 - summary: what a page says first
 - svg: the grammar of all figures: axes and marks
