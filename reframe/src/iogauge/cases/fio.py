@@ -23,18 +23,7 @@ from iogauge.plan.case import (
     Printed,
     Verification,
 )
-from iogauge.tools.fio.options import (
-    METADATA_PHASES,
-    MISMATCH,
-    READ_BACK,
-    READ_BACK_BY_TURNS,
-    FioJob,
-    arguments,
-    layout_job,
-    metadata_job,
-    reader_of,
-    verification,
-)
+from iogauge.tools.fio import options
 from iogauge.tools.fio.output import parse_json
 
 #: Bytes between two checksums in files.
@@ -57,16 +46,20 @@ def checksum_interval(block_bytes: int) -> int:
     return math.gcd(block_bytes, CHECKED_BYTES)
 
 
-def checks_of(layout: FioJob) -> Verification | None:
+def checks_of(layout: options.FioJob) -> Verification | None:
     """Return how the warm-up checks what it reads, or None if the layout wrote no checksums."""
     if not layout.checksum_bytes:
         return None
-    return Verification(verification(layout.checksum_bytes), MISMATCH)
+    return Verification(options.verification(layout.checksum_bytes), options.MISMATCH)
 
 
 #: How a preparing layout checks what it wrote, and random writes in their warm-up.
-LAYOUT_CHECKED = Verification(verification(CHECKED_BYTES, READ_BACK), MISMATCH)
-_WRITES_CHECKED = Verification(verification(CHECKED_BYTES, READ_BACK_BY_TURNS), MISMATCH)
+LAYOUT_CHECKED = Verification(
+    options.verification(CHECKED_BYTES, options.READ_BACK), options.MISMATCH
+)
+_WRITES_CHECKED = Verification(
+    options.verification(CHECKED_BYTES, options.READ_BACK_BY_TURNS), options.MISMATCH
+)
 
 
 class FioCheck(StorageCheck):
@@ -93,7 +86,7 @@ class FioCheck(StorageCheck):
 
     def fio_phase(
         self,
-        job: FioJob,
+        job: options.FioJob,
         rates: Mapping[str, str],
         access: Access,
         repeated: bool = True,
@@ -110,14 +103,14 @@ class FioCheck(StorageCheck):
         phase = "write" if job.pattern.endswith("write") else "read"
         nodes = self.nodes if on_all else 1
         served = nodes > 1
-        command = [file, output] if served else ["fio", *arguments(file, output)]
+        command = [file, output] if served else ["fio", *options.arguments(file, output)]
         return PhasePlan(
             name=job.name,
             command=command,
             launch="clients" if served else "once",
             parse=parse_fio,
             rates={
-                metric: (METADATA_PHASES.get(job.engine, phase), rate)
+                metric: (options.METADATA_PHASES.get(job.engine, phase), rate)
                 for metric, rate in rates.items()
             },
             access=access,
@@ -126,13 +119,17 @@ class FioCheck(StorageCheck):
             verifies=verifies,
         )
 
-    def fio_case(self, jobs: Sequence[FioJob], **case: Any) -> CasePlan:
+    def fio_case(self, jobs: Sequence[options.FioJob], **case: Any) -> CasePlan:
         """Return a case of fio phases; ``case`` gives the other fields of :class:`CasePlan`."""
         inputs = {f"{job.name}.fio": job.job_file() for job in jobs}
         return self.case("fio", inputs=inputs, **case)
 
     def laid_out_case(
-        self, layout: FioJob, timed: Sequence[FioJob], repeat: Sequence[PhasePlan], **case: Any
+        self,
+        layout: options.FioJob,
+        timed: Sequence[options.FioJob],
+        repeat: Sequence[PhasePlan],
+        **case: Any,
     ) -> CasePlan:
         """Return a case in which every process lays its files out once, and timed jobs then work on them."""
         return self.fio_case(
@@ -148,7 +145,7 @@ class FioCheck(StorageCheck):
 class OneNodeFioCheck(FioCheck):
     """fio on one node, without servers."""
 
-    def fio_case(self, jobs: Sequence[FioJob], **case: Any) -> CasePlan:
+    def fio_case(self, jobs: Sequence[options.FioJob], **case: Any) -> CasePlan:
         """Return the case, as of every fio check; raises ValueError for several nodes."""
         if self.nodes != 1:
             raise ValueError(
@@ -173,9 +170,9 @@ class FioRandomReadCheck(OneNodeFioCheck):
         """Return the metrics that have a quantity."""
         return tuple(self.quantities())
 
-    def timed_job(self, layout: FioJob) -> FioJob:
+    def timed_job(self, layout: options.FioJob) -> options.FioJob:
         """Return the job that is measured: it runs for the time that the limits give."""
-        return reader_of(
+        return options.reader_of(
             layout,
             block_bytes=parse_bytes(self.block),
             runtime_s=self.site.limits.phase_seconds,
@@ -184,7 +181,7 @@ class FioRandomReadCheck(OneNodeFioCheck):
     def plan(self) -> CasePlan:
         """Lay the files out once, then run the timed job."""
         block = parse_bytes(self.block)
-        layout = layout_job(
+        layout = options.layout_job(
             # A quarter of the case's bytes: random requests need room for the heads, not volume.
             file_bytes=self.share_of_file(block, 4 * self.tasks_per_node),
             numjobs=self.tasks_per_node,
@@ -232,7 +229,7 @@ class FioMetadataCheck(OneNodeFioCheck):
             ("filedelete", 1),
         )
         jobs = [
-            metadata_job(engine, files=files, numjobs=self.tasks_per_node, loops=loops)
+            options.metadata_job(engine, files=files, numjobs=self.tasks_per_node, loops=loops)
             for engine, loops in engines
         ]
         metadata = Access(direction="metadata")

@@ -136,22 +136,17 @@ def worst(
     Of findings that are equally bad, that of the largest case stands (G14: the one with the most
     files). Names are given of cases whose findings are not OK.
     """
-    numbered: list[tuple[tuple[str, int], PlannedCase, Finding]] = []
-    for case, found in findings:
-        seen: Counter[str] = Counter()
-        for finding in found:  # a guard may have several demands
-            numbered.append(((finding.guard, seen[finding.guard]), case, finding))
-            seen[finding.guard] += 1
+    each = [(case, finding) for case, found in findings for finding in found]
 
-    def badness(one: tuple[object, PlannedCase, Finding]) -> tuple[int, int]:
-        _, case, finding = one
+    def badness(one: tuple[PlannedCase, Finding]) -> tuple[int, int]:
+        case, finding = one
         size = case.order.files if finding.guard == "G14" else case.order.held_bytes
         return _SEVERITY.get(finding.outcome, 2), size
 
     chosen = []
-    for group in grouped(numbered, lambda one: one[0]).values():
-        worst = max(group, key=badness)[2]
-        bad = [case for _, case, one in group if one.outcome is worst.outcome is not Outcome.OK]
+    for group in grouped(each, lambda one: one[1].name).values():
+        worst = max(group, key=badness)[1]
+        bad = [case for case, one in group if one.outcome is worst.outcome is not Outcome.OK]
         chosen.append((worst, list(map(name_of, bad))))
     return chosen
 

@@ -32,18 +32,9 @@ from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, convert, dimension, with_unit
 from iogauge.core.untrusted import is_number
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
+from iogauge.site import marks
 from iogauge.site.doubts import DOUBTFUL_SLACK, loose, of_reference
 from iogauge.site.folders import site_dir
-from iogauge.site.marks import (
-    ACCEPTED,
-    MARKS,
-    RECORDED,
-    accepted_mistakes,
-    fits,
-    look_up,
-    mark_mistakes,
-    recorded,
-)
 
 FILE: Final = "references.yaml"
 SOURCES: Final = "$sources"
@@ -152,8 +143,8 @@ class References:
         return located(self.file, self._against(check, by_name))
 
     def _against(self, check: str, by_name: Mapping[str, Metric]) -> Iterator[Mistake]:
-        for name in sorted(recorded(self.data, check) - by_name.keys()):
-            yield Mistake(f"{RECORDED}.{check}", f"metric {name!r}", ", ".join(by_name))
+        for name in sorted(marks.recorded(self.data, check) - by_name.keys()):
+            yield Mistake(f"{marks.RECORDED}.{check}", f"metric {name!r}", ", ".join(by_name))
         for key, name, leaf in leaves(check, self.data[check]):
             metric = by_name.get(name)
             if metric is None:
@@ -247,7 +238,7 @@ class References:
             else getattr(check, part, None)
             for part in index
         ]
-        found = look_up(entry, values)
+        found = marks.look_up(entry, values)
         references = {}
         for metric in metrics:
             if (leaf := found.get(metric.name)) is None:
@@ -283,7 +274,7 @@ def _unfitting(
         fitting = [
             case
             for case in cases
-            if part not in case or any(fits(name, value) for value in case[part])
+            if part not in case or any(marks.fits(name, value) for value in case[part])
         ]
         if fitting:
             yield from _unfitting(f"{key}.{name}", inner, below, fitting)
@@ -322,14 +313,14 @@ def find_mistakes(data: object) -> Iterator[Mistake]:
     for name, entry in data.items():
         if not isinstance(name, str):
             yield Mistake(show(name), "this key", "the name of a check")
-        elif name == ACCEPTED:
-            yield from accepted_mistakes(entry, data)
-        elif name in MARKS:
-            yield from mark_mistakes(name, entry, data)
+        elif name == marks.ACCEPTED:
+            yield from marks.accepted_mistakes(entry, data)
+        elif name in marks.MARKS:
+            yield from marks.mark_mistakes(name, entry, data)
         elif not name.startswith("$"):
             yield from _check_mistakes(name, entry, sources.get(name))
         elif name != SOURCES:
-            allowed = ", ".join([SOURCES, ACCEPTED, *MARKS])
+            allowed = ", ".join([SOURCES, marks.ACCEPTED, *marks.MARKS])
             yield Mistake(name, "this key", f"{allowed} and names of checks")
     for name in sources:
         if name not in data:
