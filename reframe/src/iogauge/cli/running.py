@@ -16,7 +16,7 @@ from reframe.frontend.cli import main as reframe_main
 
 from iogauge.cli import doctor, planning
 from iogauge.cli.reporting import sessions_of, write_file
-from iogauge.cli.screen import Wide, say, show_details, show_ending, slip, warn
+from iogauge.cli.screen import Wide, say, show_ending, slip, warn
 from iogauge.core import processes, registry
 from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.units import format_bytes
@@ -162,7 +162,9 @@ def _end(
     if status and not end.status:
         end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
     show_ending(found, end, wide)
-    show_details([one.details for one in ran if one.details.exists()])
+    for one in ran:
+        if one.details.exists():
+            say(f"ReFrame's details of the failures: {one.details}")
     if gate and not accept and (lack.unmatched or lack.gone):
         say(
             "A gate fails if a case of an earlier gate is missing. If you removed the case on purpose, "
