@@ -21,7 +21,7 @@ from iogauge.core.units import duration, format_bytes
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
-from iogauge.site import folders, machine, programs, settings
+from iogauge.site import folders, programs, settings
 from iogauge.site.references import References
 
 
@@ -155,11 +155,8 @@ def _of_site(folder: Path, here: bool) -> tuple[list[Check], list[PlannedCase]]:
     lines = _of_files(folder)
     if found:
         return lines, []
-    if here and folder.name == folders.LOCAL:
-        lines += doctor.of_target(machine.target_path())
-    elif here:
-        for partition in site["systems"][0]["partitions"]:
-            lines += _of_partition(folder, partition, site)
+    for partition in site["systems"][0]["partitions"] if here else ():
+        lines += _of_partition(folder, partition, site)
     cases, more = _as_planned(folder, here)
     return [*lines, *more], cases
 
