@@ -165,12 +165,12 @@ class References:
 
     def doubts(self) -> list[Mistake]:
         """Return the references that a number half as good as the value meets, or a worse one."""
-        leaves = [
+        each = [
             (key, leaf[2] if leaf[0] == XFAIL else leaf)
             for check in (() if self.mistakes else self.checks)
             for key, _, leaf in leaves(check, self.data[check])
         ]
-        found = [m for key, leaf in leaves for m in loose(key, leaf, DOUBTFUL_SLACK)]
+        found = [m for key, leaf in each for m in loose(key, leaf, DOUBTFUL_SLACK)]
         return located(self.file, found)
 
     def unfitting(
