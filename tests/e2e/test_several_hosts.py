@@ -20,7 +20,6 @@ import yaml
 from e2e.rig import Rig, Run, command
 from e2e.test_loads import HEADER
 from e2e.test_scenarios import STAND_INS, of, striped
-from iogauge.node import between
 from iogauge.site import programs
 from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
 from support import hosts as support
@@ -110,34 +109,6 @@ def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     assert "3 nodes share 1 page cache(s): same kernel, same mount" in buffered["reason"]
     verdicts = {metric["name"]: metric["verdict"] for metric in buffered["metrics"]}
     assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
-
-
-@pytest.mark.nightly
-@pytest.mark.needs_ior
-@pytest.mark.needs_fio
-@pytest.mark.slow
-def test_another_version_on_one_host(cluster, make_rig):
-    """IOR itself, but its file on n2 says another version."""
-    rig = make_rig(tools=("ior",))
-    settings = rig.settings()
-    settings["systems"][0]["partitions"][0]["extras"] |= {
-        "scale": {"nodes": 2, "tasks_per_node": 1},
-        "hosts": cluster.names[:2],
-        "interface": "eth0",
-    }
-    rig.write_settings(settings)
-    own, other = rig.bin / "ior", rig.base / "ior"
-    shutil.copy(shutil.which("ior") or "", own)
-    version = between.version(str(own))
-    if not version:
-        pytest.skip("this IOR has no version of its own in its file")
-    text = own.read_bytes().replace(f"\0{version}\0".encode(), f"\0{version[:-1]}9\0".encode())
-    other.write_bytes(text)
-    other.chmod(0o755)
-    assert cluster.run("n2", ["mount", "--bind", str(other), str(own)]).returncode == 0
-    run = run_on(cluster, rig, "-n", "IorPosix%files=per-process%order=sequential%cache=direct")
-    assert cluster.run("n2", ["umount", str(own)]).returncode == 0
-    run.never_passed(rf"G22 tool: ior {version} on n1; {version[:-1]}9 on n2")
 
 
 @pytest.mark.needs_ior
@@ -239,28 +210,6 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
         assert "or more while it ran" in by_phase[metric]
     clocks = [f for f in record["findings"] if "of the phase that the counters" in f["demands"]]
     assert {f["outcome"] for f in clocks} <= {"ok"}
-
-
-@pytest.mark.nightly
-@pytest.mark.needs_fio
-@pytest.mark.slow
-def test_all_hosts_read_and_write_at_once(cluster, make_module_rig):
-    rig = striped(
-        make_module_rig,
-        scale={"nodes": 3, "tasks_per_node": 1},
-        hosts=cluster.names,
-        interface="eth0",
-    )
-    done = run_on(cluster, rig, "-n", "^Mixed%order=random%cache=direct.*span=all")
-    rig.assert_clean()
-    assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
-    assert done.record["nodes"] == 3
-    names = ["read_bw", "write_bw", "write_iops", "read_iops", "read_iops_ratio"]
-    assert [metric["name"] for metric in done.record["metrics"]] == names
-    # No counter under the mount is the hosts' own; the tool's words of both ways must agree with it.
-    said = [(f["metric"], f["outcome"]) for f in done.record["findings"] if f["guard"] == "G8"]
-    assert {"read_bw", "write_bw"} <= {metric for metric, _ in said}
-    assert "invalid" not in {outcome for _, outcome in said}
 
 
 #: The back ends of IOR through which all tasks write one file, by the feature of an IOR that has them.

@@ -54,12 +54,6 @@ def before(folder, package, **external):
     return status, failed, text
 
 
-def test_right_externals_are_told_before_the_build(environment):
-    status, failed, text = before(environment(), "gcc")
-    assert (status, failed) == (0, {}), text
-    assert re.findall(r"^check_stack: ok  (\S+)", text, re.MULTILINE)[:2] == ["externals"]
-
-
 def test_wrong_compiler_is_named_before_the_build(environment, tmp_path):
     script(tmp_path / "gcc", "#!/bin/sh\necho 8.5.0\n")
     compilers = {"c": str(tmp_path / "gcc"), "cxx": str(tmp_path / "nowhere")}
@@ -174,19 +168,6 @@ def test_what_a_sites_rule_changed_is_named(environment, facts, check_stack, tmp
     ]
 
 
-def test_other_programs_are_told_and_no_fault(environment):
-    status, failed, text = check(environment())
-    assert (status, failed) == (0, {})
-    assert "??  programs         fio version: 3.42 here, " in text or "??  programs " in text
-    assert "spack config blame packages" in text
-
-
-def test_nothing_installed(tmp_path):
-    status, _, text = check(tmp_path)
-    assert status == 1
-    assert "spack -e" in text
-
-
 def test_login_node_starts_nothing(environment, tmp_path):
     folder = environment(tasks=1)
     script(tmp_path / "openmpi/bin/mpirun", MPIRUN + "touch started\n")
@@ -218,30 +199,6 @@ def test_an_installation_that_cannot_be_written_is_checked_too(environment, fact
     file = folder / ".spack-env/stack.json"
     file.write_text(file.read_text().replace(written["stack"], "0" * 12))
     assert checked()[0] == 1
-
-
-def test_activate_costs_a_job_nothing(environment, facts):
-    """The goal is 50 ms of a processor; a shell that sources it is measured against one that does not."""
-    folder = environment()
-    facts.write_facts(folder)
-    activate = folder / ".spack-env/activate.sh"
-
-    def seconds(command, runs=20):
-        before = os.times()
-        for _ in range(runs):
-            subprocess.run(["bash", "-c", command], check=True)
-        after = os.times()
-        spent = after.children_user - before.children_user
-        return (spent + after.children_system - before.children_system) / runs
-
-    assert seconds(f". '{activate}'") - seconds(":") < 0.05
-    done = subprocess.run(
-        ["bash", "-euc", f". '{activate}'; command -v ior; env"],
-        env={"PATH": "/usr/bin:/bin"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert done.stdout.startswith(str(folder / ".spack-env/view/bin/ior"))
 
 
 def test_fingerprint_follows_the_programs_and_not_the_site(facts, tmp_path):
@@ -319,15 +276,6 @@ def test_install_without_a_compiler(bare):
     assert done.returncode == 1
     assert "no gcc on PATH" in done.stderr
     assert "apt install gcc" in done.stderr
-
-
-def test_install_with_an_old_spack(bare):
-    directory, run = bare
-    script(directory / "spack", "#!/bin/sh\necho 0.23.1\n")
-    done = run("gcc")
-    assert done.returncode == 1
-    assert "is 0.23.1; these environments need Spack 1.1 or newer" in done.stderr
-    assert "--own" in done.stderr
 
 
 def test_install_without_a_network(bare, tmp_path):

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from iogauge.cases import job_files
-from iogauge.cli import doctor
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import collect
@@ -308,46 +307,3 @@ def test_shipped_sites_are_as_they_should_be():
     sites = Path(__file__).parents[2] / "site-configs"
     said = [d.key for one in folders.site_folders(sites) for d in settings.doubts(one)]
     assert said == []
-
-
-def site(folder: Path, **change: Any) -> Path:
-    """A site's folder whose only partition runs on this machine."""
-    partition = {
-        "name": "disk",
-        "scheduler": "local",
-        "launcher": "mpirun",
-        "environs": ["tools"],
-        "max_jobs": 1,
-        "time_limit": "10m",
-        "extras": {**EXTRAS, **change},
-    }
-    name = folder.name
-    data = {
-        "systems": [{"name": name, "hostnames": [".*"], "partitions": [partition]}],
-        "environments": [{"name": "tools", "target_systems": [name], "features": ["ior"]}],
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "settings.yaml").write_text(yaml.safe_dump(data))
-    return folder
-
-
-def test_the_doctor_compares_this_machine(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
-    monkeypatch.setattr(doctor, "usable_cores", lambda: 4)
-    monkeypatch.setattr(doctor, "memory_bytes", lambda: 24 * GIB)
-
-    def said(**change: Any) -> list[tuple[str, str]]:
-        folder = site(tmp_path / "here", **change)
-        assert doctor.site_of_host([folder]) == folder
-        return [(check.state, check.text[:24]) for check in doctor.declared_nodes(folder)]
-
-    big = {"cores": 4, "memory": "24 GiB"}
-    assert said(node=big) == []
-    assert said(node={**big, "memory": "12 MiB"}) == [("note", "G15 nodes: a node has 24")]
-    assert said(node={**big, "cores": 8}) == [("note", "G15 nodes: a node has 4 ")]
-    assert said(node={**big, "cores": 8}, scale={"tasks_per_node": 8}) == [
-        ("problem", "G15 cores: 8 task(s) on "),
-        ("note", "G15 nodes: a node has 4 "),
-    ]
-    # With hosts of its own the partition does not run here.
-    assert said(node={**big, "cores": 8}, hosts=["n1"]) == []

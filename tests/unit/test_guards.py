@@ -1816,29 +1816,6 @@ def test_g4_knows_how_long_a_tool_worked(working, outcome):
     assert g4(*seen).outcome is outcome
 
 
-def test_a_word_that_is_not_exact_contradicts_and_never_confirms():
-    """Whatever the quantity: the ledger has one rule for all."""
-    for count, required, outcome in (
-        (100, False, WARN),
-        (100, True, Outcome.INVALID),
-        (90, False, Outcome.INVALID),
-    ):
-        word = ledger.BYTES.most("somebody counted less", count)
-        claim = ledger.Claim("the tool says 100", 100, [word])
-        found = ledger.settle(
-            "G8 witness",
-            [[claim]],
-            fine="fine",
-            unseen="nobody is exact",
-            required=required,
-            tolerance=0.05,
-        )
-        assert found.outcome is outcome
-        confirmed = replace(claim, words=[word, ledger.Bounds("exact", exact=True)])
-        seen = ledger.settle("G8 witness", [[confirmed]], fine="fine", unseen="x", tolerance=0.05)
-        assert seen.outcome is (OK if count == 100 else Outcome.INVALID)
-
-
 # --- G20: connections to the servers --------------------------------------------------------------
 
 STATES = RECORDED["lctl get_param osc.*.state"].stdout

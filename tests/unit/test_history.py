@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import random
-import signal
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -94,41 +91,6 @@ def test_processes_that_append_at_once_lose_nothing(tmp_path):
     assert sorted(map(json.dumps, found)) == sorted(
         json.dumps([who, number]) for who in range(3) for number in range(100)
     )
-
-
-def append_until_killed(file: Path, life: int, done: Connection) -> None:
-    """Append records, and say of each when it is finished."""
-    for number in range(10_000):
-        append(file, {"n": [life, number], "filler": "x" * (number % 3) * 100_000})
-        done.send([life, number])
-
-
-@pytest.mark.slow
-def test_a_kill_at_any_moment_loses_no_finished_case(tmp_path):
-    """Twenty writers, one after the other, each killed at a random moment, on one file."""
-    file, finished, noise = tmp_path / "s", [], random.Random(1)
-    context = multiprocessing.get_context("fork")
-    for life in range(20):
-        reader, writer = context.Pipe(duplex=False)
-        process = context.Process(target=append_until_killed, args=(file, life, writer))
-        process.start()
-        writer.close()
-        finished.append(reader.recv())  # it is at work
-        time.sleep(noise.random() * 0.02)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
-        while True:
-            try:
-                finished.append(reader.recv())
-            except (EOFError, OSError):
-                break
-    found = records(file)
-    read = [r for r in found if not isinstance(r, Damaged)]
-    # What was being written, or was written and not said yet, may be there: at most one record a life.
-    assert [r for r in read if r in finished] == finished
-    assert len(read) - len(finished) <= 20
-    assert sum(isinstance(r, Damaged) for r in found) <= 20
 
 
 def test_a_write_that_a_kill_cut_short_is_closed_by_the_next(tmp_path):

@@ -15,8 +15,6 @@ from iogauge.evidence import collect, model
 from iogauge.evidence.model import Evidence
 from iogauge.judge import case
 from iogauge.judge.verdict import Verdict
-from iogauge.node.files import Eviction
-from iogauge.node.host import Load
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import Layout
 from iogauge.node.lustre.targets import StorageTarget
@@ -24,7 +22,6 @@ from iogauge.plan import bounds
 from iogauge.plan.case import DIR, Access, CasePlan, Computed, Verification
 from iogauge.site.extras import PartitionExtras
 from iogauge.tools.ior.output import parse_json
-from iogauge.tools.mpi import Binding
 from support import stage as healthy
 from support.extras import extras
 
@@ -91,28 +88,6 @@ def test_every_guard_that_applies_is_asked(found):
     }
 
 
-#: Two tasks on the same core, on nodes with one core or with two.
-_SHARED = (Binding("n1", 0, frozenset({"core 0"})), Binding("n1", 1, frozenset({"core 0"})))
-_IDLE = Load(host="n1", cache_id="k", time=0.0, load1=0.0)
-
-
-@pytest.mark.parametrize(
-    ("cores", "sweeps", "words"),
-    [
-        (2, False, "a core of its own"),
-        (1, False, "Lower scale.tasks_per_node; let the launcher"),
-        (1, True, ""),
-    ],
-)
-def test_bindings_reach_the_guard(found, cores, sweeps, words):
-    seen = replace(found, bindings=_SHARED, idle=(_IDLE,), nodes=({"cpu.cores": cores},))
-    plan = replace(PLAN, sweeps_tasks=sweeps)
-    placed, _ = (f for f in decide(seen, plan=plan).findings if f.guard == "G15")
-    assert "2 task(s) bound, at most 2 to a core" in placed.saw
-    assert placed.outcome.value == ("warn" if words else "ok")
-    assert words in placed.remedy
-
-
 def test_without_a_reference_nothing_passes(found):
     decided = decide(found, references={"write_bw": REFERENCES["write_bw"]})
     assert decided.verdict is Verdict.UNREFERENCED
@@ -155,16 +130,6 @@ def test_a_site_that_contradicts_the_measurement_makes_it_invalid(found, parts, 
     decided = decide(found, extras(**parts))
     assert decided.verdict is Verdict.INVALID
     assert f"{guard} " in decided.reason
-
-
-EMPTY = Eviction("n1", 1, healthy.WRITTEN, 8192, 0)
-
-
-@pytest.mark.parametrize("evictions", [(EMPTY,), (EMPTY, replace(EMPTY, resident_after=4096))])
-def test_a_read_from_a_cache_that_may_hold_data_is_invalid(found, evictions):
-    decided = decide(replace(found, evictions={"read": evictions}))
-    assert [m.verdict for m in decided.metrics] == [Verdict.PASS, Verdict.INVALID]
-    assert "G1 client cache: " in decided.reason
 
 
 def test_one_bad_repetition_is_enough(found):
@@ -255,13 +220,6 @@ def test_samples_that_spread_are_unstable(found):
     assert "G17 spread: coefficient of variation 47.1% over 2 repetitions" in decided.reason
 
 
-def test_the_fastest_sample_must_stay_below_the_ceiling(found):
-    altered = outputs(found, "write", **rate(found.outputs["write"][-1], 1.1))
-    site = extras(topology={"source": "x", "devices": {"write": "570 MB/s"}})
-    assert decide(found, site).metrics[0].verdict is Verdict.PASS
-    assert decide(altered, site).metrics[0].verdict is Verdict.INVALID
-
-
 def test_a_scenario_without_metrics_is_an_error(found):
     plan = healthy.plan(repeat=[replace(p, rates={}) for p in PLAN.repeat])
     with pytest.raises(ToolOutputError, match="promises no metric"):
@@ -280,12 +238,6 @@ def test_a_target_that_others_had_all_the_time_is_contaminated(found):
     assert decided.metrics == ()
     assert decided.headline == "nothing was measured: G19 lock: after 10 min bob has it"
     assert [finding.guard for finding in decided.findings] == ["G19"]
-
-
-def test_a_lock_that_was_lost_contaminates_every_metric(found):
-    decided = decide(replace(found, lost="it was taken for dead"))
-    assert [m.verdict for m in decided.metrics] == [Verdict.CONTAMINATED] * 2
-    assert "it was taken for dead" in decided.reason
 
 
 # --- ceilings as references -----------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import multiprocessing
@@ -583,35 +582,6 @@ def test_nothing_is_touched_through_a_link(tmp_path, link):
         lock.find_dead(str(place), pause=lambda seconds: None)
     assert sorted(map(str, away.rglob("*"))) == before
     assert (place / link).is_symlink()
-
-
-def test_a_directory_that_is_swapped_all_the_time_leads_nowhere(tmp_path):
-    place = tmp_path / "place"
-    (place / "iogauge").mkdir(parents=True)
-    away, before = precious(tmp_path)
-    away.chmod(0o700)
-    (place / "link").symlink_to(away)
-    rename = ctypes.CDLL(None).renameat2
-    names = [os.fsencode(place / name) for name in ("iogauge", "link")]
-    stop = threading.Event()
-
-    def swap() -> None:
-        while not stop.is_set():
-            rename(-100, names[0], -100, names[1], 2)  # RENAME_EXCHANGE
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        for _ in range(500):
-            with contextlib.suppress(OSError):
-                if (mine := Lock(str(place), details())).claim():
-                    mine.release()
-            lock.tidy(str(place))
-    finally:
-        stop.set()
-        thread.join()
-    assert sorted(map(str, away.rglob("*"))) == before
-    assert away.stat().st_mode & 0o7777 == 0o700
 
 
 # --- other users of the lock ----------------------------------------------------------------------------------

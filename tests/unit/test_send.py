@@ -6,9 +6,6 @@ import contextlib
 import json
 import logging
 import os
-import shutil
-import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -227,22 +224,6 @@ def test_no_log_holds_the_address(serve, caplog):
         message()
     )
     assert DOOR not in caplog.text and TOKEN not in caplog.text
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
-def test_the_certificates_of_the_system_are_trusted_and_no_others(serve, tmp_path, monkeypatch):
-    words = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=x"
-    name = "subjectAltName=IP:127.0.0.1"
-    subprocess.run([*words.split(), "-addext", name], cwd=tmp_path, check=True, capture_output=True)
-    server = serve()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    secure = {"IOGAUGE_WEBHOOK_URL": server.url.replace("http:", "https:") + f"/{DOOR}"}
-    assert "certificate" in failure(secure)
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
-    receivers.receivers(secure)["webhook"](message())
-    assert len(server.got) == 1
 
 
 @pytest.mark.parametrize("url", [*(f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}")])

@@ -189,29 +189,3 @@ def test_the_uuid_is_what_blkid_says_by_every_way(tmp_path, monkeypatch, kind, d
         (links / expected).symlink_to(mount.source)
         # Btrfs has a device number of its own.
         assert uuid_of(str(point), mount) == ("" if kind == "btrfs" else expected)
-
-
-def test_a_user_sees_it_and_a_bind_mount_and_a_subvolume_are_the_same(tmp_path):
-    with made("btrfs", tmp_path) as point:
-        expected = look(str(point)).uuid
-        subprocess.run(
-            ["btrfs", "subvolume", "create", str(point / "sub")], check=True, capture_output=True
-        )
-        (tmp_path / "bound").mkdir()
-        subprocess.run(["mount", "--bind", str(point / "sub"), str(tmp_path / "bound")], check=True)
-        try:
-            assert look(str(tmp_path / "bound")).uuid == look(str(point / "sub")).uuid == expected
-        finally:
-            subprocess.run(["umount", str(tmp_path / "bound")], check=True)
-        reader, writer = os.pipe()
-        if os.fork() == 0:
-            os.chdir(point)  # the directories above are root's
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-            os.write(writer, uuid_of(".", Mount(1, "/", "/dev/loop", "btrfs", "rw")).encode())
-            os._exit(0)
-        os.wait()
-        os.close(writer)
-        with open(reader) as seen:
-            assert seen.read() == expected != ""

@@ -592,10 +592,6 @@ def test_an_untrue_case_never_passes_and_a_guard_names_why(guard, verdict, name)
     assert objections.get(guard) == verdict.name, objections
 
 
-def test_there_are_many():
-    assert len(HEALTHY) >= 25 and sum(map(len, UNTRUE.values())) >= 40
-
-
 @pytest.mark.parametrize("phase", ["create", "remove"])
 def test_what_no_exact_witness_saw_has_a_remark(phase):
     """A FUSE program may keep files and their removal to itself: a sync of its mount ends there."""

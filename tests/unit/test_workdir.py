@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
-import multiprocessing
 import os
 import pwd
-import signal
 import socket
 import stat
 import subprocess
-import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -176,10 +172,6 @@ def test_removal_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_removal_of_what_is_gone_is_no_error(tmp_path):
-    directory.remove(str(parent(tmp_path)))
-
-
 def test_other_sessions_stay(tmp_path):
     one, other = make(tmp_path), make(tmp_path, "other")
     directory.remove(str(one.parent))
@@ -312,25 +304,6 @@ def test_a_removal_out_of_time_keeps_the_marker_and_can_be_taken_up_again(tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-def test_files_that_appear_during_removal_are_removed_too(tmp_path):
-    case = make(tmp_path)
-    until = time.monotonic() + 0.3
-
-    def create() -> None:
-        number = 0
-        while time.monotonic() < until:
-            with contextlib.suppress(OSError):
-                (case / f"{number}").touch()
-                (case.parent / f"stray{number}").touch()
-            number += 1
-
-    writer = threading.Thread(target=create)
-    writer.start()
-    directory.remove(str(case.parent))
-    writer.join()
-    assert not list(tmp_path.iterdir())
-
-
 def test_where_names_keep_appearing_the_marker_stays(tmp_path, monkeypatch):
     session = make(tmp_path).parent
     unlink = os.unlink
@@ -436,27 +409,6 @@ def test_which_session_may_be_alive(host, pid, age, alive):
     assert directory.may_be_alive(found) is alive
 
 
-def test_a_killed_session_is_found_and_removed(tmp_path):
-    child = multiprocessing.get_context("fork").Process(target=hang, args=(tmp_path,))
-    child.start()
-    while not (tmp_path / "ready").exists():
-        time.sleep(0.01)
-    assert child.pid
-    (found,) = directory.sessions(str(tmp_path))
-    assert directory.may_be_alive(found)
-    os.kill(child.pid, signal.SIGKILL)
-    child.join()
-    assert not directory.may_be_alive(found)
-    directory.remove(found.path)
-    assert [path.name for path in tmp_path.iterdir()] == ["ready"]
-
-
-def hang(target: Path) -> None:
-    make(target, f"t-h-{os.getpid()}")
-    (target / "ready").touch()
-    time.sleep(60)
-
-
 # --- expiry ---------------------------------------------------------------------------------------
 
 
@@ -479,14 +431,6 @@ def test_a_process_that_can_be_asked_does_not_expire(tmp_path, expires):
     assert directory.may_be_alive(found)
     found.owner["process"] = [4194305, 1]
     assert not directory.may_be_alive(found)
-
-
-@pytest.mark.parametrize(("expires", "alive"), [(-10, False), (10, True), (None, True)])
-def test_a_session_elsewhere_expires(expires, alive):
-    owner = {"session": "t-h-1", "host": "elsewhere"}
-    if expires is not None:
-        owner["expires"] = utc(time.time() + expires)
-    assert directory.may_be_alive(directory.FoundSession("/x", owner, 1)) is alive
 
 
 def utc(moment: float) -> str:

@@ -498,46 +498,6 @@ def workers_at_work(parent: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.needs_fio
 @needs_fio
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"pattern": "write", "block_bytes": 2**16, "sync": True, "direct": False},
-        {"pattern": "randwrite", "engine": "libaio", "iodepth": 8, "no_random_map": True},
-        {"pattern": "randread", "engine": "io_uring", "iodepth": 8, "files": 2},
-    ],
-    ids=str,
-)
-def test_real_data_jobs(changes, tmp_path):
-    made = job(**{"directory": str(tmp_path), "file_bytes": 2**22, **changes})
-    (phase,) = run(made, tmp_path).phases
-    assert phase.name == ("write" if made.pattern.endswith("write") else "read")
-    assert phase.transfer_bytes == made.block_bytes
-    if made.runtime_s:
-        assert phase.seconds >= 0.95 * made.runtime_s
-    else:
-        assert phase.bytes_moved == made.bytes_total
-    rates = {name: rate.value for name, rate in phase.rates.items()}
-    assert 0 < rates["latency_p50"] <= rates["latency_p99"] <= rates["latency_p999"]
-
-
-@pytest.mark.slow
-@pytest.mark.needs_fio
-@needs_fio
-def test_real_metadata_jobs(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    engines: tuple[Any, ...] = ("filecreate", "filestat", "filedelete")
-    for engine, left in zip(engines, (6000, 6000, 0), strict=True):
-        made = options.metadata_job(engine, directory=str(data), files=3000, numjobs=2)
-        (phase,) = run(made, tmp_path).phases
-        assert phase.name == made.name == options.METADATA_PHASES[engine]
-        assert phase.operations == 6000
-        assert sum(1 for _ in data.iterdir()) == left
-
-
-@pytest.mark.slow
-@pytest.mark.needs_fio
-@needs_fio
 def test_real_creates_stop_after_their_time(tmp_path):
     """A file more needs another name: none is made twice."""
     data = tmp_path / "data"
