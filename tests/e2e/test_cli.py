@@ -11,13 +11,14 @@ import pytest
 
 from e2e.rig import GENEROUS, METADATA, ROOT, Rig, flat
 
+pytestmark = [pytest.mark.needs_fio]
+
 
 @pytest.fixture
 def rig(make_rig: Callable[..., Rig]) -> Rig:
     return make_rig()
 
 
-@pytest.mark.needs_fio
 def test_plan_and_run_refuse_what_is_over_the_budget(make_rig):
     """Three cases of 4 MiB each, on a site that allows 10 MiB."""
     rig = make_rig(limits={"case_bytes": "16 MiB"})
@@ -36,7 +37,6 @@ def test_plan_and_run_refuse_what_is_over_the_budget(make_rig):
     assert [record["verdict"] for record in run.records] == ["UNREFERENCED"] * 2 + ["ERROR"]
 
 
-@pytest.mark.needs_fio
 def test_gate_misses_what_it_had_before(make_rig):
     rig = make_rig(limits={"case_bytes": "64 MiB"})
     bands = {"read_iops": [1, -0.9, None, "ops/s"], "read_bw": [0.1, -0.9, None, "MiB/s"]}
@@ -64,7 +64,6 @@ def test_gate_misses_what_it_had_before(make_rig):
     assert rig.iogauge(*chosen).rc == 0
 
 
-@pytest.mark.needs_fio
 @pytest.mark.skipif(shutil.which("script") is None, reason="not on PATH: script")
 def test_a_terminal_shows_where_the_case_stands(rig):
     rig.limits = {"case_files": 200}
@@ -78,7 +77,6 @@ def test_a_terminal_shows_where_the_case_stands(rig):
     assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
 
 
-@pytest.mark.needs_fio
 @pytest.mark.slow
 def test_bench(rig):
     """The newcomer's command, on the site of a machine that nobody has described."""
@@ -99,7 +97,6 @@ def test_bench(rig):
     rig.assert_clean()
 
 
-@pytest.mark.needs_fio
 def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
     # So few files that ext4 without a journal finds them soon, by one task, so that they take G4's 0.02 s.
     rig = make_rig(tasks=1, limits={"case_files": 6_000})
@@ -178,7 +175,6 @@ FioSequential:
 """
 
 
-@pytest.mark.needs_fio
 def test_mistakes_that_only_the_cases_show_are_named_with_their_lines(rig):
     (rig.site / "references.yaml").write_text(REFERENCES)
     valid = rig.iogauge("check")

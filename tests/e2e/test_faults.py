@@ -39,6 +39,9 @@ from e2e.test_scenarios import STAND_INS, striped
 from iogauge.judge.verdict import Verdict
 from iogauge.workspace import directory, lock
 from support.hanging import Frozen, Hanging, Unavailable, mounted
+from support.shell import completed
+
+pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
 # --- whatever ends a run, nothing of ours stays ---------------------------------------------------
 
@@ -75,8 +78,6 @@ def start_and_wait(rig: Rig, arguments: list[str], *program: str) -> subprocess.
     return process
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 @pytest.mark.quick
 @pytest.mark.parametrize(
     ("number", "program"),
@@ -99,8 +100,6 @@ def test_signal(running, number, program):
     rig.assert_clean()
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_kill_leaves_and_clean_removes(running):
     rig, arguments = running
     process = start_and_wait(rig, arguments)
@@ -122,8 +121,6 @@ def test_kill_leaves_and_clean_removes(running):
     assert second.rc == 0 and "nothing to remove" in second.out
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_job_alone_stops_its_tool_and_tidies_up(running):
     """As under a batch system: the session is gone, and only the job script is told to end."""
     rig, arguments = running
@@ -225,7 +222,6 @@ def janitor_removes_all(rig: Rig) -> None:
 
 @pytest.mark.needs_loop
 @pytest.mark.needs_ior
-@pytest.mark.slow
 def test_a_target_that_fills_up_in_the_middle(make_rig, small_fs):
     """By another process, after the look at the room."""
     target = small_fs("ext4", 256 << 20)
@@ -273,7 +269,6 @@ def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..
 
 
 @pytest.mark.needs_ior
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("tool", "words", "fail", "told"),
     [
@@ -292,7 +287,6 @@ def test_an_error_of_the_storage_is_an_error(failing, tool, words, fail, told):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.slow
 def test_an_fsync_that_failed_makes_the_figure_invalid(failing):
     """IOR warns, and its status is that of a success."""
     rig = failing(f"{FSYNC}:{EIO}:2", "ior")
@@ -303,7 +297,6 @@ def test_an_fsync_that_failed_makes_the_figure_invalid(failing):
 
 @pytest.mark.needs_loop
 @pytest.mark.needs_ior
-@pytest.mark.slow
 def test_a_target_that_dies_under_the_tool(make_rig, small_fs):
     """ext4 is shut down, and everything fails."""
     limits = {"case_bytes": "96 MiB", "lock_lease": "5 s"}
@@ -326,8 +319,6 @@ def test_a_target_that_dies_under_the_tool(make_rig, small_fs):
 # --- processes that are killed --------------------------------------------------------------------
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 class TestKilled:
     """One of the processes of a run, in the middle of a phase."""
 
@@ -407,8 +398,6 @@ class TestKilled:
 # --- killed while removing ------------------------------------------------------------------------
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_who_removes_is_killed_meanwhile(make_rig):
     """Agent, job and then the session: the marker is still there, and the janitor ends the work."""
     rig = make_rig()
@@ -441,9 +430,7 @@ def test_who_removes_is_killed_meanwhile(make_rig):
 # --- settings of the system -----------------------------------------------------------------------
 
 
-@pytest.mark.needs_fio
 @pytest.mark.needs_ior
-@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="lctl set_param needs root")
 def test_checksums_come_back_after_session_and_job_were_killed(make_rig):
     """On the stand-ins of Lustre's commands: by the next case that starts, with the former value on record."""
@@ -454,13 +441,8 @@ def test_checksums_come_back_after_session_and_job_were_killed(make_rig):
     knobs = {"LFS_STATE": str(state), "LFS_SERVERS": "2", "PATH": path}
 
     def value() -> set[str]:
-        out = subprocess.run(
-            ["lctl", "get_param", "osc.*-OST*-osc-[!M]*.checksums"],
-            env=os.environ | knobs,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
+        out = completed(
+            ["lctl", "get_param", "osc.*-OST*-osc-[!M]*.checksums"], env=os.environ | knobs
         ).stdout
         return {line.partition("=")[2] for line in out.splitlines() if "=" in line}
 
@@ -484,9 +466,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(make_rig):
 # --- the clock ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="not on PATH: gcc")
-@pytest.mark.needs_fio
 def test_the_clock_is_set_in_the_middle(make_rig):
     """Of session, job and tool, and of the janitor who looks at them: nothing is taken for dead, no figure is wrong."""
     # By an hour back ReFrame would sleep for an hour: docs/safety.md.
@@ -557,8 +537,6 @@ def hung(mount: Hanging, make_rig: Callable[..., Rig]) -> Rig:
 READ_4K = ("-n", "FioRandomRead%block=4KiB")
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(hung, mount):
     process = hung.start(command(*READ_4K), **SILENCE)
     wait_for(lambda: tools_of(hung), 40, "the tool")
@@ -589,7 +567,6 @@ def test_a_run_ends_with_an_error_and_the_janitor_removes_what_is_left(hung, mou
 
 
 @pytest.mark.needs_loop
-@pytest.mark.slow
 def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(make_rig, small_fs):
     """It answers when it is looked at, and hangs when it is written to: when the lock is broken."""
     hung = make_rig(target=small_fs("ext4", 64 << 20), limits={"lock_lease": "2 s"})
@@ -610,7 +587,6 @@ def test_a_lock_is_not_watched_for_ever_on_a_target_that_stops_answering(make_ri
     hung.assert_clean()
 
 
-@pytest.mark.slow
 def test_doctor_and_bench_say_it_and_end(hung, mount):
     mount.hang()
     for words in (["check"], ["run", "--try"]):
@@ -653,8 +629,6 @@ def hold(rig: Rig) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_two_sessions_at_once_measure_one_after_the_other(make_rig):
     first = make_rig()
     second = make_rig(target=first.target)
@@ -673,8 +647,6 @@ def test_two_sessions_at_once_measure_one_after_the_other(make_rig):
     first.assert_clean()
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair):
     first, second = pair
     first.limits["phase_seconds"] = "60 s"

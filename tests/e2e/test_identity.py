@@ -23,6 +23,8 @@ from support import hosts as support
 from support.devices import Devices, encryption, run
 from support.hosts import Hosts
 
+pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
+
 
 class Disks:
     """Two ext4 file systems on one loop device, one of them mounted at ``point`` at a time."""
@@ -87,8 +89,6 @@ def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
     assert not (target / "iogauge").exists()
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"uuid": a})
@@ -101,8 +101,6 @@ def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(make_rig, disks):
     """What is mounted over it has all its directories, so that no path misses anything."""
     a = disks.insert("a")
@@ -119,8 +117,6 @@ def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(make_rig, disks):
     assert run.record["verdict"] == "INVALID"
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 @pytest.mark.needs_ior
 def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig, disks, storage):
     reason = support.why_not()
@@ -186,9 +182,7 @@ def rig_on(make_rig: Callable[..., Rig], point: Path, **limits: str) -> Rig:
 
 
 @pytest.mark.needs_loop
-@pytest.mark.needs_fio
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "cause"),
     [
@@ -205,9 +199,7 @@ def test_what_lies_below_is_no_storage(devices, make_rig, make, cause):
 
 
 @pytest.mark.needs_loop
-@pytest.mark.needs_fio
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [

@@ -18,6 +18,8 @@ from iogauge.core.units import parse_bytes
 from support.depth import FULL
 from support.devices import THROTTLE, Devices, capped
 
+pytestmark = [pytest.mark.needs_fio]
+
 # --- a training -----------------------------------------------------------------------------------
 
 
@@ -59,7 +61,6 @@ def saved(models: Rig) -> Run:
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_a_budget_that_is_kept_passes_and_another_fails(saved):
     records = of(saved, "Checkpoint")
     assert {r["verdict"] for r in records} == {"PASS", "FAIL"}, saved.out
@@ -84,7 +85,6 @@ def test_a_budget_that_is_kept_passes_and_another_fails(saved):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_the_whole_state_is_saved_and_read_cold(saved):
     for record in of(saved, "Checkpoint"):
         metrics = found(record)
@@ -104,7 +104,6 @@ def test_the_whole_state_is_saved_and_read_cold(saved):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_another_size_has_no_budget(models):
     case = ("-n", "^Checkpoint%model=small%files=shared")
     done = models.run(*case, "-S", f"total_bytes={96 * MIB}")
@@ -135,7 +134,6 @@ def said(record: dict[str, Any]) -> str:
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_all_processes_read_samples_of_all_large_files(trained):
     (record,) = of(trained, "TrainingSamples")
     assert record["verdict"] == "UNREFERENCED", record["reason"]
@@ -156,7 +154,6 @@ def test_all_processes_read_samples_of_all_large_files(trained):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_each_small_file_is_read_once_from_storage(trained):
     (record,) = of(trained, "TrainingFiles")
     assert record["verdict"] == "UNREFERENCED", record["reason"]
@@ -198,7 +195,6 @@ def fill_of(path: Path) -> float:
     return 1 - info.f_bavail / (info.f_blocks - info.f_bfree + info.f_bavail)
 
 
-@pytest.mark.needs_fio
 @pytest.mark.needs_loop
 def test_the_target_is_as_full_as_declared_while_it_is_measured(filled):
     fillable(filled)
@@ -222,7 +218,6 @@ def test_the_target_is_as_full_as_declared_while_it_is_measured(filled):
     assert re.match(r"80\.\d% full, \d+ MiB of it in files of this case", said), said
 
 
-@pytest.mark.needs_fio
 @pytest.mark.needs_loop
 @pytest.mark.parametrize(
     ("fill_bytes", "cause"),
@@ -263,7 +258,6 @@ def of_disturber(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [finding for finding in record["findings"] if "disturber" in finding["demands"]]
 
 
-@pytest.mark.needs_fio
 @pytest.mark.needs_loop
 def test_each_load_is_measured_alone_and_beside_the_other(quiet):
     done = quiet.run_until(
@@ -300,7 +294,6 @@ BURST, REST = 40, 10
 _FIGURES = ("write_bw", "write_best_minute", "write_worst_minute", "write_longest_dip")
 
 
-@pytest.mark.needs_fio
 @pytest.mark.needs_loop
 def test_a_burst_that_ends_is_found(make_rig, devices):
     target = devices.formatted("ext4")
@@ -376,7 +369,6 @@ def measured(deep: Rig) -> Run:
     return done
 
 
-@pytest.mark.needs_fio
 def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured):
     found = {(r["parameters"]["access"], r["parameters"]["depth"]): r for r in measured.records}
     assert set(found) == {(way, depth) for way in ("read", "write") for depth in DEPTHS}
@@ -394,7 +386,6 @@ def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured
 # --- bandwidth without MPI ------------------------------------------------------------------------
 
 
-@pytest.mark.needs_fio
 def test_a_shared_file_through_the_page_cache(make_rig):
     rig = make_rig(tools=("fio",), tasks=2, limits={"case_bytes": "128 MiB"})
     run = rig.run("-n", "FioSequential %files=shared %cache=buffered %block=1MiB".replace(" ", ""))
@@ -441,7 +432,6 @@ def mixed(mixing: Rig) -> Run:
     return done
 
 
-@pytest.mark.needs_fio
 def test_both_ways_are_measured_and_the_reads_alone(mixed):
     records = of(mixed, "Mixed")
     points = {(r["parameters"]["order"], r["parameters"]["cache"]) for r in records}
@@ -461,7 +451,6 @@ def test_both_ways_are_measured_and_the_reads_alone(mixed):
         assert "G8 ok fio checked its data in the warm-up" in said(record)
 
 
-@pytest.mark.needs_fio
 def test_a_run_says_the_share_of_reads(mixing):
     data = mixing.settings()
     data["systems"][0]["partitions"][0]["extras"]["sweeps"] = {"read_shares": [30]}

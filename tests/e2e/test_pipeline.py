@@ -26,6 +26,7 @@ import yaml
 
 from e2e.pipeline import FIVE_LINES, Project, SiteRepository, expanded, gitlab_ci_local
 from e2e.rig import ROOT, Rig, processes, program_of, wait_for
+from support.shell import completed
 
 CAPPED = ROOT / "benchmarks" / "capped-fs"
 BLKIO = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
@@ -48,7 +49,7 @@ def capped(storage: Path) -> Iterator[Callable[[int], Path]]:
         pytest.skip("needs root, cgroup v1 blkio and xfsprogs")
     directory = storage / "capped-pipeline"
     up = [str(CAPPED), "up", str(directory), "1G", str(HEALTHY)]
-    done = subprocess.run(up, capture_output=True, text=True, check=False, timeout=600)
+    done = completed(up)
     assert done.returncode == 0, done.stderr
 
     def cap(mib_s: int) -> Path:
@@ -212,13 +213,7 @@ def validate() -> Callable[..., str]:
         pytest.skip("no check-jsonschema; it comes with: ci/setup --dev")
 
     def run(file: Path, schema: str, *words: str) -> str:
-        done = subprocess.run(
-            [program, "--builtin-schema", f"vendor.{schema}", *words, str(file)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
+        done = completed([program, "--builtin-schema", f"vendor.{schema}", *words, str(file)])
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
     return run

@@ -26,6 +26,8 @@ from support import hosts as support
 from support.depth import FULL
 from support.hosts import Hosts
 
+pytestmark = [pytest.mark.needs_ior, pytest.mark.slow]
+
 
 @pytest.fixture(scope="module")
 def cluster(storage: Path) -> Iterator[Hosts]:
@@ -79,9 +81,7 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
 
 
 @pytest.mark.nightly
-@pytest.mark.needs_ior
 @pytest.mark.needs_fio
-@pytest.mark.slow
 def test_fio_serves_on_all_hosts(everything):
     """Files of one server's targets, by two processes of each host, a target each."""
     (record,) = of(everything, "RandomRead")
@@ -94,9 +94,7 @@ def test_fio_serves_on_all_hosts(everything):
     assert "6 file(s) on 2 of 2 storage targets" in said["G11"]["saw"]
 
 
-@pytest.mark.needs_ior
 @pytest.mark.needs_fio
-@pytest.mark.slow
 def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     """Hosts of one kernel share a cache, and the suite sees it."""
     found = {r["parameters"]["cache"]: r for r in of(everything, "IorPosix")}
@@ -111,8 +109,6 @@ def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
 
 
-@pytest.mark.needs_ior
-@pytest.mark.slow
 def test_what_a_site_declares_reaches_the_tasks_on_all_hosts(cluster, make_rig):
     """ssh starts a daemon of mpirun with an environment of its own."""
     rig = make_rig(tools=("ior",))
@@ -180,8 +176,6 @@ def assert_values_are_the_tools(record: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.needs_ior
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("io500") is None, reason="io500 is not on PATH")
 def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
     hosts, storage, make_module_rig
@@ -233,8 +227,6 @@ def of_shared_files(run: Run) -> dict[str, dict[str, dict[str, Any]]]:
     }
 
 
-@pytest.mark.needs_ior
-@pytest.mark.slow
 def test_a_shared_file_is_written_by_all_hosts_through_each_library(cluster, make_module_rig):
     """It is read back by the next host, whose cache is that of the writer here: so the read is not believed.
 
@@ -259,7 +251,6 @@ def test_a_shared_file_is_written_by_all_hosts_through_each_library(cluster, mak
     assert {record["nodes"] for record in done.records} == {3}
 
 
-@pytest.mark.slow
 def test_an_output_is_written_by_all_hosts(cluster, make_module_rig):
     if not HEADER.exists():
         pytest.skip("no wrf_io with its header on PATH (docs/checks.md says how to build it)")

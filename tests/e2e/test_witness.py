@@ -21,6 +21,7 @@ import pytest
 from e2e.rig import GENEROUS, MIB, ROOT, Rig, Run
 from support import hanging
 from support.devices import Devices, capped, uncounted
+from support.shell import completed
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,7 +36,7 @@ Make = Callable[..., Rig]
 
 def shell(*words: str, skips: bool = False) -> str:
     """Run a program; its complaint is the failure of the test, or the reason to skip it."""
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = completed(words)
     if skips and done.returncode != 0:
         pytest.skip(f"{' '.join(words)}: {done.stderr.strip()}")
     assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"

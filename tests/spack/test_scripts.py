@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.made_stack import MPIRUN, check, lock_of, script
+from support.shell import completed
 
 pytestmark = pytest.mark.slow
 
@@ -186,7 +187,7 @@ def test_an_installation_that_cannot_be_written_is_checked_too(environment, fact
 
     def checked():
         command = [*read_only, sys.executable, ROOT / "ci/check_stack.py", folder]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = completed(command)
         return done.returncode, done.stdout, done.stderr
 
     status, _, said = checked()
@@ -255,7 +256,7 @@ def bare(tmp_path):
     def run(*programs, **variables):
         for program in programs:
             script(directory / program, "#!/bin/sh\necho 12.2.0\n")
-        return subprocess.run(
+        return completed(
             ["bash", ROOT / "ci/install-spack"],
             env={
                 "PATH": str(directory),
@@ -263,9 +264,6 @@ def bare(tmp_path):
                 "IOGAUGE_HOME": str(tmp_path / "home"),
                 **{name: str(value) for name, value in variables.items()},
             },
-            capture_output=True,
-            text=True,
-            timeout=600,
         )
 
     return directory, run
@@ -316,12 +314,10 @@ def cache(tmp_path):
     (root / "spack-repo/spack_repo/package.py").write_text("version\n")
 
     def run(*words, cwd=None):
-        return subprocess.run(
+        return completed(
             [root / "ci/build-stack", *words],
             cwd=cwd,
             env={"PATH": os.environ["PATH"], "HOME": str(root)},
-            capture_output=True,
-            text=True,
         )
 
     return root, run
@@ -382,12 +378,12 @@ def test_damaged_file_is_not_unpacked(tmp_path):
         head.replace("LINES", str(lines)).replace("SUM", hashlib.sha256(b"body").hexdigest())
         + "bod"
     )
-    done = subprocess.run(["sh", file, tmp_path / "there"], capture_output=True, text=True)
+    done = completed(["sh", file, tmp_path / "there"])
     assert done.returncode == 1
     assert "damaged on its way" in done.stderr
     assert not (tmp_path / "there").exists()
     whole = file.read_text() + "y"
     file.write_text(whole)
-    done = subprocess.run(["sh", file, tmp_path / "there"], capture_output=True, text=True)
+    done = completed(["sh", file, tmp_path / "there"])
     assert "damaged" not in done.stderr
     assert (tmp_path / "there").exists()

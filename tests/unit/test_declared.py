@@ -20,7 +20,6 @@ from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
 from iogauge.node import probes
-from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan import bounds
 from iogauge.plan.case import Access
 from iogauge.site import folders, settings
@@ -177,27 +176,6 @@ def test_servers_against_addresses(declared, addresses, clients, outcome):
     assert f"{addresses} address(es)" in finding.saw
     right = f"topology: {{servers: {{count: {addresses}}}}}"
     assert outcome is OK or right in finding.remedy
-
-
-@pytest.mark.parametrize(
-    ("servers", "outcomes"),
-    [
-        (("a@tcp", "b@tcp", "a@tcp", "b@tcp"), [OK]),
-        (("a@tcp", "a@tcp", "a@tcp", "a@tcp"), [WARN]),
-        (("a@tcp", None, "a@tcp", "a@tcp"), []),  # one is not known: nothing is said
-        ((), []),
-    ],
-)
-def test_servers_of_lustre(found, servers, outcomes):
-    targets = tuple(
-        StorageTarget(index=n, uuid=f"OST{n}", active=True, server=server)
-        for n, server in enumerate(servers)
-    )
-    opened = replace(healthy.VIEW, targets=targets)
-    seen = replace(found, opened=opened)
-    site = extras(topology={"source": "x", "servers": {"count": 2, "nic": "100 GB/s"}})
-    assert [f.outcome for f in of_guard(judged(seen, site=site), "G12")] == outcomes
-    assert of_guard(judged(seen), "G12") == []
 
 
 def test_servers_of_nfs(found):

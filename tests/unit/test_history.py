@@ -366,16 +366,6 @@ def test_rows_are_what_the_records_say(folder):
     assert frame.to_dicts() == [case | write, case | read]
 
 
-def test_an_old_record_has_rows_too(folder):
-    append(folder / "rig" / "s.jsonl", old(NOW))
-    put(folder, "rig/t", 7200)
-    frame = records_query.load(folder)
-    assert frame["record"].to_list() == [0, 0, 1, 1]
-    assert frame["variant"].to_list() == [None, None, "sound", "sound"]
-    assert frame["line"].n_unique() == frame["series"].n_unique() == 1
-    assert frame["fingerprint"].to_list() == [None] * 4
-
-
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"time": None}, "the key time is missing"),
     ({"time": "yesterday"}, "time is 'yesterday'"),
@@ -398,16 +388,6 @@ def test_a_record_with_values_that_make_no_row_is_reported(folder, change, probl
         assert (found.file, found.line) == (file, 2)
         assert found.problem.startswith(problem)
     assert file.read_bytes() == before
-
-
-def test_damaged_lines_are_listed_and_the_rest_is_there(folder):
-    a, b = put(folder, "rig/a", 1), put(folder, "rig/b", 2)
-    for file, line in ((b, "junk\n"), (a, '{"schema": 2}\n'), (b, '{"schema":1,')):
-        with open(file, "a") as lines:
-            lines.write(line)
-    assert records_query.load(folder)["record"].n_unique() == 2
-    found = [(one.file, one.line, one.problem[:9]) for one in records_query.damaged(folder)]
-    assert found == [(a, 2, "schema 2,"), (b, 2, "not JSON:"), (b, 3, "not JSON:")]
 
 
 @given(

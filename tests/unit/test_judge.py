@@ -18,8 +18,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.request import Layout
 from iogauge.node.lustre.targets import StorageTarget
-from iogauge.plan import bounds
-from iogauge.plan.case import DIR, Access, CasePlan, Computed, Verification
+from iogauge.plan.case import Access, CasePlan, Computed, Verification
 from iogauge.site.extras import PartitionExtras
 from iogauge.tools.ior.output import parse_json
 from support import stage as healthy
@@ -195,17 +194,6 @@ def test_the_warm_up_alone_has_the_words_with_which_a_tool_checks(found, said, u
     assert unlike in decided.reason
 
 
-def test_the_words_of_mdtest_are_compared_without_their_quotes(found):
-    write, read = PLAN.repeat
-    write = replace(write, command=["env", "A=b", "mdtest", "-n", "5", "-d", f"{DIR}/x"])
-    plan = replace(PLAN, repeat=[write, read])
-    for words, verdict in (("'-n' '5'", Verdict.PASS), ("'-n' '6'", Verdict.INVALID)):
-        said = {"tool": "mdtest", "command": f"/bin/mdtest {words} '-d' '/tmp/tb/x'"}
-        altered = tuple(replace(o, **said) for o in found.outputs["write"])
-        seen = replace(found, outputs={**found.outputs, "write": altered})
-        assert decide(seen, plan=plan).metrics[0].verdict is verdict
-
-
 def rate(output: ToolOutput, factor: float) -> dict[str, Any]:
     phase = output.phases[0]
     scaled = {n: replace(q, value=q.value * factor) for n, q in phase.rates.items()}
@@ -257,27 +245,6 @@ def test_a_target_without_history_is_judged_by_its_ceiling(found):
     assert write.reference.source == "90% of the ceiling 1 device(s) x 572 MiB/s (data sheet)"
     assert write.verdict is Verdict.PASS
     assert (read.reference, read.verdict) == (None, Verdict.UNREFERENCED)
-
-
-@pytest.mark.parametrize(
-    ("direction", "saturates", "unit", "value"),
-    [
-        ("write", "bandwidth", "MB/s", 540.0),
-        ("write", None, "MB/s", None),
-        ("write", "operations", "MB/s", None),
-        ("read", "operations", "kops/s", 15.0),
-        ("read", "bandwidth", "MB/s", None),
-        ("write", "bandwidth", "s", None),
-    ],
-)
-def test_ceiling_reference(direction, saturates, unit, value):
-    access = Access(direction=direction, saturates=saturates)
-    reference = bounds.MetricBounds(
-        Metric("m", unit), access, extras(topology=TOPOLOGY), 1
-    ).reference
-    assert (reference and reference.value) == (value and pytest.approx(value))
-    if reference:
-        assert (reference.lower, reference.upper, reference.unit) == (0.0, None, unit)
 
 
 def test_expected_failures_of_a_case(found):

@@ -172,32 +172,6 @@ def test_somebody_elses_work_stays(tmp_path):
 # --- waiting --------------------------------------------------------------------------------------
 
 
-def test_a_second_one_waits_until_the_first_has_given_up(tmp_path, other):
-    first = other(60)
-    end: list[float] = []
-
-    def pause(seconds: float) -> bool:
-        if not end:
-            assert first.end() == "kept"
-            end.append(time.monotonic())
-        return sleep(seconds)
-
-    mine = take(tmp_path, pause=pause)
-    assert end
-    assert mine.release()
-
-
-def test_waiting_ends_and_names_the_holder(tmp_path, other):
-    other(3600)
-    start = time.monotonic()
-    with pytest.raises(Occupied) as caught:
-        take(tmp_path, wait_s=1)
-    assert time.monotonic() - start >= 1
-    for word in ("after 1", "session other", "case theirs", "host ", "since ", str(held(tmp_path))):
-        assert word in str(caught.value)
-    assert len(list(held(tmp_path).parent.iterdir())) == 1
-
-
 def test_waiting_ends_with_what_waits(tmp_path):
     put(tmp_path, describe())
     with pytest.raises(LockError, match="has ended"):

@@ -159,15 +159,6 @@ def test_compression_that_a_node_sees_outweighs_the_site(left, declared, seen, s
     assert finding.saw.endswith(saw) or finding.saw.startswith(saw)
 
 
-@pytest.mark.parametrize(("servers", "memory"), [(None, "8 GiB"), (2, "4 GiB")])
-def test_memory_of_the_servers_that_hold_the_files(left, servers, memory):
-    declared = {"count": 4, "nic": "10 GB/s", "memory": "2 GiB"}
-    site = extras(topology={"source": "x", "servers": declared})
-    seen = case(left, stage.plan(servers=servers), site).phases[1]
-    finding = cache.server_cache(seen)
-    assert f"{memory} of memory in the servers" in finding.saw
-
-
 FILE = FileLayout(
     path="data",
     parts=(Part(stripe_count=4, stripe_bytes=1 << 20, objects=(0, 1, 2, 3), instantiated=True),),
@@ -393,27 +384,6 @@ def test_the_first_node_is_the_node_of_the_job_script(left):
     # Old records do not say where the script ran.
     unknown = replace(evidence, opened=None)
     assert phase(unknown, 0).case.span(testimony) == (9000.0, 9001.0)
-
-
-def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left):
-    seen = case(told(left, 1 << 30, 1 << 30))
-    (first, second) = seen.evidence.testimony["write"]
-    lost = replace(second, expected=2)
-    one = replace(seen.evidence, testimony={"write": (first, lost)})
-    outputs = {**left.outputs, "write": left.outputs["write"][:1] * 2}
-    both = [replace(e, outputs=outputs) for e in (seen.evidence, one)]
-    target = extras(target={"path": "/scratch", "type": "ext4"})
-    cases = [case(e, site=target) for e in both]
-    counted = [others._own_and_all(one, others._executions(one)) for one in cases]
-    assert [found and found[1].written for found in counted] == [2 << 30, 1 << 30]
-
-
-def test_counters_of_a_node_without_tasks_are_unknown(left):
-    heard = Witness(host="n7", started=1, ended=2, synced=None, asked=Reading(), moved=Reading())
-    testimony = alone(replace(heard, counters={"8:1": Reading()}))
-    assert testimony.counted({"n7": ["8:0"]}) == Reading()
-    for counters in ({"login": ["8:0"]}, {"login": ["/nfs"]}, {}):
-        assert testimony.counted(counters) is None
 
 
 @pytest.mark.parametrize("moved", ["252:0", "9:0", ""])

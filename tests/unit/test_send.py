@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -48,17 +46,13 @@ def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Messa
     )
 
 
-#: Answers that do not end: a byte now and then, and as much as can be sent.
-ENDLESS, FLOOD = "endless", "flood"
-
-
 class Server(ThreadingHTTPServer):
     """Answers each request with the next of its answers; the last one again and again."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        self.answers: list[Answer | None] = [(200, {}, "ok")]
+        self.answers: list[Answer] = [(200, {}, "ok")]
         self.got: list[tuple[str, dict[str, str], bytes]] = []
         server = self
 
@@ -69,23 +63,10 @@ class Server(ThreadingHTTPServer):
                 server.got.append((self.path, headers, body))
                 answers = server.answers
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
-                if answer is None:
-                    time.sleep(3)
-                    return
                 self.send_response(answer[0])
                 for name, value in answer[1].items():
                     self.send_header(name, value)
                 self.end_headers()
-                if answer[2] == ENDLESS:
-                    with contextlib.suppress(OSError):
-                        for _ in range(600):
-                            self.wfile.write(b".")
-                            time.sleep(0.1)
-                    return
-                if answer[2] == FLOOD:
-                    with contextlib.suppress(OSError):
-                        while True:
-                            self.wfile.write(b"." * 4096)
                 self.wfile.write(answer[2].encode())
 
             do_GET = do_POST
@@ -104,7 +85,7 @@ class Server(ThreadingHTTPServer):
 def serve() -> Iterator[Callable[..., Server]]:
     made: list[Server] = []
 
-    def make(*answers: Answer | None) -> Server:
+    def make(*answers: Answer) -> Server:
         server = Server()
         server.answers = list(answers) or server.answers
         made.append(server)
@@ -210,12 +191,6 @@ def test_a_redirection_takes_no_token_elsewhere(serve, code):
     server = serve((code, {"Location": f"{other.url}/{DOOR}"}, ""))
     assert "redirected, which is not followed" in failure(to_webhook(server))
     assert other.got == []
-
-
-def test_an_answer_that_does_not_end_is_not_waited_for(serve):
-    server = serve((200, {}, ENDLESS))
-    receivers.receivers(to_webhook(server))["webhook"](message())
-    assert len(server.got) == 1
 
 
 def test_no_log_holds_the_address(serve, caplog):

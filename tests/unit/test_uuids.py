@@ -17,6 +17,7 @@ from iogauge.node import identity
 from iogauge.node.identity import differ, folded, lustre_name, nfs_name, text_of, uuid_of
 from iogauge.node.mounts import Mount, find_mount
 from iogauge.node.view import look
+from support.shell import completed
 
 ANY_UUID = st.uuids().map(str)
 NIDS = st.lists(
@@ -143,7 +144,7 @@ def test_nids_of_one_server_are_of_one_file_system(one, other, others):
 
 def blkid(device: str) -> str:
     words = ["blkid", "-p", "-s", "UUID", "-o", "value", device]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    return completed(words, check=True).stdout.strip()
 
 
 @contextlib.contextmanager
@@ -157,9 +158,7 @@ def made(kind: str, folder: Path, devices: int = 1) -> Iterator[Path]:
             image = folder / f"{kind}{number}.img"
             with open(image, "wb") as file:
                 file.truncate(320 << 20)
-            done = subprocess.run(
-                ["losetup", "-f", "--show", str(image)], capture_output=True, text=True, check=False
-            )
+            done = completed(["losetup", "-f", "--show", str(image)])
             if done.returncode != 0:
                 pytest.skip(f"no loop device: {done.stderr}")
             loops.append(done.stdout.strip())

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from iogauge.core.measurement import ToolOutputError
 from iogauge.tools.ior.options import DATA_TYPES, IorOptions, parse_help
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
+from support.shell import completed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -302,14 +303,10 @@ needs_ior = pytest.mark.skipif(shutil.which("ior") is None, reason="no ior on PA
 
 
 def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return completed(
         ["ior", *arguments],
         cwd=directory,
         env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from iogauge.tools.mdtest import (
     with_rank_times,
 )
 from iogauge.tools.mpi import unlabelled
+from support.shell import completed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -332,13 +332,9 @@ needs_mdtest = pytest.mark.skipif(shutil.which("mdtest") is None, reason="no mdt
 
 
 def run(made: MdtestOptions) -> ToolOutput:
-    done = subprocess.run(
+    done = completed(
         ["mdtest", *made.arguments()],
         env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     output = parse_table(done.stdout)
