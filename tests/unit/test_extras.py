@@ -36,9 +36,7 @@ sys.meta_path.insert(0, Hide())
 from typer.testing import CliRunner
 from iogauge.cli.app import app
 from iogauge.core import registry
-from support.shell import completed
 import iogauge.job.agent
-from support.shell import completed
 said = {}
 for words in ("--help", *sys.argv[2:]):
     done = CliRunner().invoke(app, words.split())
