@@ -78,26 +78,9 @@ def output_of(left: Evidence, of: str = "write", /, **change: Any) -> Any:
     return replace(one, phases=(replace(one.phases[0], **change),))
 
 
-@pytest.mark.parametrize(
-    ("api", "facts", "words"),
-    [
-        ("MPIIO", {"ior.uncounted": True}, ["does not ask MPI-IO"]),
-        ("MPIIO", {}, []),
-        ("POSIX", {"ior.uncounted": True}, []),
-    ],
-)
-def test_an_ior_that_does_not_count_matters_to_mpi_io(left, api, facts, words):
-    plan = stage.plan()
-    repeat = [replace(one, command=["ior", "-a", api]) for one in plan.repeat]
-    seen = case(replace(left, nodes=(facts,)), replace(plan, repeat=repeat))
-    found = contents.counted(seen)
-    assert (found is not None) == bool(words)
-    assert not found or (found.outcome is Outcome.WARN and words[0] in str(found))
-
-
 ALWAYS = {"G22", "G6", "G7"}
 TIMED = ALWAYS | {"G4", "G5"}
-DATA = TIMED | {"G8", "G18", "G24"}
+DATA = TIMED | {"G8", "G18"}
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,9 @@ from iogauge.core.words import (
 from iogauge.node import below
 from iogauge.node.between import (
     PROGRAM_SECONDS,
-    UNCOUNTED,
     of_processes,
     preloaded,
     script,
-    uncounted,
 )
 from iogauge.node.kernel import listed, memory_bytes, text
 from iogauge.node.lustre import client
@@ -316,8 +314,6 @@ def _between(node: _Node) -> Fingerprint:
     for tool in (FIO, IOR, MDTEST, MD_WORKBENCH, IO500, ELBENCHO):
         with contextlib.suppress(OSError):
             facts |= script(tool, os.environ)
-    with contextlib.suppress(OSError):
-        facts |= uncounted(os.environ)
     return facts
 
 
@@ -348,7 +344,7 @@ PROBES: Final[dict[str, tuple[Callable[[_Node], Fingerprint], tuple[str, ...]]]]
     "infiniband": (_infiniband, ("ib.*",)),
     "lustre": (_lustre, ("lustre.*", "tunable.*")),
     "hints": (_hints, ("hints.environment",)),
-    "between": (_between, ("preload.*", "script.*", UNCOUNTED)),
+    "between": (_between, ("preload.*", "script.*")),
     "mpi": (_mpi, ("mpi",)),
 }
 
