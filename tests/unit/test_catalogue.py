@@ -66,7 +66,9 @@ def test_a_row_is_words_and_limits():
         )
         for key, text in row.texts.items():
             known = key in ("must", "more", "otherwise", "limit", "seen on")
-            assert known or re.match(r"(demand|remedy)(\.[a-z0-9]+)?$", key), f"{name}: {key}"
+            assert known or re.match(r"(demand|remedy)(\.[a-z0-9]+)?$|set\.[a-z_.*]+$", key), (
+                f"{name}: {key}"
+            )
             assert all(
                 re.match(r"[a-z_]*$", field or "") for _, field, _, _ in Formatter().parse(text)
             )

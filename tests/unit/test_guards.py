@@ -19,13 +19,11 @@ from iogauge.guards.cache import client_cache, server_cache, write_back
 from iogauge.guards.clock import seconds_claims
 from iogauge.guards.contents import data_entropy
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.nodes import client_modes
 from iogauge.guards.seen import LayoutSeen
 from iogauge.node import host
 from iogauge.node.counters import Reading
 from iogauge.node.files import Eviction
 from iogauge.node.host import Load
-from iogauge.node.lustre import client
 from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part, last_with_data
 from iogauge.node.lustre.quotas import Quota
@@ -1840,68 +1838,6 @@ def test_g21_knows_when_all_writes_were_to_come_first():
     assert finding.outcome is INVALID
     says(finding, "G21", "repetition 1 reads before all repetitions have written", "phases.tsv")
     assert finding.demands == "all writes of this run have finished before the first read"
-
-
-# --- G24: what the client makes of I/O ------------------------------------------------------------
-
-HYBRID = client.facts_of(
-    parse_parameters(
-        sessions("params.txt")[
-            "(bench) lctl get_param llite.*.hybrid_io llite.*.hybrid_io_read_threshold_bytes "
-            "llite.*.hybrid_io_write_threshold_bytes llite.*.unaligned_dio"
-        ].stdout
-    )
-)
-
-
-def modes(
-    transfer_bytes: int | None = MIB,
-    nodes: Sequence[Mapping[str, object]] = (HYBRID, HYBRID),
-    buffered: bool = True,
-    direction: str = "write",
-) -> Finding | None:
-    """G24 of nodes by their facts."""
-    whole = data("lustre", o_direct=not buffered).alter(nodes=tuple(nodes))
-    for at in (0, 1):
-        whole = whole.output(direction, at, transfer_bytes=transfer_bytes)
-    return client_modes(whole.phase(direction))
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"transfer_bytes": 2 * MIB - 1},
-        {"transfer_bytes": 8 * MIB - 1, "direction": "read"},
-        {"transfer_bytes": 64 * MIB, "buffered": False},
-        {"transfer_bytes": None},
-        {"transfer_bytes": 64 * MIB, "nodes": [{**HYBRID, "tunable.llite.hybrid_io": "0"}]},
-        {"transfer_bytes": 64 * MIB, "nodes": [{}, {}]},
-    ],
-)
-def test_g24_believes(change):
-    finding = modes(**change)
-    assert finding and finding.outcome is OK
-    assert client_modes(metadata().phase("create")) is None
-
-
-@pytest.mark.parametrize(
-    ("change", "saw"),
-    [
-        ({"transfer_bytes": 2 * MIB}, "transfers of 2 MiB may be direct (hybrid_io from 2 MiB)"),
-        ({"transfer_bytes": 8 * MIB, "direction": "read"}, "(hybrid_io from 8 MiB)"),
-        (
-            {"nodes": [HYBRID, {**HYBRID, "tunable.llite.unaligned_dio": "0"}]},
-            "unaligned_dio is 0 and 1",
-        ),
-        ({"nodes": [HYBRID, {}]}, "hybrid_io is 1 and unknown on different nodes"),
-        ({"nodes": [{"unanswered.lustre": True}]}, "not answered in time on 1 of 1 node(s)"),
-        ({"nodes": [HYBRID, {"unanswered.lustre": True}]}, "not answered in time on 1 of 2 node"),
-    ],
-)
-def test_g24_remarks(change, saw):
-    finding = modes(**change)
-    assert finding and finding.outcome is WARN, finding
-    says(finding, "G24", saw)
 
 
 # --- G13: shares ----------------------------------------------------------------------------------

@@ -82,8 +82,8 @@ def test_every_guard_that_applies_is_asked(found):
         asked.setdefault(finding.metric, []).append(finding.guard)
     assert {metric: sorted(set(names)) for metric, names in asked.items()} == {
         None: ["G15", "G19", "G20", "G8", "G9"],
-        "write_bw": ["G17", "G18", "G2", "G22", "G24", "G4", "G5", "G6", "G7", "G8"],
-        "read_iops": ["G1", "G17", "G18", "G21", "G22", "G24", "G3", "G4", "G6", "G7", "G8"],
+        "write_bw": ["G17", "G18", "G2", "G22", "G4", "G5", "G6", "G7", "G8"],
+        "read_iops": ["G1", "G17", "G18", "G21", "G22", "G3", "G4", "G6", "G7", "G8"],
     }
 
 

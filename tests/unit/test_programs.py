@@ -89,22 +89,6 @@ def test_a_tool_that_is_a_script(tmp_path):
     assert between.script("ior", environ) == {}
 
 
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (b"\x7fELF POSIX|MPIIO|MMAP", {"ior.uncounted": True}),
-        (b"\x7fELF POSIX|MPIIO|MMAP task %d, not retrying collective %s", {}),
-        (b"#!/bin/sh\nexec ior -a MPIIO", {}),
-    ],
-)
-def test_an_ior_that_does_not_count_what_mpi_io_moved(tmp_path, content, found):
-    environ = {"PATH": str(tmp_path)}
-    assert between.uncounted(environ) == {}
-    (tmp_path / "ior").write_bytes(content)
-    (tmp_path / "ior").chmod(0o755)
-    assert between.uncounted(environ) == found
-
-
 @pytest.mark.needs_ior
 @pytest.mark.parametrize("tool", ["ior", "mdtest"])
 def test_the_version_of_the_real_tool(tool):

@@ -77,23 +77,6 @@ def output_of(left: Evidence, of: str = "write", /, **change: Any) -> Any:
     return replace(one, phases=(replace(one.phases[0], **change),))
 
 
-@pytest.mark.parametrize(
-    ("api", "facts", "words"),
-    [
-        ("MPIIO", {"ior.uncounted": True}, ["does not ask MPI-IO"]),
-        ("MPIIO", {}, []),
-        ("POSIX", {"ior.uncounted": True}, []),
-    ],
-)
-def test_an_ior_that_does_not_count_matters_to_mpi_io(left, api, facts, words):
-    plan = stage.plan()
-    repeat = [replace(one, command=["ior", "-a", api]) for one in plan.repeat]
-    seen = case(replace(left, nodes=(facts,)), replace(plan, repeat=repeat))
-    found = contents.counted(seen)
-    assert (found is not None) == bool(words)
-    assert not found or (found.outcome is Outcome.WARN and words[0] in str(found))
-
-
 SIZES = (
     "WARNING: inconsistent file size by different tasks",
     "WARNING: Expected aggregate file size       = 75497472",
