@@ -107,7 +107,7 @@ def rows(folder: Path, choice: RecordChoice) -> pl.DataFrame:
     """Return all columns of the history for the chosen records and metrics, in the order of time."""
     wanted = choice.of(folder)[0].select("record", "metric").unique()
     chosen = query.load(folder).join(wanted, on=["record", "metric"], how="semi", nulls_equal=True)
-    return chosen.cast(dict(COLUMNS))
+    return chosen.select(pl.col(name).cast(kind) for name, kind in COLUMNS.items())
 
 
 def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:
