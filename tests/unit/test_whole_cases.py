@@ -63,6 +63,21 @@ def others(bytes_read: int, requests: int = 0) -> Alter:
     return altered
 
 
+def unlooked(case: Whole) -> Whole:
+    """The node's looks at its counters before and after each execution are lost."""
+    for phase in ("write", "read"):
+        case = case.witness(phase, 0, counters={}).witness(phase, 1, counters={})
+    return case
+
+
+def rested(case: Whole) -> Whole:
+    """The device moved half of the bytes, as looks over time say."""
+    looks = case.evidence.activity
+    return case.alter(
+        activity=tuple(replace(i, read=i.read // 2, written=i.written // 2) for i in looks)
+    )
+
+
 def busy(case: Whole) -> Whole:
     """Twenty programs of others on four cores, and what they do to the times of a healthy tool."""
     idle = tuple(replace(look, load1=20.0) for look in case.evidence.idle)
@@ -224,6 +239,7 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
             "read", moved=lambda one: Reading(round(1.2 * one.moved.read), 0)
         ),
     ),
+    "looks before and after that are lost": (data(), unlooked),
     "an emptied cache that held nothing": (
         data(o_direct=False),
         evictions(replace(EMPTIED, resident_before=0), replace(EMPTIED, resident_before=0)),
@@ -287,6 +303,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
     ("G8 witness", INVALID): {
         "the disk moved half": (data(), lambda c: c.witness("read", counters=moved(0.5))),
         "the disk moved nothing": (data(), lambda c: c.witness("write", counters=moved(0.0))),
+        "looks are lost, and the disk moved half": (data(), lambda c: rested(unlooked(c))),
         "a container that waits for no child, and the disk moved half": (
             data(),
             lambda case: contained(case.witness("read", counters=moved(0.5))),

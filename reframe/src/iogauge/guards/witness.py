@@ -10,6 +10,7 @@ from typing import Final
 from iogauge.core.measurement import ToolOutput
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
+from iogauge.evidence.times import counted_between
 from iogauge.evidence.witness import Testimony
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import BYTES, BYTES_BESIDE, Bounds, Claim, settle
@@ -181,6 +182,10 @@ def _claims_of(
     if counted is not None:
         fewest = case.copies[0] if way == "write" else 1.0
         words += _at_most(f"{source} moved", counted.way(way), fewest, exact=bool(source))
+    elif len(case.counters) == 1 and not case.on_network and (span := case.span(testimony)):
+        # The looks before and after are lost. Those of the first node over time include what moved until the next one.
+        most = counted_between(case.evidence.activity, span, way)
+        words += _at_most(f"{source} moved", most, case.copies[0] if way == "write" else 1.0)
     if least is not None:
         words += _at_most(f"a device below {source or 'the mount'} moved", least.way(way))
     if counted is None and (carriers := _carriers(case)):
