@@ -65,16 +65,18 @@ def others(bytes_read: int, requests: int = 0) -> Alter:
 
 def unlooked(case: Whole) -> Whole:
     """The node's looks at its counters before and after each execution are lost."""
-    for phase in ("write", "read"):
+    for phase in case.evidence.testimony:
         case = case.witness(phase, 0, counters={}).witness(phase, 1, counters={})
     return case
 
 
-def rested(case: Whole) -> Whole:
-    """The device moved half of the bytes, as looks over time say."""
-    looks = case.evidence.activity
+def rested(case: Whole, share: float) -> Whole:
+    """The device moved a share of the bytes, as looks over time say."""
     return case.alter(
-        activity=tuple(replace(i, read=i.read // 2, written=i.written // 2) for i in looks)
+        activity=tuple(
+            replace(look, read=round(share * look.read), written=round(share * look.written))
+            for look in case.evidence.activity
+        )
     )
 
 
@@ -240,6 +242,7 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
         ),
     ),
     "looks before and after that are lost": (data(), unlooked),
+    "looks that are lost, of files": (metadata(), unlooked),
     "an emptied cache that held nothing": (
         data(o_direct=False),
         evictions(replace(EMPTIED, resident_before=0), replace(EMPTIED, resident_before=0)),
@@ -303,7 +306,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
     ("G8 witness", INVALID): {
         "the disk moved half": (data(), lambda c: c.witness("read", counters=moved(0.5))),
         "the disk moved nothing": (data(), lambda c: c.witness("write", counters=moved(0.0))),
-        "looks are lost, and the disk moved half": (data(), lambda c: rested(unlooked(c))),
+        "looks are lost, and the disk moved half": (data(), lambda c: rested(unlooked(c), 0.5)),
         "a container that waits for no child, and the disk moved half": (
             data(),
             lambda case: contained(case.witness("read", counters=moved(0.5))),
@@ -461,6 +464,10 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
         "files that no device wrote": (
             metadata("xfs"),
             lambda c: c.witness("create", counters=moved(0.0)),
+        ),
+        "looks are lost, and no device wrote": (
+            metadata("xfs"),
+            lambda c: rested(unlooked(c), 0.0),
         ),
         "files in a FUSE program": (metadata("fuse.bindfs"), lambda c: _required(c)),
     },
