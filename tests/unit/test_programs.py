@@ -89,20 +89,6 @@ def test_a_tool_that_is_a_script(tmp_path):
     assert between.script("ior", environ) == {}
 
 
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (b"\x003.3.0\0 text \x003.3.0\0", "3.3.0"),
-        (b"\x004.1.0+dev\0", "4.1.0+dev"),
-        (b"\x003.3.0\0\x001.10.8\0", ""),
-        (b"IOR-3.3.0: MPI", ""),
-    ],
-)
-def test_the_version_in_a_program(tmp_path, content, found):
-    (tmp_path / "ior").write_bytes(content)
-    assert between.version(str(tmp_path / "ior")) == found
-
-
 @pytest.mark.needs_ior
 @pytest.mark.parametrize("tool", ["ior", "mdtest"])
 def test_the_version_of_the_real_tool(tool):
