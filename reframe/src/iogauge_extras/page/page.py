@@ -32,9 +32,9 @@ from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import MetricRecord, Record, microseconds
+from iogauge.records.record import Record, microseconds
 from iogauge.report import outcome, pricing
-from iogauge.report.endings import UNPROVEN, SessionRecords, Word
+from iogauge.report.endings import SessionRecords, Word
 from iogauge.report.layout import LOOKS
 from iogauge.report.outcome import newest
 from iogauge.session.current import suite
@@ -42,7 +42,7 @@ from iogauge.site import folders
 from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
 from iogauge_extras.page import bars, charts, sweeps
-from iogauge_extras.page.collect import against
+from iogauge_extras.page.collect import conclusion, tiles
 from iogauge_extras.page.trouble import DRIFT, Alarm, Days, Trouble
 
 if TYPE_CHECKING:
@@ -102,6 +102,16 @@ RUNS_LEGEND: Final = (
         "red vertical: an alarm began",
     ),
 )
+
+
+TEMPLATES.globals |= {
+    "looks": [(LOOKS[verdict], verdict) for verdict in Verdict],
+    "letters": {verdict: look.letter for verdict, look in LOOKS.items()},
+    "runs_legend": RUNS_LEGEND,
+    "count": count,
+    "format_value": format_value,
+    "signs": SIGNS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +177,7 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         detail=_detail,
         fingerprints=grouped((r for r in records if r.fingerprint), _fingerprint),
         few=len(records) <= _PRINTED,
-        looks=[(LOOKS[verdict], verdict) for verdict in Verdict],
-        letters={verdict: look.letter for verdict, look in LOOKS.items()},
-        runs_legend=RUNS_LEGEND,
-        count=count,
-        format_value=format_value,
         anchor=anchor,
-        signs=SIGNS,
         by_line={record.line: anchor(record) for record in last},
         chart=partial(_chart, places, itertools.count(1)),
         gauge=lambda metric: Markup(bars.gauge(metric)) if metric else "",
@@ -234,7 +238,6 @@ def comparison(found: Contrast) -> str:
         ],
         signs={"better": "▲ ", "worse": "▼ "},
         kinds={"better": "PASS", "worse": "FAIL"},
-        count=count,
         style=page_style(),
         policy=_policy(""),
     )
@@ -410,65 +413,6 @@ def _detail(record: Record) -> dict[str, Any]:
         "fine": len(record.findings) - len(told),
         "fingerprint": _fingerprint(record),
     }
-
-
-# What a page says first: how many cases are accepted, and what follows from the records.
-def tiles(alarm: Alarm, records: SessionRecords) -> list[tuple[str, str, str, str, int]]:
-    """Return name, style, sign, meaning and number of the cases that are accepted, failed, invalid, unproven, missing."""
-    counts = Counter(record.verdict for record in records if records.counts(record))
-    unproven = sum(counts[verdict] for verdict in UNPROVEN)
-    failed = counts[Verdict.FAIL] + counts[Verdict.ERROR]
-    accepted, invalid = counts[Verdict.PASS], counts[Verdict.INVALID]
-    return [
-        ("accepted", "PASS", "✓", "proven, and as the reference demands", accepted),
-        ("failed", "FAIL", "✗", "below the reference, or the tool failed", failed),
-        ("invalid", "INVALID", "⊘", "the number is not the storage's", invalid),
-        ("unproven", "UNREFERENCED", "?", "no reference, or too much noise", unproven),
-        ("missing", "MISSING", "–", "asked for, and not measured", alarm.missing),
-    ]
-
-
-_CONCLUSIONS: Final = {
-    Word.OK: "Everything that was asked for is accepted.",
-    Word.PARTLY_PROVEN: "Accepted in part: what is unproven or missing stays open.",
-    Word.NOTHING_PROVEN: "Nothing is accepted: no case is proven against a reference.",
-    Word.FAILED: "Not accepted.",
-}
-
-
-def conclusion(alarm: Alarm, records: SessionRecords) -> str:
-    """Return what follows from the records, in sentences: the decision, and its gravest reason."""
-    said = [_CONCLUSIONS[alarm.ending.word]]
-    failed = [
-        (_loss(metric), metric, record)
-        for record in records
-        if records.counts(record)
-        for metric in record.metrics
-        if metric.verdict is Verdict.FAIL and metric.reference
-    ]
-    if failed:
-        _, metric, record = min(failed, key=lambda found: found[0])
-        said.append(
-            f"The gravest failure: {metric.name} of {record.short_name} on {record.where} is {against(metric)}."
-        )
-    if drifts := sum(trouble.kind == DRIFT for trouble in alarm.troubles):
-        said.append(f"{count(drifts, 'metric')} became worse over time.")
-    invalid = [r for r in records if r.verdict is Verdict.INVALID]
-    guards = Counter(
-        guard
-        for record in invalid
-        for guard in {f.name for f in record.findings if f.objects(Verdict.INVALID)}
-    ).most_common(3)
-    if guards:
-        names = ", ".join(f"{guard} ({times} x)" for guard, times in guards)
-        said.append(f"Guards refuse {count(len(invalid), 'case')}, most often {names}.")
-    return " ".join(said)
-
-
-def _loss(metric: MetricRecord) -> float:
-    """Return ln(value over reference), signed so that a loss is below 0."""
-    value = float(metric.median) / float(metric.reference.value) if metric.reference else 1.0
-    return (value - 1) if metric.better == "more" else (1 - value)
 
 
 # Where records were made, and what is known of each place: the header of a page.
