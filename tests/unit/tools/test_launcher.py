@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.evidence import complaints
+from iogauge.core.measurement import ToolOutputError
+from iogauge.evidence import collect, complaints
 from iogauge.evidence.complaints import telling_line
 from iogauge.plan.stage import PhaseRun, complaints_file
+from support import stage
 
 SAID = {
     block.partition("\n")[0]: block.partition("\n")[2]
@@ -223,3 +225,32 @@ REPORTED = {
 @pytest.mark.parametrize("text", list(REPORTED))
 def test_what_others_saw_is_told_with_its_cause(tmp_path, text):
     assert reason(tmp_path, text).startswith(REPORTED[text])
+
+
+#: How each program began, two and three of them as worlds of one task: all were built with Open MPI, and mpiexec was MPICH's.
+ALONE = (
+    "mdtest-4.0.0 was launched with 1 total task(s) on 1 node(s)",
+    'Args: md-workbench "-D=2" "-I=5" "-P=5" "-S=3901" "-O=1" "-R=1" "-w=1" "-W" "-o=t/w"',
+    "---- WRF-IO write benchmark ----",
+    "IO500 version io500-sc25_v1 (standard)",
+    "IOR-4.0.0: MPI Coordinated Test of Parallel I/O",
+)
+
+
+@pytest.mark.parametrize("first", ALONE)
+@pytest.mark.parametrize("status", [0, 1])
+def test_worlds_of_one_task_are_named_whether_they_collide_or_not(tmp_path, first, status):
+    plan, left = stage.plan(), stage.build(tmp_path / "stage")
+    for worlds in (1, 2, 3):
+        said = f"{first}\n" * worlds + "ERROR: 0: Error while creating the dset: t/w/0_1\n" * status
+        (left / "write.1.out").write_text(said)
+        if status:
+            found = telling_line(left, PhaseRun(1, "write", status, 1.0, 2.0, "t"))
+        else:
+            try:
+                collect.collect(left, plan, 0)
+                found = ""
+            except ToolOutputError as error:
+                found = str(error)
+        named = f"{worlds} runs in one output, expected 1: this is what happens when the launcher"
+        assert (named in found) == (worlds > 1)

@@ -31,7 +31,7 @@ from iogauge.plan.stage import (
     complaints_file,
     printed_file,
 )
-from iogauge.tools.mpi import is_binding, unlabelled
+from iogauge.tools.mpi import alone, is_binding, unlabelled
 
 #: How paragraphs of Open MPI begin that say why nothing ran.
 _CAUSES: Final = re.compile(
@@ -264,6 +264,8 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
             errors = (int(number) for number in _FIO_ERROR.findall(text))
             more = "".join(f"error {n}: {os.strerror(n)}\n" for n in errors)
             text = text.partition("{")[0] + more
+        if several := alone(unlabelled(text)):
+            return several
         texts.append(
             [line.strip() for line in unlabelled(text).splitlines() if not is_binding(line)]
         )
