@@ -254,3 +254,77 @@ def test_worlds_of_one_task_are_named_whether_they_collide_or_not(tmp_path, firs
                 found = str(error)
         named = f"{worlds} runs in one output, expected 1: this is what happens when the launcher"
         assert (named in found) == (worlds > 1)
+
+
+#: Public reports: what was printed, and what is told of it.
+PUBLIC = {
+    "open-mpi/ompi#9582": (
+        "A requested component was not found, or was unable to be opened.  This\nmeans that this component is either not "
+        "installed.\n\nHost: cnode9\n\nFramework: psec\n\nComponent: munge\n\nIt looks like pmix_init failed for some "
+        "reason; your parallel process is\nlikely to abort.\n[cnode9:27] PMIX ERROR: NOT-FOUND in file x.c at line 237",
+        "opened. Host: cnode9 Framework: psec Component: munge. Give the nodes what this",
+    ),
+    "picongpu#3048": (
+        "Your job has requested more processes than the ppr for\nthis topology can support:\n\n  App: /x\n  Number of "
+        "procs:  32\n  PPR: 8:node\n\nPlease revise the conflict and try again.",
+        "can support: App: /x Number of procs: 32 PPR: 8:node. Ask for fewer tasks",
+    ),
+    "ArjunaUsers#172": (
+        "srun: error: spank: x11.so: Plugin file not found\nPMI2_Init failed to intialize.  Return code: 1",
+        "PMI2_Init failed to intialize.  Return code: 1. Let srun offer",
+    ),
+    "open-mpi/ompi#7949": (
+        "*** An error occurred in MPI_Init\n*** on a NULL communicator",
+        "occurred in MPI_Init. Let srun offer",
+    ),
+    "executorlib#761": (
+        "srun: error:  mpi/pmix_v5: init: (null) [0]: mpi_pmix.c:193: pmi/pmix: can not load PMIx library",
+        "can not load PMIx library. Let srun offer",
+    ),
+    "DLA-Future#337": (
+        "srun: Job 2 step creation still disabled, retrying (Requested nodes are busy)\nsrun: error: Unable to create step "
+        "for job 2: Memory required by task is not available",
+        "Memory required by task is not available",
+    ),
+    "dmtcp#702": (
+        "slurmstepd: error: Unable to create TMPDIR [/scratch/1]: Permission denied\nsrun: error: c7: task 1: Exited with "
+        "exit code 99",
+        "Unable to create TMPDIR [/scratch/1]: Permission denied",
+    ),
+    "hpc/ior#218": (
+        "[pike10:07644] *** Process received signal ***\n[pike10:07644] Signal: Segmentation fault (11)\n[pike10:07644] "
+        "Failing at address: (nil)",
+        "Signal: Segmentation fault (11)",
+    ),
+    "hpc/ior#412": (
+        "Process 0: FAILED in mdtest_run, Unable to create test directory path: No such file or directory\napplication "
+        "called MPI_Abort(MPI_COMM_WORLD, 1) - process 0",
+        "Unable to create test directory path: No such file or directory",
+    ),
+    "hpc/ior#479": (
+        "ERROR (aiori-DFS.c:675): 2: 17: dfs_open() of foo.00000002 Failed\n03/19/2024: Process 2: FAILED in TestIoSys",
+        "dfs_open() of foo.00000002 Failed",
+    ),
+    "IO500/io500#63": (
+        "WARNING: write(20, 0x25385000, 3901) failed No space left on device\nWARNING: task 0, partial write()",
+        "failed No space left on device",
+    ),
+    "axboe/fio#1373": (
+        "fio: engine io_uring not loadable\nfio: failed to load engine",
+        "engine io_uring not loadable",
+    ),
+    "rapiddisk#40": (
+        "fio: looks like your file system does not support direct=1/buffered=0\nfio: destination does not support O_DIRECT",
+        "looks like your file system does not support direct=1",
+    ),
+    "breuner/elbencho#33": (
+        "=== [ HOST: w1:1611 (Rank: 0) ] ===\n  ERROR: Unexpected short file read. Path: /m/r0-f0",
+        "Unexpected short file read. Path: /m/r0-f0",
+    ),
+}
+
+
+@pytest.mark.parametrize("report", PUBLIC)
+def test_what_users_were_told_in_public_reports(tmp_path, report):
+    printed, told = PUBLIC[report]
+    assert told in reason(tmp_path, printed)
