@@ -145,7 +145,7 @@ def test_damage_by_hand(old, new, message):
 
 
 def test_two_runs_in_one_file():
-    with pytest.raises(ToolOutputError, match="several IOR JSON documents$"):
+    with pytest.raises(ToolOutputError, match=r"several IOR JSON documents$"):
         parse_json(sample("ior_i1.json") * 2)
 
 
@@ -155,7 +155,7 @@ def test_two_runs_in_one_file():
 def test_worlds_of_one_task_write_over_each_others_summary(write):
     """Each was left by IOR of Open MPI that MPICH's mpiexec had started; which one is chance."""
     text = sample("ior_i1.json").replace('"tasks": 2', '"tasks": 1')
-    with pytest.raises(ToolOutputError, match="several tasks were to run: .* the matching mpirun"):
+    with pytest.raises(ToolOutputError, match=r"several tasks were to run: .* the matching mpirun"):
         parse_json(write(text))
 
 
