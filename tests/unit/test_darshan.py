@@ -355,18 +355,6 @@ def test_the_figures_of_a_log():
     assert 0 < found["fastest rank"] <= found["slowest rank"] <= log.run_seconds
 
 
-def test_two_numbers_of_writers():
-    comparison = logs.compare(of_log("a", darshan.parse(OMPIO)), of_log("b", darshan.parse(ROMIO)))
-    rows = {r.name: r for r in comparison.rows}
-    assert (rows["writers of the shared file"].a, rows["writers of the shared file"].b) == (2, 3)
-    assert rows["writers of the shared file"].ratio == 1.5
-    # The same command: hints came through the environment. ROMIO wrote the holes between the shares, too.
-    assert [c.name for c in comparison.changes] == ["access sizes"]
-    amplified = rows["POSIX / MPI-IO bytes written"]
-    assert (amplified.a, amplified.mark) == (1, "differs")
-    assert amplified.b == pytest.approx((2 * 18175320 + 18175312) / (16 * MIB))
-
-
 def test_a_missing_parser_is_named_with_what_brings_it(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
