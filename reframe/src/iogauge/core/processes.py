@@ -58,7 +58,8 @@ def started(pid: int) -> int | None:
 
 def parent(pid: int) -> int:
     """Return the parent of a process; 0 if it is gone."""
-    return int((*_stat(pid), 0, 0)[1])
+    words = _stat(pid)
+    return int(words[1]) if len(words) > 1 else 0
 
 
 def identity(pid: int) -> list[int]:

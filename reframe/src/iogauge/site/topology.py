@@ -107,6 +107,12 @@ class Topology(SiteModel):
     metadata_targets: Count | None = None
     efficiency: Efficiency | None = None
 
+    @property
+    def size(self) -> int | None:
+        """Return the number of servers, or of devices if no servers are declared, or None."""
+        counted = self.servers or self.devices
+        return counted.count if counted else None
+
     def _part(self, servers: int | None) -> float:
         """Return the share of the devices on so many servers; all if None."""
         return servers / self.servers.count if servers and self.servers else 1.0
