@@ -147,6 +147,15 @@ def flush() -> None:
             stream.flush()
 
 
+def open_streams() -> None:
+    """Let output that the caller closed lead nowhere, lest the next file take its place."""
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")
+
+
 class Fork:
     """A program in a process of its own that has its modules already: a fork of this process.
 
