@@ -650,7 +650,7 @@ WRITTEN = (
     ),
     Mutant(
         "files-elsewhere", "guards", "witness.py",
-        "words.append(Bounds(saw, most=counted.written / _INODE_BYTES))",
+        "words.append(Bounds(saw, most=wrote / _INODE_BYTES))",
         "words.append(Bounds(saw, most=counted.written))",
         "tests/unit/test_guards.py::test_g9_wants_new_files_on_the_target",
         "files that were made elsewhere count if the devices wrote anything",
@@ -1529,8 +1529,8 @@ WRITTEN = (
     ),
     Mutant(
         "prometheus-verdict-of-case", "report", "export.py",
-        "float(verdict is metric.verdict)",
-        "float(verdict is record.verdict)",
+        "given.set(verdict is metric.verdict)",
+        "given.set(verdict is record.verdict)",
         "tests/unit/test_export.py::test_each_metric_has_its_own_verdict",
         "Prometheus gets the case's verdict for each of its metrics",
     ),
