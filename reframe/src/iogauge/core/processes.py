@@ -154,8 +154,8 @@ def open_streams() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(number, True)
     os.close(number)
-    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8")
-    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8")
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 class Fork:
