@@ -7,6 +7,7 @@
 - interference_check: scenarios: one load beside another
 - mixed_check: a scenario: reads and writes at once
 - series: the bytes of an execution, second by second
+- servers: what the servers of a Lustre file system count meanwhile
 - walk_check: a scenario: a cold walk over a software stack
 - walking: what a node does in a cold walk
 """

@@ -19,8 +19,9 @@ from typing import Final, Literal
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_seconds, format_value
 from iogauge.evidence.model import SERIES
-from iogauge.plan.seen import Instant
+from iogauge.plan.seen import MOVED, Instant, Noted
 from iogauge.plan.stage import PhaseRun
+from iogauge_extras.loads.servers import explain, looks_of
 
 #: Seconds of a step and of a window, at most; a short execution has this many of each at least.
 _STEP_S: Final = 1.0
@@ -58,11 +59,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Bytes per second in each step of an execution; ``began`` is the time of the first, in seconds since the epoch."""
+    """Bytes per second in each step of an execution; ``began`` is the time of the first, in seconds since the epoch.
+
+    ``servers`` is what the servers counted in the longest dip.
+    """
 
     step_s: float
     rates: tuple[float, ...]
     began: float = 0.0
+    servers: str = ""
 
     @property
     def window_s(self) -> float:
@@ -131,9 +136,10 @@ class Series:
             saw.append(f"from {levels} {self._after(change.at_s)}")
         if dips := self.dips:
             longest = dips[0]
+            told = f" ({self.servers})" if self.servers else ""
             saw.append(
                 f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} "
-                f"{self._after(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
+                f"{self._after(longest.begin_s)}, down to {longest.lowest:.0%} of the median{told}"
             )
         return saw
 
@@ -186,9 +192,7 @@ def _at(times: Sequence[float], counts: Sequence[int], when: float) -> float:
     return counts[after - 1] + share * (counts[after] - counts[after - 1])
 
 
-def with_series(
-    output: ToolOutput, instants: Sequence[Instant], run: PhaseRun, what: str
-) -> ToolOutput:
+def with_series(output: ToolOutput, noted: Noted, run: PhaseRun, what: str) -> ToolOutput:
     """Return an output with the series of its only phase, and the quantities that follow from it.
 
     ``best_minute`` and ``worst_minute`` are the tool's bandwidth times the share that the best and the worst window
@@ -197,7 +201,7 @@ def with_series(
     """
     (phase,) = output.phases
     series = series_of_instants(
-        instants, "read" if phase.name == "read" else "write", run, phase.seconds
+        noted.instants(MOVED), "read" if phase.name == "read" else "write", run, phase.seconds
     )
     if series is None:
         raise ToolOutputError(
@@ -207,7 +211,11 @@ def with_series(
         )
     # The tool tells its end in seconds since the epoch, and the job in seconds since boot.
     end = max(moment.seconds for moment in output.moments if not moment.local)
-    series = replace(series, began=series.began + end - run.ended)
+    epoch, servers = end - run.ended, ""
+    for dip in series.dips[:1]:
+        began = series.began + dip.begin_s
+        servers = explain(looks_of(noted)[0], began, began + dip.seconds, run, epoch)
+    series = replace(series, began=series.began + epoch, servers=servers)
     bandwidth = phase.rates["bw"]
     windows = [window / series.mean for window in series.windows]
     longest = max((dip.seconds for dip in series.dips), default=0.0)

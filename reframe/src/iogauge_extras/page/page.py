@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta, timezone
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from markupsafe import Markup
@@ -122,7 +124,7 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         results=_results(records, below),
         layers=list(_layers(below, anchor)),
         plots=list(_plots(records, anchor)),
-        needles=[*_needles(last, anchor), *_maps(records, anchor)],
+        needles=[*_needles(last, anchor), *_maps(records, anchor), *_of_servers(last, anchor)],
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
         calendar=_calendar(alarm.days, {(r.where, visible(r.short_name)): anchor(r) for r in last}),
@@ -335,6 +337,30 @@ def _maps(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
         caption = f"darker: slower than the median of the faster half; {unit}"
         named = ", ".join(names) or "none"
         yield Drawing(drawn, caption, title, record.system, anchor(record), named)
+
+
+def _of_servers(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
+    """Yield what the servers counted in each execution: the curves of storage targets, and of metadata targets."""
+    for record in records:
+        found = record.servers if isinstance(record.servers, Mapping) else {}
+        silent = found.get("unanswered", {})
+        for execution, curves in found.items():
+            for kind, unit in (("OST", "MiB/s"), ("MDT", "ops/s")):
+                mine = {name: of for name, of in curves.items() if f"-{kind}" in name}
+                if execution == "unanswered" or not mine:
+                    continue
+                title = f"{record.short_name} {execution}: {kind}s of {record.where}"
+                steps = [
+                    after[0] - before[0] for of in mine.values() for before, after in pairwise(of)
+                ]
+                step = (
+                    f"a rate is that of {statistics.median(steps):.1f} s" if steps else "one step"
+                )
+                caption = "; ".join(
+                    ["counted by the servers, for all clients", step, *silent.values()]
+                )
+                drawn = Markup(charts.over_time(title, mine, unit))
+                yield Drawing(drawn, caption, title, record.system, anchor(record))
 
 
 def _says(text: str, name: str) -> bool:
