@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.guards import figures
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.plan.seen import Instant
+from iogauge.plan.seen import MOVED, Instant, Note, Noted
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.series import SERIES, Change, Dip, Series, series_of_instants, with_series
 from support.whole import data
@@ -30,6 +30,10 @@ def looks(rates: list[float], begin: float = 103.07, pause: float = 0.2) -> list
 
     times = [90 + n * pause for n in range(int((begin - 90 + len(rates) + 2) / pause))]
     return [Instant(round(when, 2), 7 * MIB, 5 * MIB + written(when)) for when in times]
+
+
+def noted(instants: list[Instant]) -> Noted:
+    return Noted({"n1": [Note(i.time, MOVED, [i.read, i.written]) for i in instants]})
 
 
 def series(rates: list[float]) -> Series:
@@ -79,7 +83,7 @@ def test_noise_has_no_dip_and_no_level(rates):
 
 def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share():
     rates = [100.0] * 240 + [200.0] * 60
-    seen = with_series(output(300.0, 60.0), looks(rates), RUN, "write, repetition 1")
+    seen = with_series(output(300.0, 60.0), noted(looks(rates)), RUN, "write, repetition 1")
     (phase,) = seen.phases
     assert phase.rates["best_minute"].value == pytest.approx(60 * 200 / 120, rel=0.01)
     assert phase.rates["worst_minute"].value == pytest.approx(60 * 100 / 120, rel=0.01)
@@ -96,7 +100,7 @@ def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share
 )
 def test_without_a_count_there_is_no_series(instants, seconds):
     with pytest.raises(ToolOutputError, match="write, repetition 2: no counter under the target's"):
-        with_series(output(seconds), instants, RUN, "write, repetition 2")
+        with_series(output(seconds), noted(instants), RUN, "write, repetition 2")
 
 
 def g17(*series: Series) -> Finding:

@@ -61,7 +61,7 @@ class Change:
 class Series:
     """Bytes per second in each step of an execution; ``began`` is the time of the first, in seconds since the epoch.
 
-    ``servers`` is what the servers counted in the longest dip.
+    ``servers`` is what the servers counted in the slow time.
     """
 
     step_s: float
@@ -136,12 +136,18 @@ class Series:
             saw.append(f"from {levels} {self._after(change.at_s)}")
         if dips := self.dips:
             longest = dips[0]
-            told = f" ({self.servers})" if self.servers else ""
             saw.append(
                 f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} "
-                f"{self._after(longest.begin_s)}, down to {longest.lowest:.0%} of the median{told}"
+                f"{self._after(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
             )
-        return saw
+        return [*saw, *filter(None, [self.servers])]
+
+    @property
+    def slow(self) -> tuple[float, float] | None:
+        """Return begin and end of the lower level in seconds, or of the longest dip; None if it is steady."""
+        if (change := self.change) and change.after < change.before:
+            return change.at_s, len(self.rates) * self.step_s
+        return next(((d.begin_s, d.begin_s + d.seconds) for d in self.dips), None)
 
     def _after(self, seconds: float) -> str:
         """Return when something began, also as the clocks of the servers have it, whose counters may explain it."""
@@ -212,9 +218,9 @@ def with_series(output: ToolOutput, noted: Noted, run: PhaseRun, what: str) -> T
     # The tool tells its end in seconds since the epoch, and the job in seconds since boot.
     end = max(moment.seconds for moment in output.moments if not moment.local)
     epoch, servers = end - run.ended, ""
-    for dip in series.dips[:1]:
-        began = series.began + dip.begin_s
-        servers = explain(looks_of(noted)[0], began, began + dip.seconds, run, epoch)
+    if slow := series.slow:
+        began, ended = (series.began + at for at in slow)
+        servers = explain(looks_of(noted)[0], began, ended, run, epoch)
     series = replace(series, began=series.began + epoch, servers=servers)
     bandwidth = phase.rates["bw"]
     windows = [window / series.mean for window in series.windows]

@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from functools import partial
 from itertools import pairwise
+from operator import add, sub
 from typing import Final, NamedTuple
 
 from iogauge.core.units import format_value
@@ -32,70 +33,81 @@ _STEP_OF_EXPORTER_S: Final = 5.0
 _TIMEOUT_S: Final = 10.0
 _LARGEST: Final = 64 << 20
 
+#: A device; or a histogram of times that its disks took; or name, samples, unit and sum of a line.
 _LCTL: Final = re.compile(
-    r"^(?:obdfilter|mdt)\.(\S+)\.(?:md_)?stats=$"
+    r"^(?:obdfilter|mdt|osd-\w+)\.(\S+)\.(?:md_|brw_)?stats=$"
+    r"|^I/O time \(1/1000s\).*\n((?:\d+K?:.*\n)*)"
     r"|^(\w+) +(\d+) samples \[(\w+)\](?: \d+ \d+ (\d+))?",
     re.M,
 )
+_TIMES: Final = re.compile(r"^(\d+)(K?):\s+(\d+) .*\|\s+(\d+) ", re.M)
 _EXPORTED: Final = re.compile(
-    r"^lustre_(stats|read_bytes|write_bytes)_total\{(.*)\} ([0-9.e+]+)", re.M
+    r"^lustre_(stats|read_bytes|write_bytes|io_time_milliseconds)_total\{(.*)\} ([0-9.e+]+)", re.M
 )
 #: The label is ``target``, in old exporters ``ost`` or ``mdt``. A name of a file system has eight characters at most.
 _TARGET: Final = re.compile(r'="([\w-]{1,8}-(?:OST|MDT)[0-9a-f]{4})"')
+_LABEL: Final = re.compile(r'\b(?:operation|size)="(\w+)"')
 #: Counted once more as what they are a part of.
 _PARTS: Final = re.compile(r"(?:same|cross)dir_rename|parallel_rename")
 
 
-class Counts(NamedTuple):
-    """What a target has counted: bytes both ways, requests (of a metadata target all operations), and their microseconds, if told."""
+class ServerCounts(NamedTuple):
+    """What a target has counted: bytes both ways, I/Os of its disks (of a metadata target: operations), and their milliseconds.
+
+    The milliseconds are rounded up to powers of two.
+    """
 
     bytes: int = 0
-    requests: int = 0
-    usecs: int = 0
+    operations: int = 0
+    ms: int = 0
 
 
-def _counted(text: str) -> Iterator[tuple[str, str, str, int, int]]:
-    """Yield target, what, unit, samples and sum of what lctl or an exporter printed."""
+def _of_lctl(text: str) -> Iterator[tuple[str, ServerCounts]]:
+    """Yield what lctl counts for each target."""
     target = ""
-    for name, what, samples, unit, total in _LCTL.findall(text):
-        if name:
-            target = name
-        else:
-            yield target, what, unit, int(samples), int(total or 0)
-    for what, labels, value in _EXPORTED.findall(text):
-        count, operation = int(float(value)), re.search(r'\boperation="(\w+)"', labels)
-        if not (found := _TARGET.search(labels)):
-            continue
-        if what != "stats":
-            yield found[1], what, "bytes", 0, count
-        elif operation:
-            yield found[1], operation[1], "reqs", count, 0
-
-
-def parse(text: str) -> dict[str, Counts]:
-    """Return what targets have counted, by name; raises ValueError without any."""
-    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for target, what, unit, samples, total in _counted(text):
-        of_data, count = what in ("read", "write"), sums[target]
+    for name, times, what, samples, unit, total in _LCTL.findall(text):
+        target, of_data = name or target, "-OST" in (name or target)
         if unit == "bytes":
-            count[0] += total
-            count[1] += samples if "-OST" in target else 0
-        elif "-OST" in target:
-            count[2] += total if of_data else 0
-        elif not _PARTS.match(what):
-            count[1] += samples
-            count[2] += total
+            yield target, ServerCounts(int(total or 0))
+        elif what and not of_data and not _PARTS.match(what):
+            yield target, ServerCounts(0, int(samples))
+        for size, kilo, reads, writes in _TIMES.findall(times) if of_data else ():
+            count = int(reads) + int(writes)
+            yield target, ServerCounts(0, count, count * int(size) * (1024 if kilo else 1))
+
+
+def _of_exporter(text: str) -> Iterator[tuple[str, ServerCounts]]:
+    """Yield what an exporter counts for each target."""
+    for what, labels, value in _EXPORTED.findall(text):
+        count, found = int(float(value)), _TARGET.search(labels)
+        label = _LABEL.findall(labels)[-1:]
+        if not found:
+            continue
+        of_data = "-OST" in found[1]
+        if what.endswith("_bytes"):
+            yield found[1], ServerCounts(count)
+        elif what == "stats" and not of_data and not (label and _PARTS.match(label[0])):
+            yield found[1], ServerCounts(0, count)
+        elif what != "stats" and of_data and label and label[0].isdigit():
+            yield found[1], ServerCounts(0, count, count * int(label[0]))
+
+
+def parse(text: str) -> dict[str, ServerCounts]:
+    """Return what targets have counted, by name; raises ValueError without any."""
+    sums: dict[str, ServerCounts] = {}
+    for target, count in (*_of_lctl(text), *_of_exporter(text)):
+        sums[target] = ServerCounts(*map(add, sums.get(target, ServerCounts()), count))
     if not sums:
         raise ValueError("no counters of a Lustre server in the answer")
-    return {target: Counts(*count) for target, count in sums.items()}
+    return sums
 
 
-def ask(source: str) -> dict[str, Counts]:
+def ask(source: str) -> dict[str, ServerCounts]:
     """Return what a source counts now; raises OSError or ValueError."""
     if source == "lctl":
         if os.geteuid():
             raise ValueError("lctl tells the counters of a server to root alone")
-        return parse(ask_lctl("obdfilter.*.stats", "mdt.*.md_stats"))
+        return parse(ask_lctl("obdfilter.*.stats", "mdt.*.md_stats", "osd-*.*-OST*.brw_stats"))
     from http.client import HTTPException
     from urllib.request import urlopen
 
@@ -131,43 +143,41 @@ def _follow(fsname: str, source: str) -> None:
 
 
 #: Looks at a target: seconds since the first node's boot, and what it had counted.
-Looks = Mapping[str, Sequence[tuple[float, Counts]]]
+Looks = Mapping[str, Sequence[tuple[float, ServerCounts]]]
 
 #: A target takes part in an execution if it moves so much of what the busiest one does.
 _PART: Final = 0.05
 #: It has fallen if it moves less than this share of what it moves at other times.
 _FELL: Final = 0.5
-#: Its requests are slow if they take so many times as long as those of the others.
-_SLOW: Final = 3.0
+#: Its disks are slow if an I/O takes them so many times as long as those of the others.
+_SLOW: Final = 4.0
 _NAMED: Final = 3
 #: Most points of a curve, and most curves, in a record.
-_POINTS, _CURVES = 60, 24
+_POINTS, _CURVES = 40, 12
 
 
 def looks_of(noted: Noted) -> tuple[Looks, dict[str, str]]:
     """Return the looks at each target, and what sources objected last."""
-    looks: dict[str, list[tuple[float, Counts]]] = defaultdict(list)
+    looks: dict[str, list[tuple[float, ServerCounts]]] = defaultdict(list)
     problems = {}
     kind = tuple[str, str, Mapping[str, tuple[int, int, int]]]
     for _, at, (source, problem, counts) in noted.each(SERVERS, kind):
         problems[source] = problem
         for target, count in counts.items():
-            looks[target].append((at, Counts(*count)))
+            looks[target].append((at, ServerCounts(*count)))
     return looks, {source: problem for source, problem in problems.items() if problem}
 
 
 def _between(
-    looks: Sequence[tuple[float, Counts]], began: float, ended: float
-) -> tuple[float, float, Counts] | None:
+    looks: Sequence[tuple[float, ServerCounts]], began: float, ended: float
+) -> tuple[float, float, ServerCounts] | None:
     """Return the looks around a time, and what grew between them; None without two, or if the target began anew."""
     times = [at for at, _ in looks]
     first = max(0, bisect_right(times, began) - 1)
     last = min(len(times) - 1, bisect_left(times, ended))
     if last <= first:
         return None
-    grown = Counts(
-        *(after - before for before, after in zip(looks[first][1], looks[last][1], strict=True))
-    )
+    grown = ServerCounts(*map(sub, looks[last][1], looks[first][1]))
     return (times[first], times[last], grown) if min(grown) >= 0 else None
 
 
@@ -185,8 +195,8 @@ def explain(looks: Looks, began: float, ended: float, run: PhaseRun, epoch: floa
         slow[target] = during[2].bytes / seconds
         usual[target] = (whole[2].bytes - during[2].bytes) / rest_s if rest_s > 0 else 0.0
         times += [during[:2]]
-        if during[2].usecs and during[2].requests:
-            took[target] = during[2].usecs / during[2].requests / 1e3
+        if during[2].operations:
+            took[target] = during[2].ms / during[2].operations
     top = max([*usual.values(), 0.0])
     used = [target for target, rate in usual.items() if top and rate >= _PART * top]
     if not used:
@@ -210,7 +220,7 @@ def explain(looks: Looks, began: float, ended: float, run: PhaseRun, epoch: floa
     rest = [took[t] for t in used if t in took and t != worst]
     if rest and took[worst] >= _SLOW * statistics.median(rest):
         words.append(
-            f"a request took {worst} {format_value(took[worst])} ms, the others {format_value(statistics.median(rest))} ms"
+            f"an I/O took the disks of {worst} about {took[worst]:.0f} ms, the others {statistics.median(rest):.0f} ms"
         )
     begin, end = (
         datetime.fromtimestamp(epoch + at, timezone.utc)
@@ -239,7 +249,7 @@ def for_record(noted: Noted, runs: Sequence[PhaseRun]) -> dict[str, dict[str, ob
 
 
 def _curve(
-    target: str, looks: Sequence[tuple[float, Counts]], run: PhaseRun
+    target: str, looks: Sequence[tuple[float, ServerCounts]], run: PhaseRun
 ) -> list[tuple[float, float]]:
     """Return the middle of each step of an execution, in seconds after its begin, with the rate."""
     times = [at for at, _ in looks]
@@ -249,9 +259,9 @@ def _curve(
     return [
         (
             round((before + after) / 2 - run.started, 2),
-            round(((grown.bytes / 2**20) if of_data else grown.requests) / (after - before), 3),
+            round(((grown.bytes / 2**20) if of_data else grown.operations) / (after - before), 3),
         )
         for (before, then), (after, now) in pairwise(mine)
-        for grown in [Counts(*(b - a for a, b in zip(then, now, strict=True)))]
+        for grown in [ServerCounts(*map(sub, now, then))]
         if min(grown) >= 0
     ]
