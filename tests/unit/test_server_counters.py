@@ -35,6 +35,8 @@ lustre_job_write_bytes_total{component="ost",jobid="334",target="rig-OST0000"} 2
 lustre_stats_total{component="mdt",operation="close",target="rig-MDT0000",otel_scope_name="lustre"} 7632
 lustre_stats_total{component="mdt",operation="rename",target="rig-MDT0000",otel_scope_name="lustre"} 10
 lustre_stats_total{component="mdt",operation="samedir_rename",target="rig-MDT0000",otel_scope_name="lustre"} 10
+lustre_io_time_milliseconds_total{component="ost",operation="write",size="1024",target="rig-OST0000",otel_scope_name="lustre"} 4
+lustre_io_time_milliseconds_total{component="ost",operation="read",size="2",target="rig-OST0000"} 10
 lustre_stats_total{component="ost",operation="statfs",target="rig-OST0000"} 314187
 """
 
@@ -45,17 +47,15 @@ def test_lctl_of_a_server_tells_each_target():
         *(f"rig-MDT000{n}" for n in range(2)),
         *(f"rig-OST000{n}" for n in range(4)),
     ]
-    data = 573173760 + 1864374171
-    assert found["rig-OST0000"] == (data, 914 + 1033, 2422080 + 12285379)
-    text = "mdt.rig-MDT0000.md_stats=\nopen 84 samples [usecs] 228 90545 244584 9631\n"
-    assert parse(
-        f"{text}rename 5 samples [usecs] 1 2 50 9\nsamedir_rename 5 samples [usecs] 1 2 50 9\n"
-    ) == {"rig-MDT0000": (0, 89, 244634)}
+    assert found["rig-OST0002"] == (8890215547, 7094, 27664)
+    text = "mdt.rig-MDT0000.md_stats=\nopen 84 samples [usecs] 228 90545 244584 9631\nread_bytes 1 samples [bytes] 9 9 9 81\n"
+    text += "rename 5 samples [reqs]\nsamedir_rename 5 samples [reqs]\nparallel_rename_dir 5 samples [reqs]\n"
+    assert parse(text) == {"rig-MDT0000": (9, 89, 0)}
 
 
 def test_exporters_tell_each_target():
     assert parse(EXPORTED) == {
-        "rig-OST0000": (4971114377425 + 1048576, 0, 0),
+        "rig-OST0000": (4971114377425 + 1048576, 14, 2 * 10 + 1024 * 4),
         "rig-OST0001": (3, 0, 0),
         "rig-MDT0000": (0, 7642, 0),
     }
@@ -123,7 +123,7 @@ sys.stdin.read()
 def counted(
     rates: dict[str, list[float]], step: int = 5, ms: dict[str, float] | None = None
 ) -> Noted:
-    """What was noted from 95 s on, of targets with these MiB/s in each step; in the dip a request of 1 MiB takes ``ms``."""
+    """What was noted from 95 s on, of targets with these MiB/s in each step; in the dip an I/O of 1 MiB takes the disks ``ms``."""
     sums = {target: [0, 0, 0] for target in rates}
     notes = []
     for n in range(len(next(iter(rates.values()))) + 1):
@@ -132,7 +132,7 @@ def counted(
             if n < len(of):
                 moved = of[n] * step
                 slow = (ms or {}).get(target, 4.0) if 6 <= n <= 8 else 4.0
-                for place, more in enumerate((moved * MIB, moved, moved * slow * 1000)):
+                for place, more in enumerate((moved * MIB, moved, moved * slow)):
                     sums[target][place] += int(more)
     return Noted({"n1": notes})
 
@@ -154,13 +154,15 @@ def test_a_target_that_fell_is_named_and_nobody_else():
     )
 
 
-def test_if_all_wait_for_one_its_requests_tell():
+def test_if_all_wait_for_one_its_disks_tell():
     fell = [60.0] * 6 + [3.0] * 3 + [60.0] * 5
     rates = {f"rig-OST000{n}": fell for n in range(4)}
     alike = "all of its 4 storage targets fell, from 60.00 MiB/s to 3.000 MiB/s"
     assert told(counted(rates)).endswith(f"UTC: {alike}")
     slow = told(counted(rates, ms={"rig-OST0001": 900.0}))
-    assert slow.endswith(f"{alike}, a request took rig-OST0001 900.0 ms, the others 4.000 ms")
+    assert slow.endswith(
+        f"{alike}, an I/O took the disks of rig-OST0001 about 900 ms, the others 4 ms"
+    )
 
 
 def test_if_none_fell_others_may_have_used_them():
