@@ -61,13 +61,13 @@ class Change:
 class Series:
     """Bytes per second in each step of an execution; ``began`` is the time of the first, in seconds since the epoch.
 
-    ``servers`` is what the servers counted in the slow time.
+    ``servers`` is what the servers counted in its slow times.
     """
 
     step_s: float
     rates: tuple[float, ...]
     began: float = 0.0
-    servers: str = ""
+    servers: tuple[str, ...] = ()
 
     @property
     def window_s(self) -> float:
@@ -140,14 +140,15 @@ class Series:
                 f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} "
                 f"{self._after(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
             )
-        return [*saw, *filter(None, [self.servers])]
+        return [*saw, *self.servers]
 
     @property
-    def slow(self) -> tuple[float, float] | None:
-        """Return begin and end of the lower level in seconds, or of the longest dip; None if it is steady."""
+    def slow(self) -> list[tuple[float, float]]:
+        """Return begin and end in seconds of the longest dip, and of a lower level to the end."""
+        found = [(dip.begin_s, dip.begin_s + dip.seconds) for dip in self.dips[:1]]
         if (change := self.change) and change.after < change.before:
-            return change.at_s, len(self.rates) * self.step_s
-        return next(((d.begin_s, d.begin_s + d.seconds) for d in self.dips), None)
+            found.append((change.at_s, len(self.rates) * self.step_s))
+        return found
 
     def _after(self, seconds: float) -> str:
         """Return when something began, also as the clocks of the servers have it, whose counters may explain it."""
@@ -217,10 +218,9 @@ def with_series(output: ToolOutput, noted: Noted, run: PhaseRun, what: str) -> T
         )
     # The tool tells its end in seconds since the epoch, and the job in seconds since boot.
     end = max(moment.seconds for moment in output.moments if not moment.local)
-    epoch, servers = end - run.ended, ""
-    if slow := series.slow:
-        began, ended = (series.began + at for at in slow)
-        servers = explain(looks_of(noted)[0], began, ended, run, epoch)
+    epoch, looks = end - run.ended, looks_of(noted)[0]
+    told = (explain(looks, *(series.began + at for at in slow), run, epoch) for slow in series.slow)
+    servers = tuple(filter(None, dict.fromkeys(told)))
     series = replace(series, began=series.began + epoch, servers=servers)
     bandwidth = phase.rates["bw"]
     windows = [window / series.mean for window in series.windows]
