@@ -268,13 +268,6 @@ def test_an_undecided_case_has_the_documented_form(tmp_path):
     assert Record.from_json(decode(one.to_line())) == one
 
 
-@pytest.mark.parametrize(
-    "change", [{"partition": "other"}, {"environ": "other"}, {"display_name": "Ior"}]
-)
-def test_a_record_of_another_case_does_not_count(tmp_path, change):
-    assert len(undecided(write(tmp_path, case(**change)), [record()])) == 1
-
-
 def test_a_record_counts_once(tmp_path):
     file = write(tmp_path, case(), case())
     assert len(undecided(file, [record()])) == 1

@@ -96,7 +96,8 @@ def _remove(directory: str, seconds: float) -> int:
 def _evict(directory: str) -> dict[str, Any]:
     from iogauge.node import files
 
-    return files.evict(files.files_below(directory)).to_json()
+    found = (os.path.join(directory, name) for name in files.files_below(directory))
+    return files.evict(found).to_json()
 
 
 def _empty(directory: str) -> int:
