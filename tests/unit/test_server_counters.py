@@ -19,7 +19,8 @@ from iogauge.plan import seen
 from iogauge.plan.seen import SERVERS, Note, Noted
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.servers import ask, explain, for_record, looks_of, parse
-from iogauge_extras.page import charts
+from iogauge_extras.page import charts, sweeps
+from support.records import record
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 MIB = 1 << 20
@@ -198,3 +199,7 @@ def test_the_record_keeps_a_rate_for_each_step():
     figure = ElementTree.fromstring(charts.over_time("t", found["write.1"], "MiB/s"))
     lines = [one.get("class") for one in figure.iter() if one.tag.endswith("polyline")]
     assert lines == ["trace c0", "trace c1"]
+    ((title, unit, curves, caption), metadata) = sweeps.of_servers(record(servers=found))
+    assert (unit, metadata[1], list(curves)) == ("MiB/s", "ops/s", ["rig-OST0000"])
+    assert "write.1: OSTs of" in title
+    assert caption == "counted by the servers, for all clients; a rate is that of 5.0 s; refused"

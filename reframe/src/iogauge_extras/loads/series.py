@@ -219,7 +219,8 @@ def with_series(output: ToolOutput, noted: Noted, run: PhaseRun, what: str) -> T
     # The tool tells its end in seconds since the epoch, and the job in seconds since boot.
     end = max(moment.seconds for moment in output.moments if not moment.local)
     epoch, looks = end - run.ended, looks_of(noted)[0]
-    told = (explain(looks, *(series.began + at for at in slow), run, epoch) for slow in series.slow)
+    began = series.began
+    told = (explain(looks, began + a, began + b, run, epoch) for a, b in series.slow)
     servers = tuple(filter(None, dict.fromkeys(told)))
     series = replace(series, began=series.began + epoch, servers=servers)
     bandwidth = phase.rates["bw"]

@@ -12,14 +12,12 @@ import hashlib
 import itertools
 import re
 import socket
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -355,28 +353,12 @@ def _maps(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
         yield Drawing(drawn, caption, title, record.system, anchor(record), named)
 
 
-def _of_servers(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
-    """Yield what the servers counted in each execution: the curves of storage targets, and of metadata targets."""
+def _of_servers(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
+    """Yield what the servers counted in each execution."""
     for record in records:
-        found = record.servers if isinstance(record.servers, Mapping) else {}
-        silent = found.get("unanswered", {})
-        for execution, curves in found.items():
-            for kind, unit in (("OST", "MiB/s"), ("MDT", "ops/s")):
-                mine = {name: of for name, of in curves.items() if f"-{kind}" in name}
-                if execution == "unanswered" or not mine:
-                    continue
-                title = f"{record.short_name} {execution}: {kind}s of {record.where}"
-                steps = [
-                    after[0] - before[0] for of in mine.values() for before, after in pairwise(of)
-                ]
-                step = (
-                    f"a rate is that of {statistics.median(steps):.1f} s" if steps else "one step"
-                )
-                caption = "; ".join(
-                    ["counted by the servers, for all clients", step, *silent.values()]
-                )
-                drawn = Markup(charts.over_time(title, mine, unit))
-                yield Drawing(drawn, caption, title, record.system, anchor(record))
+        for title, unit, curves, caption in sweeps.of_servers(record):
+            drawn = Markup(charts.over_time(title, curves, unit))
+            yield Drawing(drawn, caption, title, record.system, anchor(record))
 
 
 def _says(text: str, name: str) -> bool:
