@@ -19,6 +19,7 @@ from iogauge.site import programs as site_programs
 from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace import directory
+from support.extras import extras
 
 IOR_HELP = (Path(__file__).parents[1] / "data" / "samples" / "ior_help.txt").read_text()
 FIO = "echo fio-3.33"
@@ -209,7 +210,8 @@ def test_a_launch_that_fails_is_a_problem(programs):
 def test_what_dead_sessions_left_is_named(tmp_path):
     gone = [4194305, 1]
     case = Path(directory.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone))
-    texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(str(tmp_path))]
+    place = extras(target={"path": str(tmp_path), "type": "ext4"})
+    texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(place)]
     assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)
 
 

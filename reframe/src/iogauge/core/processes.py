@@ -41,23 +41,25 @@ _KEEPER: Final = b"IOG_KEEPS=1"
 _WAIT_S: Final = 5.0
 
 
-def started(pid: int) -> int | None:
-    """Return when a process began, in ticks since boot: 0 if it has ended, None if unknown."""
+def _stat(pid: int) -> list[str]:
+    """Return what /proc tells of a process behind its name; nothing if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            words = file.read().rpartition(")")[2].split()
-        return 0 if words[0] in "ZX" else int(words[19])
-    except (OSError, ValueError, IndexError):
-        return None
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def started(pid: int) -> int | None:
+    """Return when a process began, in ticks since boot: 0 if it has ended, None if unknown."""
+    words = _stat(pid)
+    return None if len(words) < 20 else 0 if words[0] in "ZX" else int(words[19])
 
 
 def parent(pid: int) -> int:
     """Return the parent of a process; 0 if it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+    words = _stat(pid)
+    return int(words[1]) if len(words) > 1 else 0
 
 
 def identity(pid: int) -> list[int]:

@@ -392,25 +392,16 @@ class PartitionExtras(SiteModel):
     def for_check(self, check: str, tier: str = "") -> PartitionExtras:
         """Return these extras with the scale and limits of a check, in its own tier or another."""
         own = self.cases.get(check, CaseSize())
-        of_tier = [
-            sizes
-            for name, sizes in self.tiers.items()
-            if name == (tier or own.tier or self.limits.tier)
-        ]
+        of_tier = self.tiers.get(tier or own.tier or self.limits.tier, Sizes())  # type: ignore[call-overload]
         given: dict[str, Any] = {
-            name: value for sizes in (*of_tier, own) for name, value in sizes if value is not None
+            name: value for sizes in (of_tier, own) for name, value in sizes if value is not None
         }
-        if not given:
-            return self
-        scale: dict[str, Any] = {
-            name: given.pop(name) for name in ("nodes", "tasks_per_node") if name in given
+        scale = {name: given.pop(name) for name in Scale.model_fields if name in given}
+        sizes = {
+            "scale": self.scale.model_copy(update=scale),
+            "limits": self.limits.model_copy(update=given),
         }
-        return self.model_copy(
-            update={
-                "scale": self.scale.model_copy(update=scale),
-                "limits": self.limits.model_copy(update=given),
-            }
-        )
+        return self.model_copy(update=sizes)
 
     @classmethod
     def of_partition(cls, extras: dict[str, Any]) -> PartitionExtras:

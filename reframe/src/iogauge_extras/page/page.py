@@ -33,16 +33,16 @@ from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, microseconds
-from iogauge.report import outcome, pricing
+from iogauge.report import outcome
 from iogauge.report.endings import SessionRecords, Word
 from iogauge.report.layout import LOOKS
 from iogauge.report.outcome import newest
 from iogauge.session.current import suite
 from iogauge.site import folders
-from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
-from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page import bars, charts, pricing, sweeps
 from iogauge_extras.page.collect import conclusion, tiles
+from iogauge_extras.page.published import of_site
 from iogauge_extras.page.trouble import DRIFT, Alarm, Days, Trouble
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, st
 def _overviews(records: Sequence[Record], anchor: _Anchor) -> list[Markup]:
     """Return the best case of each check as bars, beside what documents print of other systems."""
     sites = folders.site_folders(project_root() / "site-configs")
-    published = [one for site in sites for one in References.of_site(site.name).published()]
+    published = [one for site in sites for one in of_site(site.name)]
     return list(map(Markup, bars.overviews(records, published, anchor)))
 
 
