@@ -149,6 +149,15 @@ def flush() -> None:
             stream.flush()
 
 
+def open_streams() -> None:
+    """Let output that the caller closed lead nowhere, lest the next file take its place."""
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
 class Fork:
     """A program in a process of its own that has its modules already: a fork of this process.
 
