@@ -14,6 +14,7 @@ from iogauge.cli import doctor
 from iogauge.core import words
 from iogauge.node import host as node_cores
 from iogauge.node import mounts
+from iogauge.node.mounts import Space
 from iogauge.site import machine as site_machine
 from iogauge.site import programs as site_programs
 from iogauge.site import settings
@@ -56,6 +57,13 @@ def test_programs_are_asked_what_they_can_do(programs):
     found = site_programs.machine()
     assert found.programs["fio"].version == "3.33"
     assert {"fio", "ior", "ior-mpiio", "mdtest"} <= set(found.features)
+
+
+def test_a_target_is_where_the_caller_stands_not_where_settings_are_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("PWD", str(tmp_path))
+    assert site_machine.target_path() == str(tmp_path)
+    monkeypatch.setenv("IOGAUGE_TARGET", "bin")
+    assert site_machine.target_path() == str(tmp_path / "bin")
 
 
 @pytest.mark.parametrize(
@@ -175,8 +183,9 @@ def test_the_probe_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("speed", "size"), [(0, 16 << 20), (100.9 * 2**20, 100 << 20), (1e15, 1 << 30)]
 )
-def test_the_size_of_a_quick_case(tmp_path, speed, size):
-    assert site_machine.quick_case_bytes(speed, str(tmp_path)) == size
+def test_the_size_of_a_quick_case(monkeypatch, speed, size):
+    monkeypatch.setattr(site_machine, "space_of", lambda _: Space(1 << 40, 1 << 40, 0, 0))
+    assert site_machine.quick_case_bytes(speed, "/") == size
 
 
 # --- the doctor -----------------------------------------------------------------------------------

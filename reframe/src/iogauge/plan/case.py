@@ -294,8 +294,7 @@ class CasePlan:
     @property
     def shared_bytes(self) -> int:
         """Return the size of the file that all tasks share, 0 if they share none."""
-        of_each = self.executions if self.writes_first else 1
-        return self.held_bytes // of_each if self.shared_file else 0
+        return self.held_bytes // self.files if self.shared_file else 0
 
     def in_pool(self, pool: str | None) -> CasePlan:
         """Return the plan with its files in a pool of storage targets, if one is declared."""

@@ -50,8 +50,8 @@ def wrf_header() -> str | None:
 
 
 def target_path() -> str:
-    """Return ``$IOGAUGE_TARGET``, or the current directory."""
-    path = os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
+    """Return ``$IOGAUGE_TARGET``, or the current directory; ReFrame reads settings in another one."""
+    path = os.path.join(os.environ.get("PWD") or os.getcwd(), os.environ.get("IOGAUGE_TARGET", ""))
     return processes.call_in_time(path, lambda: os.path.realpath(path))
 
 
