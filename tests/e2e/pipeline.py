@@ -14,6 +14,7 @@ import yaml
 
 from e2e.rig import BUSY, ROOT, Rig
 from support.npm import modules
+from support.shell import completed
 
 #: From npm; gitlab-ci-local does not load in Node 20.
 PACKAGES = {"gitlab-ci-local": "4.75.1", "node": "22.23.3"}
@@ -171,15 +172,11 @@ class SiteRepository(Project):
         return self.directory.with_name("iogauge")
 
     def _do(self, *words: str | Path, **more: str) -> None:
-        done = subprocess.run(
+        done = completed(
             words,
             cwd=self.directory if self.directory.exists() else self.rig.base,
             env=self.outside | more,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

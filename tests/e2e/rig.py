@@ -29,6 +29,7 @@ import yaml
 
 from e2e import warm
 from support.depth import FULL
+from support.shell import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "data" / "samples"
@@ -105,11 +106,7 @@ def command(*arguments: str) -> list[str]:
 def mount_of(path: Path) -> tuple[str, str]:
     """Type and source of the file system that holds a path, from findmnt(8)."""
     words = ["findmnt", "-n", "-r", "-v", "-o", "FSTYPE,SOURCE", "-T", str(path)]
-    fstype, source = (
-        subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
-        .stdout.splitlines()[-1]
-        .split()
-    )
+    fstype, source = completed(words, check=True).stdout.splitlines()[-1].split()
     return fstype, source
 
 
@@ -495,7 +492,7 @@ def mounted(
         make = {"ext4": ["mkfs.ext4", "-q", "-m", "0", "-F"], "btrfs": ["mkfs.btrfs", "-q"]}[kind]
         subprocess.run([*make, str(image)], check=True, capture_output=True, timeout=600)
         words = ["mount", "-o", "loop", str(image), str(point)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
+    done = completed(words)
     if done.returncode != 0:
         raise OSError(done.stderr.strip())
     try:

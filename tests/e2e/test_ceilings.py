@@ -20,6 +20,7 @@ from support import hosts as support
 from support.depth import FULL
 from support.devices import Devices
 from support.hosts import Hosts
+from support.shell import completed
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
@@ -195,9 +196,7 @@ def test_memory_and_caches_are_no_devices(make_rig, tmp_path):
     """A loop device without direct I/O is the page cache. The case is refused before a byte is read."""
     image = tmp_path / "image"
     image.write_bytes(bytes(8 << 20))
-    done = subprocess.run(
-        ["losetup", "--find", "--show", str(image)], capture_output=True, text=True, check=False
-    )
+    done = completed(["losetup", "--find", "--show", str(image)])
     if done.returncode:
         pytest.skip(done.stderr.strip())
     device = done.stdout.strip()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -89,39 +88,6 @@ def test_no_check_at_all_is_refused(site):
     assert len(found.records) > 30 and not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("cache", ["buffered", "direct"])
-def test_what_nothing_counts_under_the_mount_has_no_second_witness(run, cache):
-    findings = record_of(run, "IorPosix", cache=cache)["findings"]
-    for metric in ("write_bw", "read_bw"):
-        said = [f for f in findings if f["guard"] == "G8" and f["metric"] == metric]
-        assert any(f["saw"].startswith("no second witness: ") for f in said), said
-        assert {f["outcome"] for f in said} == {"ok", "warn"}, said
-    whole = {f["saw"] for f in findings if f["guard"] == "G8" and f["metric"] is None}
-    # A busy machine reads fewer than 32 in the time that it has. If it reads none of them, that is said.
-    some = r"^[1-9][0-9]* block\(s\) of 1 repetition\(s\) read again with O_DIRECT$"
-    assert any(re.search(f"{some}|nothing was read in 2 s", saw) for saw in whole), whole
-
-
-def test_latencies_are_of_objects_that_the_other_host_made(run):
-    record = record_of(run, "MdLatency")
-    values = {metric["name"]: metric["median"] for metric in record["metrics"]}
-    assert len(values) == 9
-    for operation in ("stat", "read", "delete_warm", "create_warm"):
-        assert 1 < values[f"{operation}_p50"] <= values[f"{operation}_p99"] < 10e6
-    (saw,) = {f["saw"] for f in record["findings"] if f["guard"] == "G1"}
-    assert saw == "readers shifted by 1 of 2 nodes"
-
-
-def test_a_restart_reads_what_the_other_host_saved(run):
-    record = record_of(run, "Checkpoint")
-    assert record["verdict"] == "PASS", record["reason"]
-    values = {metric["name"]: metric["median"] for metric in record["metrics"]}
-    # 66 MiB are no whole number of transfers of 4 MiB for two tasks.
-    assert values["restart_time"] * values["read_bw"] == pytest.approx(72, rel=0.01)
-    said = {(f["metric"], f["guard"], f["saw"]) for f in record["findings"]}
-    assert ("restart_time", "G1", "readers shifted by 1 of 2 nodes") in said
-
-
 def test_a_shared_file_is_read_by_the_host_that_did_not_write_it(site):
     """Each host is a client with a cache of its own."""
     done = run_on(*site, "-n", "^SharedFile")
@@ -139,7 +105,9 @@ def walk(site: tuple[Hosts, Rig]) -> Run:
 
 
 def test_a_walk_is_over_the_tree_of_the_other_host(walk):
-    assert [r["verdict"] for r in walk.records] == ["UNREFERENCED"] * 2, walk.out
+    assert [r["verdict"] for r in walk.records if r["check"] == "ColdWalk"] == [
+        "UNREFERENCED"
+    ] * 2, walk.out
     for meanwhile in ("alone", "changed"):
         record = record_of(walk, "ColdWalk", meanwhile=meanwhile)
         values = {metric["name"]: metric["median"] for metric in record["metrics"]}
@@ -154,35 +122,3 @@ def test_a_walk_is_over_the_tree_of_the_other_host(walk):
         said = {(f["metric"], f["guard"], f["saw"]) for f in record["findings"]}
         for metric in ("list_rate", "clone_rate", "remove_rate", "import_time"):
             assert (metric, "G1", "readers shifted by 1 of 2 nodes") in said
-
-
-@pytest.mark.parametrize(
-    ("program", "script", "reason"),
-    [
-        (
-            "find",
-            '"$real" "$@" | head -n 20',
-            r"list, repetition 0: walk: task . handled \d+ files, expected",
-        ),
-        ("cp", "exit 0", "clone, repetition 0: walk: task . handled 0 files, expected"),
-        (
-            "rm",
-            'case "$*" in *tree.*) exit 0 ;; esac; "$real" "$@"',
-            "remove, repetition 0: walk: task . handled 0 files, expected",
-        ),
-        # Its links lead to files that lie elsewhere.
-        (
-            "tar",
-            'd=$(mktemp -d); "$real" "${@:1:3}" "$d"; ln -s "$d"/* "${@: -1}"',
-            "walk: task . handled 0 files",
-        ),
-    ],
-)
-def test_a_walk_that_did_less_is_refused(site, program, script, reason):
-    _, rig = site
-    rig.program(program, script)
-    try:
-        done = run_on(*site, "-n", "ColdWalk%meanwhile=alone")
-    finally:
-        (rig.bin / program).unlink()
-    done.never_passed(reason)

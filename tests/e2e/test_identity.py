@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from e2e.rig import GENEROUS, METADATA, RANDOM_READ, Rig, Run, command, mounted
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, Rig, Run, mounted
 from e2e.test_several_hosts import run_on
 from iogauge.node.host import usable_cores
 from iogauge.node.view import look
@@ -23,6 +22,8 @@ from iogauge.workspace import permission
 from support import hosts as support
 from support.devices import Devices, encryption, run
 from support.hosts import Hosts
+
+pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
 
 class Disks:
@@ -82,38 +83,12 @@ def disks(storage: Path) -> Iterator[Disks]:
     shutil.rmtree(folder)
 
 
-def run_again(rig: Rig) -> Run:
-    """The same case once more, in the same history."""
-    return rig.finish(rig.start(command(*RANDOM_READ)))
-
-
 def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
     run.never_passed("before a byte was written", *causes)
     assert run.record["verdict"] == "INVALID"
     assert not (target / "iogauge").exists()
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
-@pytest.mark.nightly
-def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(make_rig, disks):
-    a = disks.insert("a")
-    rig = make_rig(target=disks.target)
-    first = rig.run(*RANDOM_READ).record
-    b = disks.insert("b")
-    again = run_again(rig).records[-1]
-    assert (first["verdict"], again["verdict"]) == ("UNREFERENCED", "UNREFERENCED")
-    assert first["fingerprint"]["mount.source"] == again["fingerprint"]["mount.source"]
-    assert (first["fingerprint"]["fs.uuid"], again["fingerprint"]["fs.uuid"]) == (a, b)
-    disks.insert("a")
-    run_again(rig)
-    for state in json.loads(rig.iogauge("status", "--trend", "--json").out):
-        assert state["runs"] == 2
-        assert f"fs.uuid: {b} -> {a}" in state["started"]["changed"]
-
-
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"uuid": a})
@@ -126,8 +101,6 @@ def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     assert re.search(rf"refused.*{b}", " ".join(planned.out.split()))
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(make_rig, disks):
     """What is mounted over it has all its directories, so that no path misses anything."""
     a = disks.insert("a")
@@ -144,8 +117,6 @@ def test_a_target_that_is_exchanged_in_the_last_phase_is_seen(make_rig, disks):
     assert run.record["verdict"] == "INVALID"
 
 
-@pytest.mark.needs_fio
-@pytest.mark.slow
 @pytest.mark.needs_ior
 def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig, disks, storage):
     reason = support.why_not()
@@ -188,16 +159,6 @@ def zram(devices: Devices) -> Path:
     return devices.zram(600)
 
 
-def half_in_memory(devices: Devices) -> Path:
-    """btrfs over two devices, of which the second lies in memory."""
-    memory = devices.mount("iogauge-test", "memory", "tmpfs")
-    loops = [
-        devices.loop(devices.image("image", 600)),
-        devices.loop(Devices(memory, devices.leaving).image("image", 600)),
-    ]
-    return devices.made("btrfs", loops[0], "rw", "-d", "raid0", "-m", "raid1", str(loops[1]))
-
-
 def over_a_block_device(devices: Devices) -> Path:
     return devices.made("ext4", devices.loop(devices.loop(devices.image("image", 600))))
 
@@ -221,17 +182,12 @@ def rig_on(make_rig: Callable[..., Rig], point: Path, **limits: str) -> Rig:
 
 
 @pytest.mark.needs_loop
-@pytest.mark.needs_fio
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "cause"),
     [
         (encrypted, r"honour \(ext4 encrypts what lies here"),
         (zram, r"memory, not storage \(zram0, compressed memory\)"),
-        pytest.param(
-            half_in_memory, r"memory, not storage \(loop\d+ on tmpfs", marks=pytest.mark.nightly
-        ),
     ],
 )
 def test_what_lies_below_is_no_storage(devices, make_rig, make, cause):
@@ -243,9 +199,7 @@ def test_what_lies_below_is_no_storage(devices, make_rig, make, cause):
 
 
 @pytest.mark.needs_loop
-@pytest.mark.needs_fio
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "make",
     [
@@ -260,17 +214,6 @@ def test_what_lies_below_is_storage(devices, make_rig, make):
 
 
 # --- what a site declares and expects  ------------------------------------------------------------
-
-
-#: Readers of the published form read what they wrote: only the size of the data speaks for them.
-BURST = ("-n", "^Burst$", "-S", "variant=published")
-OF_BURST = """\
-$sources: {Burst: made up by a test}
-Burst:
-  $index: [$partition, variant]
-  rig:default:
-    published: {write_bw: [1, -0.4, null, MiB/s], read_bw: [1, -0.4, null, MiB/s]}
-"""
 DIRECT = ("-n", r"IorPosix%files=per-process%order=sequential%cache=direct$")
 
 
@@ -281,31 +224,6 @@ def declares(rig: Rig, **parts: dict[str, Any]) -> None:
     for name, values in parts.items():
         extras[name] = extras.get(name, {}) | values
     rig.write_settings(data)
-
-
-def findings(run: Run, guard: str) -> list[dict[str, Any]]:
-    """The only record's findings of a guard."""
-    return [finding for finding in run.record["findings"] if finding["guard"] == guard]
-
-
-# --- memory ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.needs_ior
-@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
-@pytest.mark.needs_loop
-def test_memory_that_is_declared_too_small_proves_nothing(make_rig, devices):
-    """Two tasks write and read 128 MiB through a page cache of gigabytes, declared as 12 MiB."""
-    rig = make_rig(tools=("ior",), target=devices.formatted("ext4") / "own")
-    declares(rig, node={"memory": "12 MiB"})
-    rig.write_references(OF_BURST)
-    run = rig.run(*BURST)
-    run.never_passed(
-        r"G1 client cache: .* against M = \d+ GiB, as a node says \(node.memory: 12 MiB\)"
-    )
-    (node,) = [found for found in findings(run, "G15") if "node.memory" in found["demands"]]
-    assert node["outcome"] == "warn" and "node.memory is 12 MiB" in node["saw"]
-    assert "node: {memory: " in node["remedy"]
 
 
 # --- cores ----------------------------------------------------------------------------------------

@@ -6,18 +6,19 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, Rig, Run, command, wait_for
+from e2e.rig import MIB, Rig, Run
 from e2e.test_scenarios import of
 from iogauge.core.units import parse_bytes
 from support.depth import FULL
 from support.devices import THROTTLE, Devices, capped
+
+pytestmark = [pytest.mark.needs_fio]
 
 # --- a training -----------------------------------------------------------------------------------
 
@@ -60,7 +61,6 @@ def saved(models: Rig) -> Run:
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_a_budget_that_is_kept_passes_and_another_fails(saved):
     records = of(saved, "Checkpoint")
     assert {r["verdict"] for r in records} == {"PASS", "FAIL"}, saved.out
@@ -85,7 +85,6 @@ def test_a_budget_that_is_kept_passes_and_another_fails(saved):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_the_whole_state_is_saved_and_read_cold(saved):
     for record in of(saved, "Checkpoint"):
         metrics = found(record)
@@ -105,7 +104,6 @@ def test_the_whole_state_is_saved_and_read_cold(saved):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_another_size_has_no_budget(models):
     case = ("-n", "^Checkpoint%model=small%files=shared")
     done = models.run(*case, "-S", f"total_bytes={96 * MIB}")
@@ -136,7 +134,6 @@ def said(record: dict[str, Any]) -> str:
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_all_processes_read_samples_of_all_large_files(trained):
     (record,) = of(trained, "TrainingSamples")
     assert record["verdict"] == "UNREFERENCED", record["reason"]
@@ -157,7 +154,6 @@ def test_all_processes_read_samples_of_all_large_files(trained):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_each_small_file_is_read_once_from_storage(trained):
     (record,) = of(trained, "TrainingFiles")
     assert record["verdict"] == "UNREFERENCED", record["reason"]
@@ -199,7 +195,6 @@ def fill_of(path: Path) -> float:
     return 1 - info.f_bavail / (info.f_blocks - info.f_bfree + info.f_bavail)
 
 
-@pytest.mark.needs_fio
 @pytest.mark.needs_loop
 def test_the_target_is_as_full_as_declared_while_it_is_measured(filled):
     fillable(filled)
@@ -223,7 +218,6 @@ def test_the_target_is_as_full_as_declared_while_it_is_measured(filled):
     assert re.match(r"80\.\d% full, \d+ MiB of it in files of this case", said), said
 
 
-@pytest.mark.needs_fio
 @pytest.mark.needs_loop
 @pytest.mark.parametrize(
     ("fill_bytes", "cause"),
@@ -245,27 +239,6 @@ def test_nothing_is_filled_without_permission(filled, fill_bytes, cause):
     filled.assert_clean()
 
 
-@pytest.mark.needs_fio
-@pytest.mark.needs_loop
-def test_what_fills_the_target_goes_after_a_kill(filled):
-    fillable(filled)
-    filled.program(
-        "fio", f'[ "$1" != --version ] || exec "$real" "$@"\ntouch {filled.base}/holds\nsleep 300'
-    )
-    process = filled.start(command("-n", f"^FillLevel%fill={LEVEL}"))
-    wait_for((filled.base / "holds").exists, 60, "fio to start on a full target")
-    assert fill_of(filled.target) > LEVEL / 100 - 0.02
-
-    filled.kill(process.pid)
-    process.communicate(timeout=600)
-    (filled.bin / "fio").unlink()
-    left = sum(path.stat().st_blocks * 512 for path in filled.leftovers() if path.is_file())
-    assert left > 600 * MIB
-    assert filled.iogauge("clean").rc == 0
-    filled.assert_clean()
-    assert fill_of(filled.target) < 0.05
-
-
 # --- a stream and a storm of metadata -------------------------------------------------------------
 
 
@@ -285,7 +258,6 @@ def of_disturber(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [finding for finding in record["findings"] if "disturber" in finding["demands"]]
 
 
-@pytest.mark.needs_fio
 @pytest.mark.needs_loop
 def test_each_load_is_measured_alone_and_beside_the_other(quiet):
     done = quiet.run_until(
@@ -322,7 +294,6 @@ BURST, REST = 40, 10
 _FIGURES = ("write_bw", "write_best_minute", "write_worst_minute", "write_longest_dip")
 
 
-@pytest.mark.needs_fio
 @pytest.mark.needs_loop
 def test_a_burst_that_ends_is_found(make_rig, devices):
     target = devices.formatted("ext4")
@@ -398,7 +369,6 @@ def measured(deep: Rig) -> Run:
     return done
 
 
-@pytest.mark.needs_fio
 def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured):
     found = {(r["parameters"]["access"], r["parameters"]["depth"]): r for r in measured.records}
     assert set(found) == {(way, depth) for way in ("read", "write") for depth in DEPTHS}
@@ -416,7 +386,6 @@ def test_reads_and_writes_at_each_depth_have_operations_and_percentiles(measured
 # --- bandwidth without MPI ------------------------------------------------------------------------
 
 
-@pytest.mark.needs_fio
 def test_a_shared_file_through_the_page_cache(make_rig):
     rig = make_rig(tools=("fio",), tasks=2, limits={"case_bytes": "128 MiB"})
     run = rig.run("-n", "FioSequential %files=shared %cache=buffered %block=1MiB".replace(" ", ""))
@@ -450,9 +419,6 @@ def test_a_shared_file_through_the_page_cache(make_rig):
 # --- reads and writes at once  --------------------------------------------------------------------
 
 
-MIXED_DIRECT = "^Mixed%order=random%cache=direct%reads=70"
-
-
 @pytest.fixture(scope="module")
 def mixing(make_module_rig: Callable[..., Rig]) -> Rig:
     return make_module_rig(tools=("fio",), limits={"phase_seconds": "1 s", "case_bytes": "96 MiB"})
@@ -466,7 +432,6 @@ def mixed(mixing: Rig) -> Run:
     return done
 
 
-@pytest.mark.needs_fio
 def test_both_ways_are_measured_and_the_reads_alone(mixed):
     records = of(mixed, "Mixed")
     points = {(r["parameters"]["order"], r["parameters"]["cache"]) for r in records}
@@ -486,7 +451,6 @@ def test_both_ways_are_measured_and_the_reads_alone(mixed):
         assert "G8 ok fio checked its data in the warm-up" in said(record)
 
 
-@pytest.mark.needs_fio
 def test_a_run_says_the_share_of_reads(mixing):
     data = mixing.settings()
     data["systems"][0]["partitions"][0]["extras"]["sweeps"] = {"read_shares": [30]}
@@ -497,30 +461,6 @@ def test_a_run_says_the_share_of_reads(mixing):
     few = {name: metric["median"] for name, metric in found(by_cache["direct"]).items()}
     assert few["write_iops"] / few["read_iops"] == pytest.approx(7 / 3, rel=0.5)
     assert "expected more than 50, or O_DIRECT" in by_cache["buffered"]["reason"]
-
-
-#: A change of fio's report of the mixed job.
-THREE_TIMES = """
-for key in ("io_bytes", "io_kbytes", "bw_bytes", "bw", "iops", "total_ios"):
-    way[key] *= 3
-for one in ("lat_ns", "clat_ns"):
-    way[one]["N"] *= 3
-"""
-
-
-@pytest.mark.needs_fio
-def test_an_untrue_report_of_reads_is_refused(mixing):
-    script = mixing.base / "change.py"
-    script.write_text(
-        "import json, sys\n"
-        "report = json.load(open(sys.argv[1]))\n"
-        f"way = report['jobs'][0]['read']\n{THREE_TIMES}\n"
-        "json.dump(report, open(sys.argv[1], 'w'))\n"
-    )
-    mixing.damage("fio", "fio-mixed.1.json", f'{sys.executable} {script} "$out"')
-    done = mixing.run("-n", MIXED_DIRECT)
-    (mixing.bin / "fio").unlink()
-    done.never_passed("its tasks asked the kernel for")
 
 
 # --- a weather model's output by WRF-IO  ----------------------------------------------------------
@@ -556,51 +496,3 @@ def test_an_output_is_timed_from_open_to_sync(model):
     assert "G2 ok fsync in the timed region" in findings
     assert "or more in each execution" in findings
     assert "G22 ok wrf_io 1.14" in findings
-
-
-@pytest.mark.skipif(
-    not HEADER.exists(),
-    reason="no wrf_io with its header on PATH (docs/checks.md says how to build it)",
-)
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [
-        (
-            """awk '/^Total write/ {$4 *= 3} /^Write bandwidth/ {$3 *= 3} {print}'""",
-            "G8 [a-z ]+: the tool wrote 1.. MiB, as it says; its tasks asked the kernel for 6",
-        ),
-        (
-            """sed 's/202$/201/; s/wrfout.1/wrfout.0/'""",
-            "G22 [a-z ]+: .* it says .*wrfout.0.nc.* instead of",
-        ),
-        ("""sed '/Write bandwidth/d'""", "'Write bandwidth' is 'missing': the report is damaged"),
-        (
-            "cat >/dev/null; echo 'Error in cdl_hdr_open: fail to open file'",
-            "0 reports, expected 1",
-        ),
-    ],
-    ids=["bytes", "another file", "cut", "an error"],
-)
-def test_an_untrue_report_is_refused(model, script, reason):
-    model.program(
-        "wrf_io",
-        f'case "$*" in *.1.nc) "$real" "$@" | {script} ;; *) exec "$real" "$@" ;; esac',
-    )
-    done = model.run("-n", "^WrfOutput")
-    (model.bin / "wrf_io").unlink()
-    done.never_passed(reason)
-
-
-@pytest.mark.skipif(
-    not HEADER.exists(),
-    reason="no wrf_io with its header on PATH (docs/checks.md says how to build it)",
-)
-def test_an_output_that_lies_elsewhere_is_refused(model, tmp_path):
-    model.program(
-        "wrf_io",
-        f'words=("$@"); words[-1]={tmp_path}/o.nc\n'
-        f'"$real" "${{words[@]}}" | sed "s|{tmp_path}/o.nc|${{@: -1}}|"',
-    )
-    done = model.run("-n", "^WrfOutput")
-    (model.bin / "wrf_io").unlink()
-    done.never_passed("G8 [a-z ]+: ")

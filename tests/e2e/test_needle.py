@@ -6,18 +6,14 @@ probe a speed that does not hang on what else this machine does; one test has a 
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import statistics
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from e2e.rig import ROOT, Rig, Run
-from iogauge_extras.needle.judge import Rounds, parse_rounds
-from iogauge_extras.needle.rounds import shares
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
 METRICS = {
@@ -101,35 +97,6 @@ def of(done: Run, metric: str) -> dict[str, Any]:
     return dict(found)
 
 
-def test_alike_targets_pass_with_the_figures_of_fio(rig):
-    rig.program("fio", HEALTHY)
-    done = run(rig, "--keep-stage-files")
-    assert done.rc == 0, done.out
-    assert done.record["verdict"] == "PASS"
-    for way in ("write", "read"):
-        text = done.file(f"{way}.1.out").read_text()
-        names = tuple(f"ost000{index}" for index in range(4))
-        asked = Rounds(direction=way, rounds=3, max_deviation=0.5, targets=names)  # type: ignore[arg-type]
-        rates: Any = parse_rounds(text, asked).parameters["rates"]
-        medians = [statistics.median(values) for values in rates.values()]
-        assert of(done, f"{way}_median")["samples"] == [statistics.median(medians)]
-        probes = of(done, f"{way}_median")["probes"]
-        assert list(probes) == list(names)
-        assert list(probes.values()) == pytest.approx(medians, rel=1e-4)
-        assert "probes" not in of(done, f"{way}_slowest")
-        rounds = of(done, f"{way}_median")["rounds"]
-        assert [set(one) for one in rounds] == [set(names)] * 3
-        for name in names:
-            assert [one[name] for one in rounds] == pytest.approx(rates[name], rel=1e-4)
-        assert of(done, f"{way}_slowest")["samples"] == [min(shares(rates).values())]
-        assert "slowest is ost000" in of(done, f"{way}_slowest")["reason"]
-    said = {f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None}
-    assert said["G10"] == said["G11"] == said["G12"] == "ok"
-    rig.assert_clean()
-    (shown,) = map(json.loads, rig.iogauge("history", "--json").out.splitlines())
-    assert shown["metrics"] == done.record["metrics"]
-
-
 def test_a_slow_target_is_named(rig):
     """The site's limit stands in for a reference of the slowest."""
     medians = {n: m for n, m in references("TargetNeedle")["TargetNeedle"].items() if "median" in n}
@@ -148,18 +115,11 @@ def test_a_slow_target_is_named(rig):
     rounds = of(done, "write_median")["rounds"]
     assert [len(one) for one in rounds] == [4] * 3 + [3] * 9
     assert not any(f"ost000{other}" in reason for other in (0, 1, 3))
-    assert of(done, "write_median")["verdict"] == of(done, "read_median")["verdict"] == "PASS"
-    rig.assert_clean()
-
-
-@pytest.mark.nightly
-def test_a_slow_server_is_named_by_its_address(rig):
-    """Targets 0 and 2 are those of one server, as the client tells."""
-    rig.program("fio", SLOW_TARGET.replace("ost0002", "ost000[02]"))
-    done = run(rig)
-    reason = of(done, "write_slowest")["reason"]
-    said = r"the server \S+@tcp is slow: all 2 of its targets \(ost000[02], ost000[02]\) at \d+% to \d+% of"
-    assert re.search(said, reason), reason
+    # The reads are those of alike targets.
+    for healthy in ("write_median", "read_median", "read_slowest"):
+        assert of(done, healthy)["verdict"] == "PASS", done.out
+    said = {f["guard"]: f["outcome"] for f in done.record["findings"] if f["metric"] is None}
+    assert said["G10"] == said["G11"] == said["G12"] == "ok"
     rig.assert_clean()
 
 
@@ -170,25 +130,3 @@ def test_a_target_that_fails(rig):
 
 
 # --- metadata targets ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("knobs", "cause"),
-    [
-        (
-            {"LCTL_USER": "1"},
-            "G10 metadata placement: .*metadata target 0: lfs mkdir.*exit status 1.*Operation not permitted.*"
-            r"lctl set_param mdt\.\*\.enable_remote_dir_gid=-1",
-        ),
-        ({"LFS_MDT_FULL": "3"}, "G14 metadata targets: .*MDT 3: 64 of"),
-    ],
-)
-def test_a_metadata_target_without_its_files_is_refused(make_rig, knobs, cause):
-    rig = make_rig(declared={"striping": "lustre"}, time_limit="10m")
-    data = settings(rig, case_files=50_000)
-    data["systems"][0]["partitions"][0]["extras"]["topology"]["metadata_targets"] = 4
-    rig.write_settings(data)
-    done = run(rig, check="MdtNeedle", LFS_MDTS="4", **knobs)
-    rig.assert_clean()
-    done.never_passed("INVALID")
-    assert re.search(f"refused before a byte was written: {cause}", done.record["reason"])

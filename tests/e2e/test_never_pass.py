@@ -12,6 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, Rig, processes, wait_for
+from support.shell import completed
+
+pytestmark = [pytest.mark.needs_fio]
 
 IOR = ("-n", "IorPosix%files=shared%order=sequential%cache=direct")
 IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
@@ -48,7 +51,6 @@ def edit_json(edit: str) -> str:
     return f'{sys.executable} -c "{code}" "$out" "{edit}"'
 
 
-@pytest.mark.needs_fio
 @pytest.mark.quick
 def test_a_result_that_is_no_number(fio_rig):
     script = edit_json("f['write']['iops'] = float('nan')")
@@ -61,7 +63,6 @@ def test_a_result_that_is_no_number(fio_rig):
     fio_rig.assert_clean()
 
 
-@pytest.mark.needs_fio
 def test_other_unit(fio_rig):
     # KiB/s where bytes/s belong: a figure 1024 times too small.
     script = edit_json("f['read']['bw_bytes'] //= 1024")
@@ -70,13 +71,11 @@ def test_other_unit(fio_rig):
     run.never_passed("bw_bytes|G7", "bandwidth|bw")
 
 
-@pytest.mark.needs_fio
 def test_what_a_run_sets_otherwise_is_compared_with_nothing(fio_rig):
     run = fio_rig.run(*RANDOM_READ, "-S", "tasks_per_node=1", gate=True)
     run.never_passed("UNREFERENCED.*measured with tasks_per_node=1")
 
 
-@pytest.mark.needs_fio
 def test_a_gate_does_not_try_until_it_passes(fio_rig):
     fio_rig.damage(
         "fio", "fio-randread.1.json", "[ -e ../../failed ] || { touch ../../failed; rc=1; }"
@@ -144,7 +143,6 @@ def test_nothing_selected_is_no_pass_of_a_gate(fio_rig):
     assert fio_rig.reframe("-c", "checks/", "-l", "-nIor", IOGAUGE_GATE="1").rc == 0
 
 
-@pytest.mark.needs_fio
 def test_a_check_that_cannot_be_loaded(fio_rig):
     """One check passes, another never loads: as a gate that is no pass."""
     checks = fio_rig.base / "checks"
@@ -161,7 +159,7 @@ def test_a_check_that_cannot_be_loaded(fio_rig):
 def test_without_a_usable_site_nothing_runs(fio_rig):
     env = {k: v for k, v in fio_rig.environment().items() if k != "RFM_CONFIG_PATH"}
     words = ["reframe", "-c", "checks/", "-r"]
-    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
+    done = completed(words, cwd=ROOT, env=env)
     text = done.stdout + done.stderr
     assert done.returncode != 0, text
     assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text
@@ -174,7 +172,6 @@ def test_without_a_usable_site_nothing_runs(fio_rig):
     fio_rig.assert_clean()
 
 
-@pytest.mark.needs_fio
 @pytest.mark.quick
 def test_another_site_may_be_broken(fio_rig):
     broken = fio_rig.sites / "broken"
@@ -196,7 +193,6 @@ def failing(fio_rig: Rig) -> Rig:
     return fio_rig
 
 
-@pytest.mark.needs_fio
 def test_a_failing_value_whose_performance_is_not_checked(failing):
     run = failing.run(*RANDOM_READ, "--skip-performance-check", "--keep-stage-files")
     assert run.rc != 0, run.out
@@ -204,7 +200,6 @@ def test_a_failing_value_whose_performance_is_not_checked(failing):
     failing.assert_clean()
 
 
-@pytest.mark.needs_fio
 def test_nothing_judged(fio_rig):
     words = ("--skip-sanity-check", "--skip-performance-check", "--keep-stage-files")
     run = fio_rig.run(*RANDOM_READ, *words)
@@ -213,7 +208,6 @@ def test_nothing_judged(fio_rig):
     fio_rig.assert_clean()
 
 
-@pytest.mark.needs_fio
 def test_figures_of_an_earlier_run(failing):
     """A tool that does nothing and says that all is well, over what an earlier run left."""
     first = failing.run(*RANDOM_READ)
@@ -240,7 +234,6 @@ def test_output_of_an_earlier_run(ior_rig):
     )
 
 
-@pytest.mark.needs_fio
 def test_output_of_one_repetition_for_another(fio_rig):
     fio_rig.damage("fio", "fio-randread.2.json", 'cp fio-randread.1.json "$out"')
     fio_rig.run(*RANDOM_READ, "-S", "repetitions=2").never_passed(
@@ -248,7 +241,6 @@ def test_output_of_one_repetition_for_another(fio_rig):
     )
 
 
-@pytest.mark.needs_fio
 def test_an_option_that_nobody_asked_for(fio_rig):
     """All words of the case are there, and one more: fio reads a MiB again and again."""
     edit = 'sed -i "s/^rw=randread/&\\nsize=1m/" randread.fio'
@@ -267,7 +259,6 @@ def test_a_tool_that_is_too_old_is_named(ior_rig):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 def test_odd_surroundings_are_healthy(make_rig):
     """A launcher that labels lines and has a clock of its own, tools in containers, a shell whose options are exported.
 

@@ -19,6 +19,9 @@ from typing import Any
 import pytest
 
 from e2e.rig import ROOT, Rig
+from support.shell import completed
+
+pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.needs_fio]
 
 
 def is_valid(records: list[dict[str, Any]]) -> None:
@@ -74,9 +77,6 @@ class Installed:
         return done.stdout
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.needs_fio
 def test_a_wheel_measures_a_site_outside_the_clone(storage):
     base, target = storage / "wheel", storage / "wheel" / "target"
     target.mkdir(parents=True)
@@ -138,9 +138,6 @@ def earlier(record: dict[str, Any], seconds: int) -> dict[str, Any]:
     return record | {"time": f"{time - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"}
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.needs_fio
 @pytest.mark.needs_loop
 @pytest.mark.skipif(
     not os.access("/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device", os.W_OK),
@@ -222,9 +219,7 @@ def run(clone: Path, *words: str) -> None:
     own = {n: v for n, v in os.environ.items() if not n.startswith(("IOGAUGE", "RFM", "PYTEST"))}
     own |= {"PATH": f"{Path(sys.executable).parent}:{own['PATH']}"}
     own |= {"PYTHONPATH": str(clone / "reframe" / "src")}
-    done = subprocess.run(
-        words, cwd=clone, env=own, capture_output=True, text=True, check=False, timeout=300
-    )
+    done = completed(words, cwd=clone, env=own)
     assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
 
 
@@ -237,8 +232,6 @@ def finish(clone: Path, *tests: str) -> None:
     run(clone, sys.executable, "-m", "pytest", "-n0", "-q", "-m", "not slow", *files)
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
 def test_a_guard(clone):
     row, rule, line, test = code("Add a guard")
     guards = clone / "reframe" / "src" / "iogauge" / "guards"
@@ -254,9 +247,6 @@ def test_a_guard(clone):
     assert "100 x the mean" in (clone / "docs" / "guards.md").read_text()
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
-@pytest.mark.needs_fio
 def test_a_scenario(clone, make_rig):
     script, *_ = code("Add a scenario")
     assert "`checks/fio_large_read.py`" in CONTRIBUTING
@@ -266,8 +256,6 @@ def test_a_scenario(clone, make_rig):
     assert done == ("FioLargeRead", "UNREFERENCED")
 
 
-@pytest.mark.slow
-@pytest.mark.nightly
 def test_a_tool(clone, make_rig):
     parser, base = code("Add a tool")
     library = clone / "reframe" / "src" / "iogauge"
@@ -280,7 +268,6 @@ def test_a_tool(clone, make_rig):
     cases = library / "cases" / "__init__.py"
     put(cases, "- fio: ", "- dd: scenarios that run dd\n")
     put(cases, "from iogauge.cases.fio import", f"from iogauge.cases.{DD} import DdCheck\n")
-    put(cases, '    "DefaultWritersCheck",\n', '    "DdCheck",\n')
     (clone / "checks" / "dd_write.py").write_text(
         '"""dd: one writer."""\n\nimport reframe as rfm\n\nfrom iogauge.cases import DdCheck, words\n\n\n'
         '@rfm.simple_test\nclass DdWrite(DdCheck):\n    descr = "One writer"\n'
@@ -503,9 +490,6 @@ def site(make_rig: Callable[..., Rig], written: dict[str, str]) -> tuple[Rig, Pa
     return rig, folder, written["text"].replace("/TARGET", str(rig.target))
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.needs_fio
 @pytest.mark.needs_ior
 @pytest.mark.parametrize(("old", "new", "said"), [*SETTINGS, *OF_REFERENCES])
 def test_a_mistake_in_a_file(
@@ -523,9 +507,6 @@ def test_a_mistake_in_a_file(
     assert done.rc == 1 or "note" in done.out
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
-@pytest.mark.needs_fio
 @pytest.mark.needs_ior
 @pytest.mark.parametrize(("words", "said"), COMMANDS)
 def test_a_mistake_in_a_command(

@@ -30,6 +30,7 @@ from iogauge.node.kinds import traits
 from iogauge.site import stack
 from support.depth import FULL
 from support.replay.figures import case_key
+from support.shell import completed
 
 pytestmark = pytest.mark.slow
 
@@ -254,7 +255,7 @@ def replay(tmp_path: Path) -> Iterator[Callable[..., Replay]]:
     """Makes a rig of a site; nothing of it may run on."""
     words = ["unshare", "--mount", "--uts", "sh", "-c"]
     script = f"hostname n1 && mount -t tmpfs -o size=400T,nr_inodes=0 replay {tmp_path}"
-    done = subprocess.run([*words, script], capture_output=True, text=True, check=False)
+    done = completed([*words, script])
     if done.returncode:
         pytest.skip(f"no private mounts and host name (root?): {done.stderr}")
     numbers = itertools.count()

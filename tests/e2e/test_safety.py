@@ -24,6 +24,8 @@ from iogauge.workspace import directory
 from support import hosts as support
 from support.hosts import Hosts
 
+pytestmark = [pytest.mark.needs_fio]
+
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to another user")
 
 
@@ -44,7 +46,6 @@ def refused_everywhere(rig: Rig, why: str) -> None:
     assert sorted(rig.target.resolve().iterdir()) == before
 
 
-@pytest.mark.needs_fio
 @ROOT_ONLY
 def test_somebody_elses_directory_until_it_is_allowed(rig):
     os.chown(rig.target, 12345, 12345)
@@ -77,7 +78,6 @@ def test_somebody_elses_directory_until_it_is_allowed(rig):
     assert plan.rc == 1 and "and not root" in flat(plan.out), plan.out
 
 
-@pytest.mark.needs_fio
 def test_a_path_through_a_link(rig):
     real = rig.base / "real"
     rig.target.rename(real)
@@ -163,7 +163,6 @@ def precious(rig: Rig) -> Iterator[Path]:
     assert [path.name for path in folder.iterdir()] == ["data"]
 
 
-@pytest.mark.needs_fio
 def test_a_case_whose_directory_is_swapped_for_a_link_removes_only_its_own(rig, precious):
     """The tool itself puts a link in the place of the case's directory, just before the job ends."""
     rig.program(
@@ -349,7 +348,6 @@ def everything(
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 @pytest.mark.slow
 def test_plan_dry_run_and_run_say_the_same(everything):
     def cost(data: dict[str, Any]) -> dict[str, Any]:
@@ -366,7 +364,6 @@ def test_plan_dry_run_and_run_say_the_same(everything):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 @pytest.mark.slow
 def test_no_case_holds_more_than_was_announced_and_none_much_less(everything):
     for case, data in everything.real.items():
@@ -385,7 +382,6 @@ def test_no_case_holds_more_than_was_announced_and_none_much_less(everything):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 @pytest.mark.slow
 def test_what_the_tools_wrote_is_what_was_announced(everything):
     """What is written by time is not: the plan says so, and for how long."""
@@ -398,12 +394,11 @@ def test_what_the_tools_wrote_is_what_was_announced(everything):
             # A grid of a whole number of points.
             error = 0.03 * wrote
         assert wrote == pytest.approx(data["written_bytes"], rel=1e-6, abs=error), case
-        by_time = {one["direction"] for one in data["timed"]}
+        by_time = {*data["timed"]}
         assert by_time == BY_TIME.get(data["check"], set()), case
 
 
 @pytest.mark.needs_ior
-@pytest.mark.needs_fio
 @pytest.mark.slow
 def test_nothing_is_written_elsewhere_on_the_target(everything):
     assert everything.watch.elsewhere == set()

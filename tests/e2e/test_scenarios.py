@@ -11,7 +11,6 @@ import contextlib
 import multiprocessing
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,7 +163,6 @@ def test_checksums_are_compared_in_turns_and_put_back(everything):
             {"LFS_LIE_COUNT": "2"},
             r"G10 layout: .* has 2 stripe\(s\)",
         ),
-        ("StripeSize", {"LFS_INACTIVE": "2"}, r"G12 health: inactive: \S+OST0002_UUID"),
         (
             "^MdtestOnMdts.*mdts=all$",
             {"LFS_LIE_MDTS": "1", "LCTL_USER": "0"},
@@ -238,49 +236,6 @@ def findings(record: dict[str, Any], guard: str) -> list[tuple[str, str]]:
     return [
         (found["outcome"], found["saw"]) for found in record["findings"] if found["guard"] == guard
     ]
-
-
-@pytest.mark.nightly
-def test_a_case_that_asks_for_no_layout_says_which_it_had(make_rig):
-    """And a changed default of the target is a fact of the fingerprint, with which a series begins anew."""
-    rig = striped(make_rig)
-    first = measured(rig, "shared")
-    assert first["verdict"] in VALID, first["reason"]
-    (hit,) = findings(first, "G11")
-    assert hit[0] == "warn" and hit[1].startswith("1 file(s) on 1 of 4 storage targets")
-    assert ("ok", "1 file(s): 1 with 1 x 4 MiB") in findings(first, "G10")
-    assert [outcome for outcome, _ in findings(first, "G23")] == ["ok"]
-    layout = first["layout"]
-    assert layout["kinds"] == [
-        {"stripe_count": 1, "stripe_bytes": 4 << 20, "pattern": "raid0", "files": 1}
-    ]
-    assert (layout["files"], layout["targets_hit"], len(layout["targets"])) == (1, 1, 1)
-    assert first["fingerprint"]["layout.default"] == "1 x 4 MiB"
-    assert first["fingerprint"]["layout.directory"] == "on MDT 0"
-    environment = {**os.environ, "LFS_STATE": str(rig.base / "lfs")}
-    words = [str(STAND_INS / "lfs"), "setstripe", "-c", "-1", "-S", "1M", str(rig.target)]
-    subprocess.run(words, env=environment, check=True)
-    second = measured(rig, "shared")
-    assert findings(second, "G11") == [("ok", "1 file(s) on 4 of 4 storage targets")]
-    assert second["fingerprint"]["layout.default"] == "all targets x 1 MiB"
-    assert second["layout"]["kinds"][0]["stripe_count"] == 4
-    assert first["line"] == second["line"]
-
-
-def test_a_pool_of_the_site_is_asked_for_and_kept(make_rig):
-    rig = striped(make_rig)
-    data = rig.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    partition["extras"]["target"]["pool"] = "flash"
-    rig.write_settings(data)
-    record = measured(rig, "per-process", LFS_POOLS="flash:1,3")
-    assert record["verdict"] in VALID, record["reason"]
-    assert ("ok", "2 file(s) as asked") in findings(record, "G10")
-    assert record["layout"]["targets"] == [1, 3]
-    assert record["layout"]["kinds"][0]["pool"] == "flash"
-    refused = measured(rig, "per-process", LFS_POOLS="slow:1,3")
-    assert refused["verdict"] == "INVALID"
-    assert "G12 pool: lfs pool_list lustre.flash: exit status 2" in refused["reason"]
 
 
 def test_stripes_that_are_too_large_are_refused_before_the_first_byte(make_rig):

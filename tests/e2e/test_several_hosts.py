@@ -20,12 +20,13 @@ import yaml
 from e2e.rig import Rig, Run, command
 from e2e.test_loads import HEADER
 from e2e.test_scenarios import STAND_INS, of, striped
-from iogauge.node import between
 from iogauge.site import programs
 from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
 from support import hosts as support
 from support.depth import FULL
 from support.hosts import Hosts
+
+pytestmark = [pytest.mark.needs_ior, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -80,9 +81,7 @@ def everything(cluster: Hosts, make_module_rig: Callable[..., Rig]) -> Run:
 
 
 @pytest.mark.nightly
-@pytest.mark.needs_ior
 @pytest.mark.needs_fio
-@pytest.mark.slow
 def test_fio_serves_on_all_hosts(everything):
     """Files of one server's targets, by two processes of each host, a target each."""
     (record,) = of(everything, "RandomRead")
@@ -95,9 +94,7 @@ def test_fio_serves_on_all_hosts(everything):
     assert "6 file(s) on 2 of 2 storage targets" in said["G11"]["saw"]
 
 
-@pytest.mark.needs_ior
 @pytest.mark.needs_fio
-@pytest.mark.slow
 def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     """Hosts of one kernel share a cache, and the suite sees it."""
     found = {r["parameters"]["cache"]: r for r in of(everything, "IorPosix")}
@@ -112,36 +109,6 @@ def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
     assert verdicts["write_bw"] in ("UNREFERENCED", "UNSTABLE")  # only the read is in doubt
 
 
-@pytest.mark.nightly
-@pytest.mark.needs_ior
-@pytest.mark.needs_fio
-@pytest.mark.slow
-def test_another_version_on_one_host(cluster, make_rig):
-    """IOR itself, but its file on n2 says another version."""
-    rig = make_rig(tools=("ior",))
-    settings = rig.settings()
-    settings["systems"][0]["partitions"][0]["extras"] |= {
-        "scale": {"nodes": 2, "tasks_per_node": 1},
-        "hosts": cluster.names[:2],
-        "interface": "eth0",
-    }
-    rig.write_settings(settings)
-    own, other = rig.bin / "ior", rig.base / "ior"
-    shutil.copy(shutil.which("ior") or "", own)
-    version = between.version(str(own))
-    if not version:
-        pytest.skip("this IOR has no version of its own in its file")
-    text = own.read_bytes().replace(f"\0{version}\0".encode(), f"\0{version[:-1]}9\0".encode())
-    other.write_bytes(text)
-    other.chmod(0o755)
-    assert cluster.run("n2", ["mount", "--bind", str(other), str(own)]).returncode == 0
-    run = run_on(cluster, rig, "-n", "IorPosix%files=per-process%order=sequential%cache=direct")
-    assert cluster.run("n2", ["umount", str(own)]).returncode == 0
-    run.never_passed(rf"G22 tool: ior {version} on n1; {version[:-1]}9 on n2")
-
-
-@pytest.mark.needs_ior
-@pytest.mark.slow
 def test_what_a_site_declares_reaches_the_tasks_on_all_hosts(cluster, make_rig):
     """ssh starts a daemon of mpirun with an environment of its own."""
     rig = make_rig(tools=("ior",))
@@ -209,8 +176,6 @@ def assert_values_are_the_tools(record: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.needs_ior
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("io500") is None, reason="io500 is not on PATH")
 def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
     hosts, storage, make_module_rig
@@ -241,28 +206,6 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
     assert {f["outcome"] for f in clocks} <= {"ok"}
 
 
-@pytest.mark.nightly
-@pytest.mark.needs_fio
-@pytest.mark.slow
-def test_all_hosts_read_and_write_at_once(cluster, make_module_rig):
-    rig = striped(
-        make_module_rig,
-        scale={"nodes": 3, "tasks_per_node": 1},
-        hosts=cluster.names,
-        interface="eth0",
-    )
-    done = run_on(cluster, rig, "-n", "^Mixed%order=random%cache=direct.*span=all")
-    rig.assert_clean()
-    assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
-    assert done.record["nodes"] == 3
-    names = ["read_bw", "write_bw", "write_iops", "read_iops", "read_iops_ratio"]
-    assert [metric["name"] for metric in done.record["metrics"]] == names
-    # No counter under the mount is the hosts' own; the tool's words of both ways must agree with it.
-    said = [(f["metric"], f["outcome"]) for f in done.record["findings"] if f["guard"] == "G8"]
-    assert {"read_bw", "write_bw"} <= {metric for metric, _ in said}
-    assert "invalid" not in {outcome for _, outcome in said}
-
-
 #: The back ends of IOR through which all tasks write one file, by the feature of an IOR that has them.
 BACK_ENDS = {"ior-mpiio": "MPIIO", "ior-hdf5": "HDF5", "ior-ncmpi": "NCMPI"}
 
@@ -284,8 +227,6 @@ def of_shared_files(run: Run) -> dict[str, dict[str, dict[str, Any]]]:
     }
 
 
-@pytest.mark.needs_ior
-@pytest.mark.slow
 def test_a_shared_file_is_written_by_all_hosts_through_each_library(cluster, make_module_rig):
     """It is read back by the next host, whose cache is that of the writer here: so the read is not believed.
 
@@ -310,7 +251,6 @@ def test_a_shared_file_is_written_by_all_hosts_through_each_library(cluster, mak
     assert {record["nodes"] for record in done.records} == {3}
 
 
-@pytest.mark.slow
 def test_an_output_is_written_by_all_hosts(cluster, make_module_rig):
     if not HEADER.exists():
         pytest.skip("no wrf_io with its header on PATH (docs/checks.md says how to build it)")

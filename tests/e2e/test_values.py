@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from e2e.rig import GENEROUS, MIB, Rig, Run
-from iogauge.site import programs
 
 
 def fio_job(file: Path) -> dict[str, Any]:
@@ -157,19 +156,6 @@ def test_ior_values(mpi_run):
             "read_bw": ("MiB/s", bandwidths("read")),
         },
     )
-
-
-@pytest.mark.needs_ior
-@pytest.mark.slow
-@pytest.mark.skipif(
-    "ior-ncmpi" not in programs.machine().features, reason="the ior on PATH has no PnetCDF"
-)
-def test_what_ior_says_of_each_file_of_pnetcdf_is_no_fault(make_rig):
-    """It warns that it cannot open the file to write alone, and opens it to read and write."""
-    rig = make_rig(tools=("ior-ncmpi",), limits={"repetitions": 2, "case_bytes": "32 MiB"})
-    record = rig.run("-n", "SharedFile%api=NCMPI").record
-    assert {metric["name"] for metric in record["metrics"]} == {"write_bw", "read_bw"}
-    assert "warning of the tool" not in str(record)
 
 
 @pytest.mark.needs_ior

@@ -20,7 +20,8 @@ import pytest
 
 from e2e.rig import GENEROUS, MIB, ROOT, Rig, Run
 from support import hanging
-from support.devices import Devices, capped, overlay, uncounted
+from support.devices import Devices, capped, uncounted
+from support.shell import completed
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,7 +36,7 @@ Make = Callable[..., Rig]
 
 def shell(*words: str, skips: bool = False) -> str:
     """Run a program; its complaint is the failure of the test, or the reason to skip it."""
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = completed(words)
     if skips and done.returncode != 0:
         pytest.skip(f"{' '.join(words)}: {done.stderr.strip()}")
     assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
@@ -105,13 +106,6 @@ def test_a_directory_that_a_program_shows_elsewhere(make_rig, devices, memory):
         assert run.record["verdict"] == "PASS", run.out
 
 
-@pytest.mark.needs_ior
-def test_an_overlay_that_swallows_fsync(make_rig, devices):
-    target = overlay(devices, devices.formatted("ext4"), "volatile")
-    run = judged(make_rig, target, *IOR)
-    run.never_passed("G8|G2")
-
-
 WRAPPER = """
 #include <stdlib.h>
 #include <unistd.h>
@@ -153,23 +147,11 @@ def test_half_of_the_ranks_write_nothing(make_rig, devices):
 
 
 @pytest.mark.needs_ior
-@pytest.mark.parametrize(
-    ("fstype", "mount"),
-    [
-        pytest.param("btrfs", "max_inline=4095", id="data-among-metadata"),
-        pytest.param("ext4", "defaults", id="read-by-another-program"),
-    ],
-)
-def test_small_files_that_come_from_a_cache(make_rig, devices, fstype, mount):
-    """btrfs keeps what is so small in its trees, whose cache nobody can empty. Or somebody reads the files before."""
-    target = devices.formatted(fstype, options=mount) / "t"
+def test_small_files_that_come_from_a_cache(make_rig, devices):
+    """btrfs keeps what is so small in its trees, whose cache nobody can empty."""
+    target = devices.formatted("btrfs", options="max_inline=4095") / "t"
     rig = make_rig(target=target, tools=("mdtest",), limits={"case_files": 2_000})
     rig.write_references(GENEROUS)
-    if fstype == "ext4":
-        done = rig.base / "done"
-        other = f"find $IOG_DIR -type f -exec cat {{}} + >/dev/null; touch {done}"
-        before = f"setsid --fork sh -c '{other}'; until [ -e {done} ]; do sleep 0.05; done"
-        rig.program("mdtest", f'case " $* " in *" -E "*) {before} ;; esac\nexec "$real" "$@"')
     run = rig.run("-n", "MdtestHard")
     run.never_passed("G8 witness: the tool read .*, as it says; the kernel moved for its tasks")
 
@@ -180,20 +162,6 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
     library = tmp_path_factory.mktemp("clock") / "clock.so"
     shell("gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(CLOCK), skips=True)
     return library
-
-
-@pytest.mark.nightly
-@pytest.mark.needs_ior
-def test_a_slow_clock_and_files_that_nobody_counts(make_rig, devices, clock):
-    """btrfs tells no inodes, as no network does. The lines of mdtest tell the time."""
-    target = devices.formatted("btrfs")
-    # mdtest syncs what it has made: so few files take it some seconds on a slow disk.
-    rig = make_rig(target=target / "t", tools=("mdtest",), limits={"case_files": 30_000})
-    rig.write_references(GENEROUS)
-    rig.program("mdtest", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
-    with capped(devices.last, written=4 * MIB):
-        run = rig.run("-n", "MdtestEasy")
-    run.never_passed("G4 clock: the tool reports .*; it worked for")
 
 
 @pytest.mark.needs_ior

@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 import yaml
 
+from support.shell import completed
+
 TARGET = os.environ.get("IOGAUGE_RIG_TARGET", "")
 pytestmark = pytest.mark.skipif(
     not TARGET, reason="needs a mounted Lustre: make test-lustre TARGET=DIRECTORY"
@@ -57,13 +59,8 @@ class Site:
             "IOGAUGE_HOME": str(self.base / "home"),
         }
         mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return subprocess.run(
-            ["iogauge", *words],
-            cwd=ROOT,
-            env={**os.environ, **mpi, **folders, "COLUMNS": "160"},
-            capture_output=True,
-            text=True,
-            check=False,
+        return completed(
+            ["iogauge", *words], cwd=ROOT, env={**os.environ, **mpi, **folders, "COLUMNS": "160"}
         )
 
     @property
@@ -171,12 +168,7 @@ def test_the_target_is_left_as_it_was(site, measured):
 def _slowed(device: str) -> Iterator[None]:
     """One storage target gets 16 pages a request, and one request at a time, from this client alone."""
     slow = {f"osc.{device}.max_pages_per_rpc": 16, f"osc.{device}.max_rpcs_in_flight": 1}
-    before = [
-        subprocess.run(
-            ["lctl", "get_param", "-n", name], capture_output=True, text=True, check=True
-        )
-        for name in slow
-    ]
+    before = [completed(["lctl", "get_param", "-n", name], check=True) for name in slow]
     try:
         for name, value in slow.items():
             subprocess.run(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.made_stack import script
+from support.shell import completed
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,11 +39,9 @@ def image(tmp_path):
     script(tmp_path / "host/bin/mpirun", "#!/bin/sh\n")
 
     def enter(*words, **variables):
-        return subprocess.run(
+        return completed(
             [tmp_path / "image/containers/enter.sh", *words],
             env={"PATH": os.environ["PATH"], **{k: str(v) for k, v in variables.items()}},
-            capture_output=True,
-            text=True,
         )
 
     return enter

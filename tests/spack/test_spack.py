@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from support.shell import completed
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,9 +37,7 @@ def test_what_is_offered_upstream_applies_to_builtin(builtin, tmp_path):
     for name in ("fio", "ior", "darshan_runtime"):
         shutil.copytree(source / packages / name, tmp_path / packages / name)
     for patch in sorted((ROOT / "spack-repo/upstream").iterdir()):
-        done = subprocess.run(
-            ["git", "apply", patch], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+        done = completed(["git", "apply", patch], cwd=tmp_path)
         assert done.returncode == 0, f"{patch.name}: {done.stderr}"
     for recipe in (tmp_path / packages).glob("*/package.py"):
         ast.parse(recipe.read_text())

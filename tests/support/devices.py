@@ -7,20 +7,19 @@ import fcntl
 import os
 import shutil
 import struct
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from support.shell import completed
+
 MIB = 1 << 20
 
 
 def run(*words: object) -> str:
-    done = subprocess.run(
-        [str(word) for word in words], capture_output=True, text=True, check=False, timeout=600
-    )
+    done = completed([str(word) for word in words])
     if done.returncode != 0:
         raise OSError(f"{words}: {done.stderr.strip()}")
     return done.stdout.strip()

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from support.shell import completed
+
 SOURCE = Path(__file__).with_name("slowfs.c")
 
 
@@ -55,9 +57,7 @@ def build() -> Path:
     for name in ("gcc", "pkg-config", "fusermount3"):
         if shutil.which(name) is None:
             raise Unavailable(f"not on PATH: {name}")
-    flags = subprocess.run(
-        ["pkg-config", "--cflags", "--libs", "fuse3"], capture_output=True, text=True, check=False
-    )
+    flags = completed(["pkg-config", "--cflags", "--libs", "fuse3"])
     if flags.returncode != 0:
         raise Unavailable("no libfuse3-dev")
     folder = Path(tempfile.mkdtemp(prefix="slowfs-"))

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from support.shell import completed
+
 NETWORK = "10.78.0"
 _PROGRAMS = ("unshare", "nsenter", "mount", "ip", "hostname")
 _UNSHARE = ("unshare", "--net", "--uts", "--mount", "--propagation", "slave")
@@ -59,14 +61,12 @@ def why_not() -> str | None:
     if missing:
         return f"not on PATH: {', '.join(missing)}"
     trial = "hostname trial && ip link add br0 type bridge && ip link add v0 type veth peer name v1"
-    done = subprocess.run(
-        [*_UNSHARE, "sh", "-c", trial], capture_output=True, text=True, check=False, timeout=600
-    )
+    done = completed([*_UNSHARE, "sh", "-c", trial])
     if done.returncode != 0:
         return f"no namespaces, bridge or veth (root?): {done.stderr.strip()}"
     # Its agent can be replaced, by one that reaches these hosts.
     words = ["mpirun", "--version"] if shutil.which("mpirun") else ["echo"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = completed(words)
     return None if "Open MPI" in done.stdout else "no mpirun of Open MPI on PATH"
 
 
@@ -100,14 +100,7 @@ class Hosts:
         self, host: str, words: Sequence[str], timeout: float = 600
     ) -> subprocess.CompletedProcess[str]:
         """Run a command on a host to its end."""
-        return subprocess.run(
-            self.command(host, words),
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-        )
+        return completed(self.command(host, words), timeout=timeout, stdin=subprocess.DEVNULL)
 
     def processes(self, host: str) -> dict[int, str]:
         """Command lines of what runs on a host, by process, without the process that holds it."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from support.shell import completed
+
 
 def modules(packages: Mapping[str, str]) -> Path:
     """Return the folder ``node_modules`` with packages by their versions. Skips where npm does not bring them."""
@@ -26,9 +28,7 @@ def modules(packages: Mapping[str, str]) -> Path:
         (folder / "package.json").write_text(json.dumps(data))
         words = [npm, "install", "--no-fund", "--no-audit", "--silent"]
         try:
-            done = subprocess.run(
-                words, cwd=folder, capture_output=True, text=True, check=False, timeout=300
-            )
+            done = completed(words, cwd=folder)
         except subprocess.TimeoutExpired:
             pytest.skip(f"npm did not bring {first} within five minutes")
         if done.returncode != 0:

@@ -22,26 +22,6 @@ def ior_ranks(ranks: int) -> str:
     return "".join([f"{header}\n", *(f"{operation},{rank},{rest}\n" for rank in range(ranks))])
 
 
-def witnesses(place: Path, nodes: int) -> None:
-    """Leave what is noted of the tasks of an execution; each node speaks for its client of Lustre.
-
-    Each task reads 16 MiB, and each node's client as much from 8 of its 100 storage targets.
-    """
-    each = TASKS * 2**24 // 8
-    before = {f"fs-OST{index:04x}": [7, 7, 7] for index in range(100)}
-    after = {f"fs-OST{index:04x}": [7 + each, 7, 9] for index in range(8)}
-    looks = (("before", 5.2, before), ("after", 9.7, after))
-    notes = [[at, "counters", ["write.1", when, counts]] for when, at, counts in looks]
-    for node in range(1, nodes + 1):
-        tasks = [
-            f"write.1 {number} 5.25 {9 + number / 100:.2f} - 16800000 4096 20 1 16777216 0 0 end\n"
-            for number in range(TASKS)
-        ]
-        (place / f"tasks.n{node}").write_text("".join(tasks))
-        lines = "".join(json.dumps(note) + "\n" for note in notes)
-        (place / f"seen.n{node}.jsonl").write_text(lines)
-
-
 def build(stage: Path, nodes: int) -> Path:
     """Stage directory of a healthy job on so many nodes, every one of which is a bit different."""
     tasks = nodes * TASKS

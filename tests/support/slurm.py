@@ -20,6 +20,7 @@ from types import TracebackType
 
 from support import hosts as support
 from support.hosts import Hosts
+from support.shell import completed
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
 _ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db", "sacctmgr", "sacct")
@@ -110,11 +111,8 @@ class Slurm:
 
     def run(self, *words: str, timeout: float = 60) -> str:
         """What a command on the head prints; raises OSError where it fails."""
-        done = subprocess.run(
+        done = completed(
             self.hosts.command(self.head, words),
-            capture_output=True,
-            text=True,
-            check=False,
             timeout=timeout,
             stdin=subprocess.DEVNULL,
             env=os.environ | self.environment,

@@ -263,21 +263,6 @@ def test_a_striped_target_is_opened_with_its_storage_targets(lustre):
 
 
 @pytest.mark.parametrize(
-    ("out", "status", "why"),
-    [
-        ([2], 0, ""),
-        ([], REFUSED, "G12 health: inactive: lustre-OST0002_UUID"),
-        ([1, 2], REFUSED, "G12 health: not out: OST0001"),
-    ],
-)
-def test_storage_targets_that_are_declared_out_are_out(lustre, monkeypatch, out, status, why):
-    monkeypatch.setenv("LFS_INACTIVE", "2")
-    wish = case(lustre, striping="lustre", held_bytes=1 << 24, max_fill=0.85, out=out)
-    assert agent.main(["open", wish]) == status
-    assert why in " ".join(opened()["refused"])
-
-
-@pytest.mark.parametrize(
     ("variable", "value", "why"),
     [
         ("LFS_INACTIVE", "2", "G12 health: inactive: lustre-OST0002_UUID"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import re
 import shutil
 import signal
@@ -103,20 +102,6 @@ def test_a_signal_between_the_start_and_the_next_line(scripts, signalled, words)
     process = scripts.start(words, AT_FORK="1", LD_PRELOAD=signalled)
     assert process.wait(60) == 143
     assert scripts.left() == []
-
-
-@pytest.mark.needs_fio
-@pytest.mark.slow
-def test_a_signal_at_any_moment(scripts):
-    """Forty moments: most while fio is started, some while it writes."""
-    moments = random.Random(1)
-    for number in range(40):
-        process = scripts.start(SWEEP)
-        time.sleep(moments.uniform(0, 0.5 if number % 4 == 0 else 0.03))
-        process.terminate()
-        # A program that does not obey has a minute, and is then killed.
-        assert process.wait(100) in (143, -signal.SIGTERM)
-        assert scripts.left() == []
 
 
 def test_a_program_that_hangs_in_its_handler_is_killed_with_its_children(scripts):

@@ -151,19 +151,6 @@ def test_copies_of_btrfs(devices, profile, count, copies):
     assert read > 0.95
 
 
-def test_copies_of_btrfs_with_a_device_out(devices):
-    """Block groups of all devices lose a copy; those that are made later may have all of them."""
-    loops = [devices.loop(devices.image(f"image{n}")) for n in range(2)]
-    run("mkfs.btrfs", "-q", "-f", "-d", "raid1", "-m", "raid1", *loops)
-    run("wipefs", "--all", "--quiet", loops[-1])
-    point = devices.mount(loops[0], "point", "btrfs", "degraded")
-    found = below(point)
-    assert set(found.devices) == {number(loop) for loop in loops[:-1]}
-    assert found.copies == (1, 2)
-    written, _ = direct_io(point, found.devices, os.urandom(MIB))
-    assert 0.95 <= written <= 2 * 1.2
-
-
 def seen_by_a_user(point: Path) -> str:
     """What an ordinary user sees below a mount."""
     reader, writer = os.pipe()
@@ -185,13 +172,6 @@ def opened(devices: Devices) -> Devices:
     devices.folder = Path(devices.leaving.enter_context(tempfile.TemporaryDirectory()))
     devices.folder.chmod(0o755)
     return devices
-
-
-def test_an_ordinary_user_sees_the_same(opened):
-    point = opened.made("btrfs", opened.loop(opened.image("image")), "rw", "-d", "dup")
-    run("chattr", "+c", point)
-    assert below(point).compresses
-    assert seen_by_a_user(point) == repr(below(point))
 
 
 @pytest.mark.parametrize("direct", [True, False])
@@ -231,19 +211,6 @@ def test_btrfs_that_compresses_is_named(devices, options, attribute, reason):
     written, read = direct_io(directory, found.devices, bytes(MIB))
     assert written < 0.5
     assert read < 0.05
-
-
-def test_a_loop_device_without_direct_io_is_cached_down_to_its_partition(devices):
-    loop = devices.loop(devices.image("image"), direct=False)
-    if shutil.which("addpart") is None:
-        pytest.skip("needs addpart")
-    run("addpart", loop, 1, 2048, 500_000)
-    partition = Path(f"{loop}p1")
-    found = below(devices.made("ext4", partition))
-    assert found.devices == (number(partition),)
-    assert found.cached.startswith(f"{partition.name} on {loop.name}, whose file")
-    assert (found.memory, found.fsync) == ("", "")
-    assert found.disks == (disk_of(devices.folder),)
 
 
 def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices):
@@ -286,6 +253,13 @@ def test_an_overlay_is_its_upper_directory(devices, volatile):
     assert (found.devices, found.disks) == ((number(loop),), (disk_of(devices.folder),))
     assert (found.cached, found.memory) == ("", "")
     assert found.fsync == ("a volatile overlay ignores fsync" if volatile else "")
+    if shutil.which("bindfs"):
+        shown = devices.folder / "shown"
+        shown.mkdir()
+        run("bindfs", point, shown)
+        devices.leaving.callback(unmount, shown)
+        told = "fuse on a volatile overlay ignores fsync" if volatile else ""
+        assert look(str(shown)).below.fsync == told
     before = moved(found.devices)[1]
     with open(point / "directory" / "data", "wb") as file:
         file.write(os.urandom(16 * MIB))
@@ -310,21 +284,6 @@ def test_an_overlay_in_memory_is_memory_until_it_is_hidden(devices):
         for place in (point, bound):
             assert f"upper directory {storage}/upper cannot be seen here" in below(place).fsync
         (storage / "upper/part").mkdir(parents=True, exist_ok=True)
-
-
-def test_a_bind_mount_is_what_it_binds(devices):
-    point = devices.made("ext4", devices.loop(devices.image("image")))
-    (point / "part").mkdir()
-    bound = devices.folder / "bound"
-    bound.mkdir()
-    run("mount", "--bind", point / "part", bound)
-    devices.leaving.callback(unmount, bound)
-    assert below(bound) == below(point)
-
-
-def test_zram_is_memory(devices):
-    found = below(devices.zram(100))
-    assert (found.memory, found.disks) == ("zram0, compressed memory", ())
 
 
 def test_a_journal_on_a_device_of_its_own_is_a_part_of_the_storage(devices):

@@ -151,23 +151,6 @@ def test_axe_finds_no_violation(chromium, written, others, name, look):
     assert found == []
 
 
-@pytest.mark.parametrize("name", ["compare"])
-def test_the_other_pages_fetch_nothing_run_nothing_and_are_drawn(chromium, written, others, name):
-    before = len(chromium.requests)
-    chromium.open(others[name])
-    try:
-        assert chromium.requests[before:] == [others[name].as_uri()]
-        assert chromium.complaints == []
-        assert chromium.ask("document.title") != "obeyed"
-        assert visible(chromium, "svg") >= 1
-        assert chromium.ask(OVERLAPPING) == []
-        chromium.wide(390)
-        assert chromium.ask("document.documentElement.scrollWidth") <= 390
-    finally:
-        chromium.wide(1280)
-        chromium.open(written)
-
-
 # --- without scripts ------------------------------------------------------------------------------
 
 #: What a reader sees of each part: all its text, without the buttons that only a script obeys.

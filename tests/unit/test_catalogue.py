@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import pkgutil
 import re
-import subprocess
 import sys
 from pathlib import Path
 from string import Formatter
@@ -30,6 +29,7 @@ from iogauge.guards.seen import CaseSeen
 from iogauge.job import opening, target
 from support import stage
 from support.extras import extras
+from support.shell import completed
 
 ROOT = Path(__file__).parents[2]
 JUDGED: list[Guard[Any]] = [*OF_CASE, *OF_LAYOUT, *OF_PHASE, *OF_METRIC]
@@ -66,7 +66,9 @@ def test_a_row_is_words_and_limits():
         )
         for key, text in row.texts.items():
             known = key in ("must", "more", "otherwise", "limit", "seen on")
-            assert known or re.match(r"(demand|remedy)(\.[a-z0-9]+)?$", key), f"{name}: {key}"
+            assert known or re.match(r"(demand|remedy)(\.[a-z0-9]+)?$|set\.[a-z_.*]+$", key), (
+                f"{name}: {key}"
+            )
             assert all(
                 re.match(r"[a-z_]*$", field or "") for _, field, _, _ in Formatter().parse(text)
             )
@@ -133,11 +135,8 @@ def test_a_page_without_its_part_is_refused():
     ids=["open", "facts", "remove", "turns"],
 )
 def test_an_agent_loads_nothing_that_judges(command, needs, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "iogauge.job.agent", *command],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
+    done = completed(
+        [sys.executable, "-X", "importtime", "-m", "iogauge.job.agent", *command], cwd=tmp_path
     )
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line}
     assert needs in loaded, done.stderr

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from iogauge.cases import job_files
-from iogauge.cli import doctor
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import collect
@@ -21,10 +20,9 @@ from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
 from iogauge.node import probes
-from iogauge.node.lustre.targets import StorageTarget
 from iogauge.plan import bounds
 from iogauge.plan.case import Access
-from iogauge.site import folders, settings
+from iogauge.site import folders
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from support import stage as healthy
@@ -180,27 +178,6 @@ def test_servers_against_addresses(declared, addresses, clients, outcome):
     assert outcome is OK or right in finding.remedy
 
 
-@pytest.mark.parametrize(
-    ("servers", "outcomes"),
-    [
-        (("a@tcp", "b@tcp", "a@tcp", "b@tcp"), [OK]),
-        (("a@tcp", "a@tcp", "a@tcp", "a@tcp"), [WARN]),
-        (("a@tcp", None, "a@tcp", "a@tcp"), []),  # one is not known: nothing is said
-        ((), []),
-    ],
-)
-def test_servers_of_lustre(found, servers, outcomes):
-    targets = tuple(
-        StorageTarget(index=n, uuid=f"OST{n}", active=True, server=server)
-        for n, server in enumerate(servers)
-    )
-    opened = replace(healthy.VIEW, targets=targets)
-    seen = replace(found, opened=opened)
-    site = extras(topology={"source": "x", "servers": {"count": 2, "nic": "100 GB/s"}})
-    assert [f.outcome for f in of_guard(judged(seen, site=site), "G12")] == outcomes
-    assert of_guard(judged(seen), "G12") == []
-
-
 def test_servers_of_nfs(found):
     share = replace(found.views[0].mount, type="nfs4", source="a:/export")
     seen = replace(found, views=tuple(replace(view, mount=share) for view in found.views))
@@ -306,48 +283,7 @@ def test_a_case_says_that_its_limits_exclude_hardly_anything(limit, outcome):
 
 def test_shipped_sites_are_as_they_should_be():
     sites = Path(__file__).parents[2] / "site-configs"
-    said = [d.key for one in folders.site_folders(sites) for d in settings.doubts(one)]
-    assert said == []
-
-
-def site(folder: Path, **change: Any) -> Path:
-    """A site's folder whose only partition runs on this machine."""
-    partition = {
-        "name": "disk",
-        "scheduler": "local",
-        "launcher": "mpirun",
-        "environs": ["tools"],
-        "max_jobs": 1,
-        "time_limit": "10m",
-        "extras": {**EXTRAS, **change},
-    }
-    name = folder.name
-    data = {
-        "systems": [{"name": name, "hostnames": [".*"], "partitions": [partition]}],
-        "environments": [{"name": "tools", "target_systems": [name], "features": ["ior"]}],
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "settings.yaml").write_text(yaml.safe_dump(data))
-    return folder
-
-
-def test_the_doctor_compares_this_machine(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
-    monkeypatch.setattr(doctor, "usable_cores", lambda: 4)
-    monkeypatch.setattr(doctor, "memory_bytes", lambda: 24 * GIB)
-
-    def said(**change: Any) -> list[tuple[str, str]]:
-        folder = site(tmp_path / "here", **change)
-        assert doctor.site_of_host([folder]) == folder
-        return [(check.state, check.text[:24]) for check in doctor.declared_nodes(folder)]
-
-    big = {"cores": 4, "memory": "24 GiB"}
-    assert said(node=big) == []
-    assert said(node={**big, "memory": "12 MiB"}) == [("note", "G15 nodes: a node has 24")]
-    assert said(node={**big, "cores": 8}) == [("note", "G15 nodes: a node has 4 ")]
-    assert said(node={**big, "cores": 8}, scale={"tasks_per_node": 8}) == [
-        ("problem", "G15 cores: 8 task(s) on "),
-        ("note", "G15 nodes: a node has 4 "),
+    said = [
+        d.key for one in folders.site_folders(sites) for d in References.of_site(one.name).doubts()
     ]
-    # With hosts of its own the partition does not run here.
-    assert said(node={**big, "cores": 8}, hosts=["n1"]) == []
+    assert said == []

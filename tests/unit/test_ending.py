@@ -124,12 +124,6 @@ def test_passes_on_the_word_of_the_tool_alone_are_counted():
     )
 
 
-def test_text_from_outside_is_shown_not_obeyed():
-    lack = Unmeasured(left_out=(left_out("\x1b[2J", why="\x07"),), unmatched=("-n \x1b",))
-    ending = of({}, lack)
-    assert "\x1b" not in "".join([str(ending), *ending.besides, *ending.remarks])
-
-
 @pytest.mark.parametrize("verdict", [v.value for v in Verdict])
 @pytest.mark.parametrize("gate", [False, True])
 def test_page_junit_and_alarm_say_the_same_sentence(verdict, gate, tmp_path):

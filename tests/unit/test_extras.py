@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pkgutil
-import subprocess
 import sys
 from importlib.metadata import entry_points
 
@@ -12,6 +11,7 @@ import pytest
 
 import iogauge_extras
 from iogauge.core import registry
+from support.shell import completed
 
 EXTRAS = [extra.name for extra in pkgutil.iter_modules(iogauge_extras.__path__)]
 #: Commands that are parts of others, and how they are called.
@@ -68,7 +68,7 @@ def test_the_rest_works_and_says_what_is_missing(extra):
     commands, package = given(extra, "iogauge_commands"), f"iogauge_extras.{extra}"
     words = [PARTS.get(name, name) for name in commands]
     hiding = [sys.executable, "-c", HIDING, package, *words]
-    done = subprocess.run(hiding, capture_output=True, text=True, check=False)
+    done = completed(hiding)
     said = json.loads(done.stdout or "{}")
     status, text = said.pop("--help", (None, done.stderr))
     assert status == 0, text
@@ -96,5 +96,5 @@ def test_an_extra_that_needs_another_says_so(monkeypatch):
 def test_a_command_starts_without_what_only_some_need():
     """Each takes longer to import than all else, and starts threads."""
     code = "import sys, iogauge.cli.app; print({'numpy', 'polars', 'scipy'} & sys.modules.keys())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = completed([sys.executable, "-c", code], check=True)
     assert done.stdout == "set()\n"

@@ -62,16 +62,6 @@ def test_what_a_user_may_not_see_gives_no_key(tmp_path):
     }
 
 
-def test_another_file_system_is_not_asked(tmp_path):
-    others = {
-        name.replace("lustre-", "other-"): value.replace("743", "1")
-        for name, value in PARAMETERS.items()
-    }
-    kernel(tmp_path, {**others, **PARAMETERS})
-    assert client.facts("lustre", tmp_path) == EXPECTED
-    assert client.facts("*", tmp_path)["tunable.osc.max_dirty_mb"] == "1,743"
-
-
 def test_servers_are_counted_by_their_addresses(tmp_path):
     addresses = {
         f"osc.lustre-OST000{i}-osc-ffff88.ost_conn_uuid": f"10.0.0.{1 + i % 2}@tcp"

@@ -123,13 +123,6 @@ def test_a_tool_that_is_killed_ends_the_job_as_killed(job):
     assert not job.directory.exists()
 
 
-def test_the_directory_is_removed_and_its_neighbours_stay(job):
-    agent = AGENT + f" && mkdir '{job.bystander}'"
-    status, _ = job.run('iog_phase p touch "$IOG_DIR/a" "$IOG_DIR/.hidden"', agent=agent)
-    assert status == 0
-    assert sorted(os.listdir(job.directory.parent)) == [".iogauge-session", "bystander"]
-
-
 @pytest.mark.parametrize("name", ["a b", "$HOME", "-rf", "new\nline"])
 def test_a_name_that_the_shell_could_misread(tmp_path, name):
     job = Job(tmp_path, name)

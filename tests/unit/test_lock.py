@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import multiprocessing
@@ -171,32 +170,6 @@ def test_somebody_elses_work_stays(tmp_path):
 
 
 # --- waiting --------------------------------------------------------------------------------------
-
-
-def test_a_second_one_waits_until_the_first_has_given_up(tmp_path, other):
-    first = other(60)
-    end: list[float] = []
-
-    def pause(seconds: float) -> bool:
-        if not end:
-            assert first.end() == "kept"
-            end.append(time.monotonic())
-        return sleep(seconds)
-
-    mine = take(tmp_path, pause=pause)
-    assert end
-    assert mine.release()
-
-
-def test_waiting_ends_and_names_the_holder(tmp_path, other):
-    other(3600)
-    start = time.monotonic()
-    with pytest.raises(Occupied) as caught:
-        take(tmp_path, wait_s=1)
-    assert time.monotonic() - start >= 1
-    for word in ("after 1", "session other", "case theirs", "host ", "since ", str(held(tmp_path))):
-        assert word in str(caught.value)
-    assert len(list(held(tmp_path).parent.iterdir())) == 1
 
 
 def test_waiting_ends_with_what_waits(tmp_path):
@@ -583,35 +556,6 @@ def test_nothing_is_touched_through_a_link(tmp_path, link):
         lock.find_dead(str(place), pause=lambda seconds: None)
     assert sorted(map(str, away.rglob("*"))) == before
     assert (place / link).is_symlink()
-
-
-def test_a_directory_that_is_swapped_all_the_time_leads_nowhere(tmp_path):
-    place = tmp_path / "place"
-    (place / "iogauge").mkdir(parents=True)
-    away, before = precious(tmp_path)
-    away.chmod(0o700)
-    (place / "link").symlink_to(away)
-    rename = ctypes.CDLL(None).renameat2
-    names = [os.fsencode(place / name) for name in ("iogauge", "link")]
-    stop = threading.Event()
-
-    def swap() -> None:
-        while not stop.is_set():
-            rename(-100, names[0], -100, names[1], 2)  # RENAME_EXCHANGE
-
-    thread = threading.Thread(target=swap)
-    thread.start()
-    try:
-        for _ in range(500):
-            with contextlib.suppress(OSError):
-                if (mine := Lock(str(place), details())).claim():
-                    mine.release()
-            lock.tidy(str(place))
-    finally:
-        stop.set()
-        thread.join()
-    assert sorted(map(str, away.rglob("*"))) == before
-    assert away.stat().st_mode & 0o7777 == 0o700
 
 
 # --- other users of the lock ----------------------------------------------------------------------------------

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import os
 import random
 import struct
-import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -19,20 +17,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.evidence.model import DIRECTORIES_READ, passed_on_in
-from iogauge.guards import striping
-from iogauge.guards.finding import Outcome
-from iogauge.job import target as agent_on_lustre
 from iogauge.node.lustre import lov
 from iogauge.node.lustre.layout import FileLayout, Layouts
 from iogauge.node.lustre.programs import LustreError
-from iogauge.node.lustre.request import Layout
-from iogauge.plan.case import Printed
-from iogauge_extras.suites import io500_check
 from support.lustre import attributes
 from support.lustre import lov as encoder
 from support.lustre.recorded import answer
-from support.whole import data
 
 MIB = 1 << 20
 
@@ -277,33 +267,6 @@ def test_a_place_that_gives_no_layouts_is_named(lustre, tmp_path, monkeypatch):
     with pytest.raises(LustreError, match="made without objects"):
         lov.read_lov(str(tmp_path / "f"), "f")
     assert lov.read_default_lov(str(lustre)) is None
-
-
-def test_directories_with_layouts_of_their_own_are_read_back_and_judged(
-    lustre, tmp_path, monkeypatch
-):
-    """As IO500's job does it: lfs setstripe, then the agent's look, then its reader and its guard."""
-    script = Path(encoder.__file__).with_name("lfs")
-    for name, words in (("ior-easy", ["-c", "1"]), ("ior-hard", ["-c", "-1", "-S", "16777216"])):
-        (lustre / name).mkdir()
-        subprocess.run([script, "setstripe", *words, lustre / name], check=True)
-    paths = [str(lustre / name) for name in ("ior-easy", "ior-hard")]
-    told = json.dumps(agent_on_lustre.passed_on_by([*paths, str(tmp_path / "gone")]))
-    output = io500_check.parse_passed_on(Printed(told, "", ""))
-    found = passed_on_in({DIRECTORIES_READ: [output]})
-    assert {name: str(layout) for name, layout in found.items()} == {
-        "ior-easy": "1 x default size",
-        "ior-hard": "all targets x 16 MiB",
-        "gone": "None",
-    }
-    unanswered: Any = output.parameters["unanswered"]
-    assert list(unanswered) == ["gone"] and "not answered" in unanswered["gone"]
-    asked = {"ior-easy": Layout(stripe_count=1), "ior-hard": Layout(stripe_bytes=16 << 20)}
-    whole = data("lustre").alter(outputs={**data().evidence.outputs, DIRECTORIES_READ: [output]})
-    plan = dataclasses.replace(whole.plan, directories=asked)
-    finding = striping.directories(dataclasses.replace(whole, plan=plan).seen())
-    assert finding and finding.outcome is Outcome.OK
-    assert finding.saw == "ior-easy: 1 x default size; ior-hard: all targets x 16 MiB"
 
 
 def test_a_new_file_asks_for_its_target(tmp_path, monkeypatch):

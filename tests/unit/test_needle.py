@@ -426,29 +426,6 @@ def test_a_pass_that_is_not_whole(text, cause):
         parse_rounds(text, ROUNDS)
 
 
-def nodes(turns: Sequence[tuple[int, str, float]], way: str = "read") -> str:
-    return "".join(
-        f"needle {number} {host}\n\n"
-        + document(
-            entry("read", rate, way, hostname=f"10.0.0.{host[1:]}", port=20000),
-            key="client_stats",
-        )
-        + "\n"
-        for number, host, rate in turns
-    )
-
-
-TURNS = [(r, f"n{i}", 90.0 if i == 3 else 100.0 + i) for r in (1, 2, 3) for i in (1, 2, 3, 4)]
-NODES = Rounds(direction="read", rounds=3, max_deviation=0.2, nodes=4)
-
-
-def test_a_pass_over_nodes():
-    output = parse_rounds(nodes(TURNS), NODES)
-    assert output.notes["slowest"].startswith("slowest is n3: 90.00 MiB/s, 89% of the median")
-    assert (output.nodes, output.tasks) == (4, 4)
-    assert set(output.parameters["rates"]) == {"n1", "n2", "n3", "n4"}  # type: ignore[call-overload]
-
-
 @given(st.integers(0, 20_000), st.integers(0, 20_000))
 def test_a_damaged_pass_is_refused_or_whole(start, length):
     """What is cut out anywhere is either noticed or was of no meaning."""

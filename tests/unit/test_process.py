@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from iogauge.core import processes
+from support.shell import completed
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def test_what_tidies_up_spares_those_it_descends_from(tmp_path):
     code = f"from iogauge.core import processes; print(processes.end({str(tmp_path)!r}))"
     words = ["sh", "-c", '"$0" -c "$1"; echo lives', sys.executable, code]
     environment = os.environ | {"IOG_DIR": str(tmp_path)}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=600)
+    done = completed(words, env=environment)
     assert done.stdout == "[]\nlives\n", done
 
 

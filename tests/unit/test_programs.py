@@ -89,36 +89,6 @@ def test_a_tool_that_is_a_script(tmp_path):
     assert between.script("ior", environ) == {}
 
 
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (b"\x7fELF POSIX|MPIIO|MMAP", {"ior.uncounted": True}),
-        (b"\x7fELF POSIX|MPIIO|MMAP task %d, not retrying collective %s", {}),
-        (b"#!/bin/sh\nexec ior -a MPIIO", {}),
-    ],
-)
-def test_an_ior_that_does_not_count_what_mpi_io_moved(tmp_path, content, found):
-    environ = {"PATH": str(tmp_path)}
-    assert between.uncounted(environ) == {}
-    (tmp_path / "ior").write_bytes(content)
-    (tmp_path / "ior").chmod(0o755)
-    assert between.uncounted(environ) == found
-
-
-@pytest.mark.parametrize(
-    ("content", "found"),
-    [
-        (b"\x003.3.0\0 text \x003.3.0\0", "3.3.0"),
-        (b"\x004.1.0+dev\0", "4.1.0+dev"),
-        (b"\x003.3.0\0\x001.10.8\0", ""),
-        (b"IOR-3.3.0: MPI", ""),
-    ],
-)
-def test_the_version_in_a_program(tmp_path, content, found):
-    (tmp_path / "ior").write_bytes(content)
-    assert between.version(str(tmp_path / "ior")) == found
-
-
 @pytest.mark.needs_ior
 @pytest.mark.parametrize("tool", ["ior", "mdtest"])
 def test_the_version_of_the_real_tool(tool):

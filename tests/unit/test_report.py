@@ -15,8 +15,9 @@ from rich.console import Console
 
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, decode
-from iogauge.report import outcome, pricing, undone
+from iogauge.report import outcome, undone
 from iogauge.report.endings import SessionRecords
+from iogauge_extras.page import pricing
 from support import records
 
 FAILS = {"FAIL", "INVALID", "ERROR"}
@@ -266,13 +267,6 @@ def test_an_undecided_case_has_the_documented_form(tmp_path):
     assert documented() - set(found) == UNKNOWN | {"pinned"}
     assert set(found) <= documented()
     assert Record.from_json(decode(one.to_line())) == one
-
-
-@pytest.mark.parametrize(
-    "change", [{"partition": "other"}, {"environ": "other"}, {"display_name": "Ior"}]
-)
-def test_a_record_of_another_case_does_not_count(tmp_path, change):
-    assert len(undecided(write(tmp_path, case(**change)), [record()])) == 1
 
 
 def test_a_record_counts_once(tmp_path):

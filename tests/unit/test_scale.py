@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from iogauge.evidence import collect, fingerprint, witness
+from iogauge.evidence import collect, fingerprint
 from iogauge.judge import case
 from iogauge.plan.script import Launch, job_functions, per_node_launcher
-from iogauge.plan.seen import read
 from iogauge.site.extras import PartitionExtras
 from support import scale
 from support import stage as healthy
@@ -30,24 +29,6 @@ EXTRAS = PartitionExtras.model_validate(
         },
     }
 )
-
-
-@pytest.mark.slow
-def test_the_witness_of_all_tasks_is_heard(tmp_path):
-    """Each task counts, and the clients of all nodes, in two files a node. No word of it is kept."""
-    scale.witnesses(tmp_path, NODES)
-    heard = witness.witnesses(read(tmp_path))["write.1"]
-    sizes = [file.stat().st_size for file in tmp_path.iterdir()]
-    assert len(sizes) == 2 * NODES and max(sizes) < 100 * scale.TASKS
-    said = witness.Testimony(witnesses=tuple(heard), expected=NODES * scale.TASKS)
-    assert said.complete
-    counters = {f"n{node + 1}": ("fs",) for node in range(NODES)}
-    everything = NODES * scale.TASKS << 24
-    assert said.moved.read == everything
-    assert said.counted(counters)[:2] == (everything, 0)
-    assert sum(moved.read > 0 for moved in said.by_target(counters).values()) == 8
-    assert said.seconds == pytest.approx(9.63 - 5.25)
-    assert not witness.Testimony(witnesses=tuple(heard[:-1]), expected=len(heard)).complete
 
 
 @pytest.mark.parametrize("launcher", ["srun", "mpirun"])

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from iogauge.core.measurement import Disturber, Quantity
+from iogauge.core.measurement import Disturber
 from iogauge.evidence import collect, model, witness
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Witness
 from iogauge.guards import cache, clock, contents, figures, origin, others, preflight
 from iogauge.guards import witness as guards_witness
-from iogauge.guards.catalogue import OF_PHASE
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
 from iogauge.guards.witness import bytes_witnessed
@@ -78,43 +77,6 @@ def output_of(left: Evidence, of: str = "write", /, **change: Any) -> Any:
     return replace(one, phases=(replace(one.phases[0], **change),))
 
 
-@pytest.mark.parametrize(
-    ("api", "facts", "words"),
-    [
-        ("MPIIO", {"ior.uncounted": True}, ["does not ask MPI-IO"]),
-        ("MPIIO", {}, []),
-        ("POSIX", {"ior.uncounted": True}, []),
-    ],
-)
-def test_an_ior_that_does_not_count_matters_to_mpi_io(left, api, facts, words):
-    plan = stage.plan()
-    repeat = [replace(one, command=["ior", "-a", api]) for one in plan.repeat]
-    seen = case(replace(left, nodes=(facts,)), replace(plan, repeat=repeat))
-    found = contents.counted(seen)
-    assert (found is not None) == bool(words)
-    assert not found or (found.outcome is Outcome.WARN and words[0] in str(found))
-
-
-ALWAYS = {"G22", "G6", "G7"}
-TIMED = ALWAYS | {"G4", "G5"}
-DATA = TIMED | {"G8", "G18", "G24"}
-
-
-@pytest.mark.parametrize(
-    ("access", "guards"),
-    [
-        ({"direction": "write"}, DATA | {"G2"}),
-        ({"direction": "read"}, DATA | {"G1", "G3", "G21"}),
-        ({"direction": "metadata"}, TIMED | {"G9"}),
-        ({"direction": "metadata", "task_offset": 1}, TIMED | {"G9", "G1"}),
-        ({"direction": "none"}, ALWAYS),
-    ],
-)
-def test_which_guards_speak_of_a_phase(left, access, guards):
-    seen = phase(left, 0, **access)
-    assert {finding.guard for guard in OF_PHASE for finding in guard.asked(seen)} == guards
-
-
 SIZES = (
     "WARNING: inconsistent file size by different tasks",
     "WARNING: Expected aggregate file size       = 75497472",
@@ -158,43 +120,6 @@ def over(left: Evidence, **reasons: str) -> Evidence:
     return replace(left, views=views)
 
 
-DIRECT_READ = {"direction": "read", "o_direct": True, "evict": False, "task_offset": None}
-
-
-@pytest.mark.parametrize(
-    ("reasons", "access", "rule", "saw"),
-    [
-        ({"memory": "zram0"}, DIRECT_READ, cache.client_cache, "memory, not storage (zram0)"),
-        ({"cached": "loop0"}, DIRECT_READ, cache.client_cache, "known to honour (loop0)"),
-        (
-            {"memory": "zram0"},
-            {"direction": "write", "fsync": True},
-            cache.write_back,
-            "memory, not storage (zram0)",
-        ),
-        (
-            {"fsync": "volatile"},
-            {"direction": "write", "fsync": True},
-            cache.write_back,
-            "fsync in the timed region, buffered, V = 788 MiB per node, but fsync proves nothing "
-            "here (volatile)",
-        ),
-        (
-            {"fsync": "fuse"},
-            {"direction": "metadata"},
-            guards_witness.storage,
-            "nothing here (fuse)",
-        ),
-    ],
-)
-def test_a_guard_names_what_lies_below(left, reasons, access, rule, saw):
-    before = rule(phase(left, 0, **access))
-    assert before.outcome is Outcome.OK, before
-    finding = rule(phase(over(left, **reasons), 0, **access))
-    assert finding.outcome is Outcome.INVALID
-    assert saw in finding.saw
-
-
 def test_fsync_reaches_a_disk_through_the_page_cache_of_a_loop_device(left):
     seen = phase(over(left, cached="loop0"), 0, direction="write", fsync=True)
     finding = cache.write_back(seen)
@@ -215,15 +140,6 @@ def test_compression_that_a_node_sees_outweighs_the_site(left, declared, seen, s
     seen_case = case(over(left, compresses=seen), site=site)
     finding = contents.data_entropy(seen_case.phases[0])
     assert finding.saw.endswith(saw) or finding.saw.startswith(saw)
-
-
-@pytest.mark.parametrize(("servers", "memory"), [(None, "8 GiB"), (2, "4 GiB")])
-def test_memory_of_the_servers_that_hold_the_files(left, servers, memory):
-    declared = {"count": 4, "nic": "10 GB/s", "memory": "2 GiB"}
-    site = extras(topology={"source": "x", "servers": declared})
-    seen = case(left, stage.plan(servers=servers), site).phases[1]
-    finding = cache.server_cache(seen)
-    assert f"{memory} of memory in the servers" in finding.saw
 
 
 FILE = FileLayout(
@@ -453,27 +369,6 @@ def test_the_first_node_is_the_node_of_the_job_script(left):
     assert phase(unknown, 0).case.span(testimony) == (9000.0, 9001.0)
 
 
-def test_a_lost_line_leaves_the_other_executions_to_tell_of_others(left):
-    seen = case(told(left, 1 << 30, 1 << 30))
-    (first, second) = seen.evidence.testimony["write"]
-    lost = replace(second, expected=2)
-    one = replace(seen.evidence, testimony={"write": (first, lost)})
-    outputs = {**left.outputs, "write": left.outputs["write"][:1] * 2}
-    both = [replace(e, outputs=outputs) for e in (seen.evidence, one)]
-    target = extras(target={"path": "/scratch", "type": "ext4"})
-    cases = [case(e, site=target) for e in both]
-    counted = [others._own_and_all(one, others._executions(one)) for one in cases]
-    assert [found and found[1].written for found in counted] == [2 << 30, 1 << 30]
-
-
-def test_counters_of_a_node_without_tasks_are_unknown(left):
-    heard = Witness(host="n7", started=1, ended=2, synced=None, asked=Reading(), moved=Reading())
-    testimony = alone(replace(heard, counters={"8:1": Reading()}))
-    assert testimony.counted({"n7": ["8:0"]}) == Reading()
-    for counters in ({"login": ["8:0"]}, {"login": ["/nfs"]}, {}):
-        assert testimony.counted(counters) is None
-
-
 @pytest.mark.parametrize("moved", ["252:0", "9:0", ""])
 def test_a_driver_that_counts_one_device_counts_all(left, moved):
     """A btrfs on two logical volumes may have all data on one of them."""
@@ -590,13 +485,6 @@ def test_g22_counts_the_jobs_of_fio(left, processes, refused, monkeypatch):
     assert "processes for its" not in finding.saw
 
 
-def test_g22_reads_the_versions_of_the_nodes(left):
-    versions = {"n1": {"ior": "4.0.0"}, "n2": {"ior": "4.1.0", "mdtest": "4.0.0"}, "n3": {}}
-    assert phase(left, 0).tool == "ior"
-    finding = origin.tool_integrity(phase(replace(left, versions=versions), 0))
-    assert "4.0.0 on n1; 4.1.0 on n2" in finding.saw
-
-
 @pytest.mark.parametrize(
     ("tool", "told_of", "outcome"),
     [
@@ -710,20 +598,6 @@ def test_files_of_each_execution_are_held_against_its_devices(
     assert finding.outcome is outcome, finding
 
 
-@pytest.mark.parametrize(("required", "outcome"), [(False, Outcome.WARN), (True, Outcome.INVALID)])
-def test_files_that_nothing_counts_have_no_second_witness(left, required, outcome):
-    """A program may keep the files of its file system in memory, whatever passes the networks meanwhile."""
-    output = output_of(left, name="create", operations=10_000)
-    views = below(left, Below())
-    looks = replace(told(left, 0), views=views, outputs={**left.outputs, "write": [output]})
-    limits = {"witness": "required"} if required else {}
-    seen = phase(looks, 0, direction="metadata")
-    case_of = replace(seen.case, extras=extras(limits=limits))
-    finding = guards_witness.storage(replace(seen, case=case_of))
-    assert finding.outcome is outcome, finding
-    assert finding.saw.startswith("no second witness: 10000 file(s)")
-
-
 @pytest.mark.parametrize(
     ("kind", "options", "name", "size", "credit"),
     [
@@ -800,74 +674,4 @@ def test_data_of_new_files_time_what_makes_them(left, tool, name, seconds, outco
     ran = longer(looks, ended=8.0)
     seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
     finding = clock.seconds_witnessed(seen)
-    assert finding.outcome is outcome, finding
-
-
-@pytest.mark.parametrize(
-    ("times", "judged", "outcome"),
-    [
-        (1.0, True, Outcome.OK),
-        (0.4, True, Outcome.INVALID),
-        (1.2, True, Outcome.INVALID),
-        (0.4, False, Outcome.OK),
-        (1.2, False, Outcome.INVALID),
-    ],
-)
-def test_rate_and_latency_of_each_execution_are_compared(left, times, judged, outcome):
-    """The second of two executions says another latency than its requests in flight allow.
-
-    On a busy node fio waits for a processor between two requests. So too few in flight count only if a latency is judged.
-    """
-    words = {"runtime": "30s", "time_based": "1", "direct": "1", "iodepth": "4", "numjobs": "2"}
-    outputs = []
-    for output, factor in zip(left.outputs["read"], (1.0, times), strict=True):
-        (read,) = output.phases
-        mean_us = factor * 8e6 / read.rates["iops"].value
-        rates = {**read.rates, "latency_mean": Quantity(mean_us, "us")}
-        phases = (replace(read, rates=rates),)
-        outputs.append(replace(output, nodes=1, phases=phases, parameters=dict(words)))
-    changed = replace(left, outputs={**left.outputs, "read": outputs})
-    seen = case(changed).phases[1]
-    if judged:
-        way = {"read_p50": ("read", "latency_p50")}
-        seen = PhaseSeen(seen.case, replace(seen.phase, rates=seen.phase.rates | way))
-    found = [finding.outcome for finding in figures.unit_sanity(seen)]
-    assert found == [Outcome.OK, outcome]
-
-
-@pytest.mark.parametrize(
-    ("after", "outcome"), [((500.0, 510.0), Outcome.OK), ((300.0, 310.0), Outcome.UNSTABLE)]
-)
-def test_a_phase_that_repeats_an_earlier_one_is_compared_with_it(left, after, outcome):
-    write, read = stage.plan().repeat
-    again = replace(
-        write, name="again", again="write", rates={"write_bw_again": write.rates["write_bw"]}
-    )
-    plan = stage.plan(repeat=[write, again, read])
-    left = replace(left, outputs={**left.outputs, "again": left.outputs["write"]})
-    metrics = (*stage.METRICS, replace(stage.METRICS[0], name="write_bw_again"))
-    seen = CaseSeen(plan, left, extras(), "quick", metrics, VALUES | {"write_bw_again": after})
-    first, second, _ = seen.phases
-    assert not list(figures.drift(first))
-    (finding,) = figures.drift(second)
-    assert (finding.metric, finding.outcome) == ("write_bw_again", outcome)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "outcome"), [(31.0, Outcome.OK), (30.9, Outcome.INVALID), (None, Outcome.INVALID)]
-)
-def test_a_disturber_is_followed_from_its_own_begin(left, seconds, outcome):
-    """It begins a second before what it disturbs, which takes 30 s; it must not end before."""
-    outputs = []
-    for output in left.outputs["write"]:
-        (wrote,) = output.phases
-        own = replace(wrote, seconds=30.0)
-        beside = Disturber(replace(wrote, seconds=seconds or 0.0), 1.0, 1.0)
-        outputs.append(
-            replace(output, phases=(own,), disturber=None if seconds is None else beside)
-        )
-    seen = phase(replace(left, outputs={**left.outputs, "write": outputs}), 0)
-    assert others.on_purpose(seen) is None
-    loaded = replace(seen, phase=replace(seen.phase, beside="metadata"))
-    finding = others.on_purpose(loaded)
     assert finding.outcome is outcome, finding

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
-import shutil
-import ssl
-import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -51,17 +46,13 @@ def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Messa
     )
 
 
-#: Answers that do not end: a byte now and then, and as much as can be sent.
-ENDLESS, FLOOD = "endless", "flood"
-
-
 class Server(ThreadingHTTPServer):
     """Answers each request with the next of its answers; the last one again and again."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
-        self.answers: list[Answer | None] = [(200, {}, "ok")]
+        self.answers: list[Answer] = [(200, {}, "ok")]
         self.got: list[tuple[str, dict[str, str], bytes]] = []
         server = self
 
@@ -72,23 +63,10 @@ class Server(ThreadingHTTPServer):
                 server.got.append((self.path, headers, body))
                 answers = server.answers
                 answer = answers.pop(0) if len(answers) > 1 else answers[0]
-                if answer is None:
-                    time.sleep(3)
-                    return
                 self.send_response(answer[0])
                 for name, value in answer[1].items():
                     self.send_header(name, value)
                 self.end_headers()
-                if answer[2] == ENDLESS:
-                    with contextlib.suppress(OSError):
-                        for _ in range(600):
-                            self.wfile.write(b".")
-                            time.sleep(0.1)
-                    return
-                if answer[2] == FLOOD:
-                    with contextlib.suppress(OSError):
-                        while True:
-                            self.wfile.write(b"." * 4096)
                 self.wfile.write(answer[2].encode())
 
             do_GET = do_POST
@@ -107,7 +85,7 @@ class Server(ThreadingHTTPServer):
 def serve() -> Iterator[Callable[..., Server]]:
     made: list[Server] = []
 
-    def make(*answers: Answer | None) -> Server:
+    def make(*answers: Answer) -> Server:
         server = Server()
         server.answers = list(answers) or server.answers
         made.append(server)
@@ -215,34 +193,12 @@ def test_a_redirection_takes_no_token_elsewhere(serve, code):
     assert other.got == []
 
 
-def test_an_answer_that_does_not_end_is_not_waited_for(serve):
-    server = serve((200, {}, ENDLESS))
-    receivers.receivers(to_webhook(server))["webhook"](message())
-    assert len(server.got) == 1
-
-
 def test_no_log_holds_the_address(serve, caplog):
     caplog.set_level(logging.DEBUG)
     receivers.receivers(to_webhook(serve((200, {"not a header\r\nX": "y"}, "ok"))))["webhook"](
         message()
     )
     assert DOOR not in caplog.text and TOKEN not in caplog.text
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
-def test_the_certificates_of_the_system_are_trusted_and_no_others(serve, tmp_path, monkeypatch):
-    words = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=x"
-    name = "subjectAltName=IP:127.0.0.1"
-    subprocess.run([*words.split(), "-addext", name], cwd=tmp_path, check=True, capture_output=True)
-    server = serve()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    secure = {"IOGAUGE_WEBHOOK_URL": server.url.replace("http:", "https:") + f"/{DOOR}"}
-    assert "certificate" in failure(secure)
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
-    receivers.receivers(secure)["webhook"](message())
-    assert len(server.got) == 1
 
 
 @pytest.mark.parametrize("url", [*(f"file:///{DOOR}", f"ftp://h/{DOOR}", DOOR, f"http:///{DOOR}")])

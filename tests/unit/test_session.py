@@ -15,6 +15,7 @@ from iogauge.core import paths
 from iogauge.core.paths import LIBRARY
 from iogauge.session import current
 from iogauge.workspace import directory
+from support.shell import completed
 
 SOURCE = LIBRARY.parent
 
@@ -127,9 +128,7 @@ def test_a_gate_that_decides_nothing_fails(tmp_path, gate, words, decided, statu
         f"current().passed = {decided}\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "IOGAUGE_GATE": gate}
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words], env=environment, capture_output=True, text=True
-    )
+    done = completed([sys.executable, "-c", script, *words], env=environment)
     assert done.returncode == status, done.stderr
     proven = decided or "-l" in words
     said = "" if proven else "FAILED: this run" if gate else "nothing proven: no case was measured"

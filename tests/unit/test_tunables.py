@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from iogauge.node import mounts
 from iogauge.node.lustre import checksums
 from iogauge.node.lustre.checksums import TunableError
+from support.shell import completed
 
 STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
 
@@ -29,12 +30,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def switched() -> set[str]:
-    done = subprocess.run(
-        ["lctl", "get_param", "osc.*-osc-ffff*.checksums"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = completed(["lctl", "get_param", "osc.*-osc-ffff*.checksums"])
     found = checksums.parse_params(done.stdout)
     assert len(found) == 4, done
     return set(found.values())

@@ -17,6 +17,7 @@ from iogauge.node import identity
 from iogauge.node.identity import differ, folded, lustre_name, nfs_name, text_of, uuid_of
 from iogauge.node.mounts import Mount, find_mount
 from iogauge.node.view import look
+from support.shell import completed
 
 ANY_UUID = st.uuids().map(str)
 NIDS = st.lists(
@@ -143,7 +144,7 @@ def test_nids_of_one_server_are_of_one_file_system(one, other, others):
 
 def blkid(device: str) -> str:
     words = ["blkid", "-p", "-s", "UUID", "-o", "value", device]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    return completed(words, check=True).stdout.strip()
 
 
 @contextlib.contextmanager
@@ -157,9 +158,7 @@ def made(kind: str, folder: Path, devices: int = 1) -> Iterator[Path]:
             image = folder / f"{kind}{number}.img"
             with open(image, "wb") as file:
                 file.truncate(320 << 20)
-            done = subprocess.run(
-                ["losetup", "-f", "--show", str(image)], capture_output=True, text=True, check=False
-            )
+            done = completed(["losetup", "-f", "--show", str(image)])
             if done.returncode != 0:
                 pytest.skip(f"no loop device: {done.stderr}")
             loops.append(done.stdout.strip())
@@ -189,29 +188,3 @@ def test_the_uuid_is_what_blkid_says_by_every_way(tmp_path, monkeypatch, kind, d
         (links / expected).symlink_to(mount.source)
         # Btrfs has a device number of its own.
         assert uuid_of(str(point), mount) == ("" if kind == "btrfs" else expected)
-
-
-def test_a_user_sees_it_and_a_bind_mount_and_a_subvolume_are_the_same(tmp_path):
-    with made("btrfs", tmp_path) as point:
-        expected = look(str(point)).uuid
-        subprocess.run(
-            ["btrfs", "subvolume", "create", str(point / "sub")], check=True, capture_output=True
-        )
-        (tmp_path / "bound").mkdir()
-        subprocess.run(["mount", "--bind", str(point / "sub"), str(tmp_path / "bound")], check=True)
-        try:
-            assert look(str(tmp_path / "bound")).uuid == look(str(point / "sub")).uuid == expected
-        finally:
-            subprocess.run(["umount", str(tmp_path / "bound")], check=True)
-        reader, writer = os.pipe()
-        if os.fork() == 0:
-            os.chdir(point)  # the directories above are root's
-            os.setgroups([])
-            os.setgid(65534)
-            os.setuid(65534)
-            os.write(writer, uuid_of(".", Mount(1, "/", "/dev/loop", "btrfs", "rw")).encode())
-            os._exit(0)
-        os.wait()
-        os.close(writer)
-        with open(reader) as seen:
-            assert seen.read() == expected != ""

@@ -15,16 +15,18 @@ import pytest
 from iogauge.core.measurement import Moment, Quantity
 from iogauge.evidence.model import ClockSeen
 from iogauge.guards.finding import Outcome
+from iogauge.judge.case import Judgement
 from iogauge.judge.verdict import Verdict
 from iogauge.node.counters import Reading
 from iogauge.node.files import GONE, Block, Eviction, Held
 from iogauge.node.mounts import Mount
 from iogauge.plan.case import DIR
-from iogauge.plan.seen import Instant
 from support import whole
 from support.whole import BOOTED, FILES, GIB, HOME, LASTS, MIB, Whole, data, metadata
 
 Alter = Callable[[Whole], Whole]
+#: What differs from a plain case of data, or from the case that is named.
+Row = Alter | tuple[Whole, Alter]
 COUNTED = [name for name in whole.SYSTEMS if name != "fuse.bindfs"]
 
 
@@ -61,6 +63,23 @@ def others(bytes_read: int, requests: int = 0) -> Alter:
         return case
 
     return altered
+
+
+def unlooked(case: Whole) -> Whole:
+    """The node's looks at its counters before and after each execution are lost."""
+    for phase in case.evidence.testimony:
+        case = case.witness(phase, 0, counters={}).witness(phase, 1, counters={})
+    return case
+
+
+def rested(case: Whole, share: float) -> Whole:
+    """The device moved a share of the bytes, as looks over time say."""
+    return case.alter(
+        activity=tuple(
+            replace(look, read=round(share * look.read), written=round(share * look.written))
+            for look in case.evidence.activity
+        )
+    )
 
 
 def busy(case: Whole) -> Whole:
@@ -185,7 +204,7 @@ def cut(text: str) -> Alter:
 
 # --- healthy --------------------------------------------------------------------------------------
 
-HEALTHY: dict[str, tuple[Whole, Alter]] = {
+HEALTHY: dict[str, Row] = {
     **{f"{name}, direct": (data(name), same) for name in COUNTED},
     **{f"{name}, from an emptied cache": (data(name, o_direct=False), same) for name in COUNTED},
     **{
@@ -199,24 +218,19 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
         for name in COUNTED
         if name not in ("nfs4", "lustre")
     },
-    **{f"tasks in a zone {hours:+g} h off": (data(), in_zone(hours)) for hours in ZONES},
-    "a clock of the node that was set meanwhile": (
-        data(),
-        lambda case: case.alter(
-            clocks=(*case.evidence.clocks, ClockSeen(BOOTED + 30, BOOTED + 30, 0))
-        ),
+    **{f"tasks in a zone {hours:+g} h off": in_zone(hours) for hours in ZONES},
+    "a clock of the node that was set meanwhile": lambda case: case.alter(
+        clocks=(*case.evidence.clocks, ClockSeen(BOOTED + 30, BOOTED + 30, 0))
     ),
     "random data on a compressing target": (data("btrfs"), lambda c: c.below(compresses="zstd")),
-    "a target that is declared to compress": (
-        data(),
-        lambda case: case.declared(target={"compresses": True}),
+    "a target that is declared to compress": lambda case: case.declared(
+        target={"compresses": True}
     ),
-    "others read 5 %": (data(), others(50 * MIB)),
+    "others read 5 %": others(50 * MIB),
     "Lustre read ahead to the ends of files": (data("lustre", o_direct=False), left_early),
-    "others read hundreds of small blocks beside a gigabyte": (data(), others(MIB, 300)),
-    "half of the last block in an inode": (
-        data(),
-        samples(files=(Held("data", GIB, GIB), Held("small", 100, 0))),
+    "others read hundreds of small blocks beside a gigabyte": others(MIB, 300),
+    "half of the last block in an inode": samples(
+        files=(Held("data", GIB, GIB), Held("small", 100, 0))
     ),
     "read ahead fetched a fifth more": (
         data(o_direct=False),
@@ -224,6 +238,8 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
             "read", moved=lambda one: Reading(round(1.2 * one.moved.read), 0)
         ),
     ),
+    "looks before and after that are lost": unlooked,
+    "looks that are lost, of files": (metadata(), unlooked),
     "an emptied cache that held nothing": (
         data(o_direct=False),
         evictions(replace(EMPTIED, resident_before=0), replace(EMPTIED, resident_before=0)),
@@ -239,16 +255,13 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
             )
         ),
     ),
-    "a device whose kernel does not count it, and does": (
-        data(),
-        lambda case: case.below(unsure=("8:16",)),
-    ),
+    "a device whose kernel does not count it, and does": lambda case: case.below(unsure=("8:16",)),
     "inodes of 1,024 bytes, which cost 2.1 KiB a file": (
         metadata(),
         lambda case: _written(_written(case, "create", 2182), "remove", 2105),
     ),
     "more words than mdtest prints": (metadata(), cut("x" * 1000)),
-    "a container that waits for no child": (data(), contained),
+    "a container that waits for no child": contained,
     "other cases of files before": (
         metadata(),
         lambda case: case.alter(
@@ -257,20 +270,21 @@ HEALTHY: dict[str, tuple[Whole, Alter]] = {
             )
         ),
     ),
-    "a disk that moved journals too": (
-        data(),
-        lambda case: case.witness(
-            "write",
-            counters=lambda one: {n: m + Reading(0, 4 * MIB) for n, m in one.counters.items()},
-        ),
+    "a disk that moved journals too": lambda case: case.witness(
+        "write",
+        counters=lambda one: {n: m + Reading(0, 4 * MIB) for n, m in one.counters.items()},
     ),
 }
 
 
+def judged(row: Row) -> Judgement:
+    case, alter = row if isinstance(row, tuple) else (data(), row)
+    return alter(case).judged()
+
+
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_true_case_passes_without_a_remark_on_its_figures(name):
-    case, alter = HEALTHY[name]
-    decided = alter(case).judged()
+    decided = judged(HEALTHY[name])
     assert decided.verdict is Verdict.PASS, decided.reason
     remarks = [f for f in decided.findings if f.outcome is not Outcome.OK]
     # Quick phases are short, and a busy node is told.
@@ -283,38 +297,27 @@ INVALID, CONTAMINATED = Verdict.INVALID, Verdict.CONTAMINATED
 SHORT: dict[str, Any] = {"seconds": 0.01, "rates": {"bw": Quantity(102_400.0, "MiB/s")}}
 
 #: By the guard that names them, and the verdict.
-UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
+UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
     ("G8 witness", INVALID): {
-        "the disk moved half": (data(), lambda c: c.witness("read", counters=moved(0.5))),
-        "the disk moved nothing": (data(), lambda c: c.witness("write", counters=moved(0.0))),
-        "a container that waits for no child, and the disk moved half": (
-            data(),
-            lambda case: contained(case.witness("read", counters=moved(0.5))),
+        "the disk moved half": lambda c: c.witness("read", counters=moved(0.5)),
+        "the disk moved nothing": lambda c: c.witness("write", counters=moved(0.0)),
+        "looks are lost, and the disk moved half": lambda c: rested(unlooked(c), 0.5),
+        "a container that waits for no child, and the disk moved half": lambda case: contained(
+            case.witness("read", counters=moved(0.5))
         ),
-        "a device is in no list": (
-            data(),
-            lambda c: c.witness("read", counters={"8:99": Reading()}),
-        ),
-        "the tasks asked for half": (
-            data(),
-            lambda c: c.witness("read", asked=Reading(GIB // 4, 0)),
-        ),
+        "a device is in no list": lambda c: c.witness("read", counters={"8:99": Reading()}),
+        "the tasks asked for half": lambda c: c.witness("read", asked=Reading(GIB // 4, 0)),
         "the kernel moved half for the tasks": (
             data("xfs"),
             lambda c: c.witness("write", moved=Reading(0, GIB // 4)),
         ),
-        "small transfers were gathered in large ones": (
-            data(),
-            lambda c: c.witness("write", calls=Reading(60, 40)),
+        "small transfers were gathered in large ones": lambda c: c.witness(
+            "write", calls=Reading(60, 40)
         ),
-        "all was read twice, the second time from a cache": (
-            data(),
-            lambda c: c.witness("read", asked=Reading(GIB, 0)),
+        "all was read twice, the second time from a cache": lambda c: c.witness(
+            "read", asked=Reading(GIB, 0)
         ),
-        "twice as much reached storage": (
-            data(),
-            lambda c: c.witness("write", moved=Reading(0, GIB)),
-        ),
+        "twice as much reached storage": lambda c: c.witness("write", moved=Reading(0, GIB)),
         "a file with holes under a loop device": (
             data("ext4 on a loop device"),
             lambda c: c.witness("read", counters=moved(0.0, "8:16")),
@@ -333,7 +336,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
                 "read", counters=lambda one: dict.fromkeys(one.counters, Reading())
             ),
         ),
-        "a task left no count": (data(), lambda c: _with_tasks(_required(c), 1)),
+        "a task left no count": lambda c: _with_tasks(_required(c), 1),
         "nothing under the mount counts": (data("fuse.bindfs"), lambda c: _required(c)),
     },
     ("G11 bytes by target", INVALID): {
@@ -343,14 +346,11 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
         ),
     },
     ("G8 bytes", INVALID): {
-        "the tool moved fewer bytes than planned": (
-            data(),
-            lambda c: c.output("read", bytes_moved=GIB // 2),
-        ),
-        "the tool warned": (data(), lambda c: c.output("read", warnings=("incorrect data",))),
+        "the tool moved fewer bytes than planned": lambda c: c.output("read", bytes_moved=GIB // 2),
+        "the tool warned": lambda c: c.output("read", warnings=("incorrect data",)),
     },
     ("G4 clock", INVALID): {
-        "a clock at half speed, direct": (data(), lambda c: c.slow_clock("write", 2.0)),
+        "a clock at half speed, direct": lambda c: c.slow_clock("write", 2.0),
         "a clock at half speed, buffered": (
             data(o_direct=False),
             lambda c: c.slow_clock("read", 2.0),
@@ -366,47 +366,30 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
             metadata("btrfs"),
             lambda c: c.slow_clock("remove", 3.0),
         ),
-        "a tool that reports more than it ran": (
-            data(),
-            lambda c: busy(c.slow_clock("write", 0.5)),
-        ),
+        "a tool that reports more than it ran": lambda c: busy(c.slow_clock("write", 0.5)),
     },
     ("G4 clock", CONTAMINATED): {
-        "a clock at half speed on a busy node": (
-            data(),
-            lambda c: busy(c.slow_clock("write", 2.0)),
-        ),
+        "a clock at half speed on a busy node": lambda c: busy(c.slow_clock("write", 2.0)),
     },
     ("G4 duration", INVALID): {
-        "a phase of ten milliseconds": (data(), all_outputs(**SHORT)),
+        "a phase of ten milliseconds": all_outputs(**SHORT),
     },
     ("G22 tool", INVALID): {
-        "a date of last year": (
-            data(),
-            lambda c: c.output("write", moments=(Moment("Began", BOOTED - 3e7),)),
+        "a date of last year": lambda c: c.output(
+            "write", moments=(Moment("Began", BOOTED - 3e7),)
         ),
-        "another directory": (
-            data(),
-            lambda c: c.output("read", command="ior -a POSIX -r -o /dev/shm/data"),
-        ),
-        "other words": (
-            data(),
-            lambda c: c.output("read", command=f"ior -a MPIIO -r -o {HOME}/data"),
-        ),
+        "another directory": lambda c: c.output("read", command="ior -a POSIX -r -o /dev/shm/data"),
+        "other words": lambda c: c.output("read", command=f"ior -a MPIIO -r -o {HOME}/data"),
         "another word, beyond which mdtest prints none": (metadata(), cut("y" * 1000)),
-        "fewer tasks": (data(), lambda c: c.output("write", tasks=1)),
-        "a second version": (data(), lambda c: c.output("write", version="3.3.0")),
-        "another version on a node": (
-            data(),
-            lambda c: c.alter(versions={"n1": {"ior": "4.0.0"}, "n2": {"ior": "3.3.0"}}),
+        "fewer tasks": lambda c: c.output("write", tasks=1),
+        "a second version": lambda c: c.output("write", version="3.3.0"),
+        "another version on a node": lambda c: c.alter(
+            versions={"n1": {"ior": "4.0.0"}, "n2": {"ior": "3.3.0"}}
         ),
-        "more counts of the kernel than tasks": (data(), lambda c: _with_tasks(c, 3)),
+        "more counts of the kernel than tasks": lambda c: _with_tasks(c, 3),
     },
     ("G1 client cache", INVALID): {
-        "a buffered read of what was just written": (
-            data(),
-            lambda c: c.planned("read", o_direct=False),
-        ),
+        "a buffered read of what was just written": lambda c: c.planned("read", o_direct=False),
         "one eviction is missing": (data(o_direct=False), evictions(EMPTIED)),
         "pages were left": (
             data(o_direct=False),
@@ -420,15 +403,12 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
             data(o_direct=False),
             lambda c: c.witness("read", moved=Reading(GIB // 4, 0)),
         ),
-        "the image lies in a page cache": (
-            data(),
-            lambda c: c.below(cached="loop7, whose file is cached"),
-        ),
-        "O_DIRECT through the page cache": (data(), lambda c: c.below(o_direct="data=journal")),
+        "the image lies in a page cache": lambda c: c.below(cached="loop7, whose file is cached"),
+        "O_DIRECT through the page cache": lambda c: c.below(o_direct="data=journal"),
         "O_DIRECT of a FUSE program": (data("fuse.bindfs"), same),
     },
     ("G2 write-back", INVALID): {
-        "a disk in memory": (data(), lambda c: c.below(memory="zram0")),
+        "a disk in memory": lambda c: c.below(memory="zram0"),
         "fsync that ends in a daemon": (
             data(o_direct=False),
             lambda c: c.below(fsync="nbd0, which is unknown"),
@@ -445,18 +425,22 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
             metadata("xfs"),
             lambda c: c.witness("create", counters=moved(0.0)),
         ),
+        "looks are lost, and no device wrote": (
+            metadata("xfs"),
+            lambda c: rested(unlooked(c), 0.0),
+        ),
         "files in a FUSE program": (metadata("fuse.bindfs"), lambda c: _required(c)),
     },
     ("G8 contents", INVALID): {
-        "a block changed between write and read": (data(), read_back(Block("data", 0, "ffff"))),
-        "the file is gone": (data(), read_back(Block("data", 0, GONE))),
-        "no block was read back": (data(), read_back()),
+        "a block changed between write and read": read_back(Block("data", 0, "ffff")),
+        "the file is gone": read_back(Block("data", 0, GONE)),
+        "no block was read back": read_back(),
     },
     ("G8 holes", INVALID): {
-        "a hole": (data(), samples(blocks=(Block("data", 0, "0a1b", kind="hole"),))),
-        "preallocated": (data(), samples(blocks=(Block("data", 0, "0a1b", kind="unwritten"),))),
-        "a sparse file": (data(), samples(files=(Held("data", GIB, GIB // 2),))),
-        "zeros": (data(), samples(blocks=(ZERO,))),
+        "a hole": samples(blocks=(Block("data", 0, "0a1b", kind="hole"),)),
+        "preallocated": samples(blocks=(Block("data", 0, "0a1b", kind="unwritten"),)),
+        "a sparse file": samples(files=(Held("data", GIB, GIB // 2),)),
+        "zeros": samples(blocks=(ZERO,)),
     },
     ("G18 data", INVALID): {
         "a block was stored compressed": (
@@ -471,8 +455,8 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
         ),
     },
     ("G19 foreign load", CONTAMINATED): {
-        "others read as much": (data(), others(GIB)),
-        "others read little of all, and much of what the read moved": (data(), others(130 * MIB)),
+        "others read as much": others(GIB),
+        "others read little of all, and much of what the read moved": others(130 * MIB),
         "others read on Lustre beside direct reads of a part": (data("lustre"), left_early),
         "others wrote to the whole disk of a partition": (
             data("ext4 on a partition"),
@@ -496,23 +480,20 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
         ),
     },
     ("G19 neighbours", CONTAMINATED): {
-        "another case on the target": (data(), lambda c: c.alter(neighbours=("/s/iogauge/other",))),
+        "another case on the target": lambda c: c.alter(neighbours=("/s/iogauge/other",)),
     },
     ("G19 lock", CONTAMINATED): {
-        "the lock was lost": (data(), lambda c: c.alter(lost="it was taken away")),
+        "the lock was lost": lambda c: c.alter(lost="it was taken away"),
     },
     ("G9 identity", INVALID): {
-        "another type": (data(), views(mount=replace(MOUNT, type="xfs"))),
-        "another device": (data(), views(mount=replace(MOUNT, source="/dev/sdc1"))),
-        "another file system of the same type and source": (data(), views(uuid="U-2")),
-        "mounted over during the run": (
-            data(),
-            lambda c: c.alter(
-                changes=tuple(replace(one, uuid="U-2") for one in c.evidence.changes)
-            ),
+        "another type": views(mount=replace(MOUNT, type="xfs")),
+        "another device": views(mount=replace(MOUNT, source="/dev/sdc1")),
+        "another file system of the same type and source": views(uuid="U-2"),
+        "mounted over during the run": lambda c: c.alter(
+            changes=tuple(replace(one, uuid="U-2") for one in c.evidence.changes)
         ),
-        "a mount that hid the directory": (data(), lambda c: c.alter(hidden=("tmpfs at /s",))),
-        "tasks on another node": (data(), lambda c: c.witness("write", host="n7")),
+        "a mount that hid the directory": lambda c: c.alter(hidden=("tmpfs at /s",)),
+        "tasks on another node": lambda c: c.witness("write", host="n7"),
     },
     ("G19 files of others", INVALID): {
         "files that the inodes do not show": (
@@ -523,30 +504,23 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, tuple[Whole, Alter]]] = {
         ),
     },
     ("G22 environment", INVALID): {
-        "eatmydata": (data(), facts(**{"preload.LD_PRELOAD": "libeatmydata.so"})),
-        "faketime, loaded by a wrapper": (data(), lambda c: c.alter(loaded=("libfaketime.so.1",))),
+        "eatmydata": facts(**{"preload.LD_PRELOAD": "libeatmydata.so"}),
+        "faketime, loaded by a wrapper": lambda c: c.alter(loaded=("libfaketime.so.1",)),
     },
     ("G7 units", INVALID): {
-        "operations times size is not the bandwidth": (
-            data(),
-            lambda c: c.output("read", operations=2048),
-        ),
+        "operations times size is not the bandwidth": lambda c: c.output("read", operations=2048),
     },
     ("G21 order", INVALID): {
-        "reads that began before the write": (
-            data(),
-            lambda c: c.alter(
-                runs=tuple(
-                    replace(run, started=0.0, ended=5.0) if run.name == "read" else run
-                    for run in c.evidence.runs
-                )
-            ),
+        "reads that began before the write": lambda c: c.alter(
+            runs=tuple(
+                replace(run, started=0.0, ended=5.0) if run.name == "read" else run
+                for run in c.evidence.runs
+            )
         ),
     },
     ("G6 ceiling", INVALID): {
-        "more than the network carries": (
-            data(),
-            lambda c: c.declared(topology={"source": "x", "clients": {"nic": "50 MB/s"}}),
+        "more than the network carries": lambda c: c.declared(
+            topology={"source": "x", "clients": {"nic": "50 MB/s"}}
         ),
     },
     ("G20 connections", INVALID): {
@@ -585,15 +559,10 @@ def _with_tasks(case: Whole, tasks: int) -> Whole:
     ("guard", "verdict", "name"), [(*said, name) for said, rows in UNTRUE.items() for name in rows]
 )
 def test_an_untrue_case_never_passes_and_a_guard_names_why(guard, verdict, name):
-    case, alter = UNTRUE[guard, verdict][name]
-    decided = alter(case).judged()
+    decided = judged(UNTRUE[guard, verdict][name])
     objections = {f.name: f.outcome.name for f in decided.findings if f.outcome is not Outcome.OK}
     assert decided.verdict is verdict, (decided.reason, objections)
     assert objections.get(guard) == verdict.name, objections
-
-
-def test_there_are_many():
-    assert len(HEALTHY) >= 25 and sum(map(len, UNTRUE.values())) >= 40
 
 
 @pytest.mark.parametrize("phase", ["create", "remove"])
@@ -631,10 +600,3 @@ def test_a_lost_look_takes_no_figure_for_proven():
     decided = case.alter(testimony=told).judged()
     unseen = {f.name for f in decided.findings if "no second witness" in f.saw}
     assert {"G8 witness", "G4 clock"} <= unseen and decided.verdict is Verdict.PASS
-
-
-def test_a_figure_without_activity_is_remarked():
-    """Nobody looked between the begin and the end of the execution."""
-    decided = data().alter(activity=(), asked=(Instant(0.0, 0, 0),)).judged()
-    unseen = [f for f in decided.findings if f.name == "G4 clock" and f.outcome is Outcome.WARN]
-    assert unseen and LASTS > 1 and FILES > 1000

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from iogauge.core.measurement import ToolOutputError
 from iogauge.tools.ior.options import DATA_TYPES, IorOptions, parse_help
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
+from support.shell import completed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 GOOD = (
@@ -145,10 +146,18 @@ def test_damage_by_hand(old, new, message):
 
 
 def test_two_runs_in_one_file():
-    with pytest.raises(
-        ToolOutputError, match=r"several IOR JSON documents.* one task: .* matching mpirun"
-    ):
+    with pytest.raises(ToolOutputError, match=r"several IOR JSON documents$"):
         parse_json(sample("ior_i1.json") * 2)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda t: t + t, lambda t: t[:3000] + t[2990:], lambda t: "\0" * 64 + t[64:]]
+)
+def test_worlds_of_one_task_write_over_each_others_summary(write):
+    """Each was left by IOR of Open MPI that MPICH's mpiexec had started; which one is chance."""
+    text = sample("ior_i1.json").replace('"tasks": 2', '"tasks": 1')
+    with pytest.raises(ToolOutputError, match=r"several tasks were to run: .* the matching mpirun"):
+        parse_json(write(text))
 
 
 # --- properties of the parser ---------------------------------------------------------------------
@@ -299,55 +308,14 @@ def test_arguments_say_what_the_options_say(
 # --- the real program -----------------------------------------------------------------------------
 
 needs_ior = pytest.mark.skipif(shutil.which("ior") is None, reason="no ior on PATH")
-REAL: list[dict[str, Any]] = [
-    {"file_per_process": True, "fsync": True, "data_type": "random", "barriers": True},
-    {"reorder_tasks": True, "task_offset": 1, "segments": 3},
-    {"write": True, "read": True, "verify_read": True, "signature": 7},
-    {"random_offsets": True, "random_offset_seed": 3},
-    {"verify_write": True, "write": True, "read": True, "signature": -9},
-    {"api": "MPIIO", "collective": True},
-]
 
 
 def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return completed(
         ["ior", *arguments],
         cwd=directory,
         env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
     )
-
-
-@pytest.mark.slow
-@pytest.mark.needs_ior
-@needs_ior
-@pytest.mark.parametrize("changes", REAL, ids=lambda changes: ",".join(changes) or "plain")
-def test_real_ior(changes, tmp_path):
-    made = options(
-        test_file=str(tmp_path / "f"),
-        summary_file=str(tmp_path / "out.json"),
-        rank_details_csv=str(tmp_path / "ranks.csv"),
-        **changes,
-    )
-    done = run(made.arguments(), tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    output = parse_json((tmp_path / "out.json").read_text(), done.stdout)
-    ranks = rank_times_csv((tmp_path / "ranks.csv").read_text())
-    output = with_rank_times(output, ranks)
-    both = made.write == made.read
-    names = ["write"] * (both or made.write) + ["read"] * (both or made.read)
-    assert [phase.name for phase in output.phases] == names
-    for phase in output.phases:
-        assert phase.bytes_moved == made.bytes_per_task
-        assert phase.rank_seconds[0] <= phase.seconds + 1e-3
-    assert (output.tasks, output.nodes) == (1, 1)
-    if made.data_type and output.version.startswith("4."):
-        assert output.parameters["data_type"] == made.data_type
-    for word in made.arguments():
-        assert word in output.command
 
 
 @pytest.mark.needs_ior

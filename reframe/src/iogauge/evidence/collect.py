@@ -10,9 +10,9 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from iogauge.core import untrusted
+from iogauge.core import registry, untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.versions import too_old
@@ -42,9 +42,9 @@ from iogauge.node.view import View
 from iogauge.plan import seen
 from iogauge.plan import stage as files
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
-from iogauge.plan.seen import Instant, Noted
+from iogauge.plan.seen import Noted
 from iogauge.plan.stage import Opened, PhaseRun
-from iogauge.tools.mpi import Binding, parse_bindings, unlabelled
+from iogauge.tools.mpi import Binding, alone, parse_bindings, unlabelled
 
 #: Seconds to wait for what other nodes noted: a stage directory on NFS shows it late.
 ANSWER_S = 10.0
@@ -133,6 +133,7 @@ def _collect(
         **_facts(noted, runs, plan, opened.clock),
         bindings=_bindings(stage, plan),
         samples=_samples(noted) if plan.sampled else (),
+        servers=_servers(noted, plan, runs),
     )
 
 
@@ -192,17 +193,7 @@ def _complete(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> Noted:
     return noted
 
 
-def _answers(noted: Noted, what: str) -> dict[str, dict[str, Any]]:
-    """Return what each node answered; raises :class:`ToolOutputError` for the answer of another node."""
-    answers = noted.by_host(what)
-    for host, answer in answers.items():
-        if not isinstance(answer, dict):
-            raise ToolOutputError(
-                f"{what}: {host} answered a {type(answer).__name__}: expected an object"
-            )
-        if answer.get("host", host) != host:
-            raise ToolOutputError(f"{what}: {host} gave the answer of {str(answer['host'])[:80]!r}")
-    return answers
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -214,16 +205,28 @@ def _reading(what: str, expected: str) -> Iterator[None]:
         raise ToolOutputError(f"{what}: not {expected}: {error}") from error
 
 
+def _answers(noted: Noted, what: str, expected: str, read: Callable[[Any], T]) -> dict[str, T]:
+    """Return what each node answered, as it is read; raises :class:`ToolOutputError` for the answer of another node."""
+    answers = noted.by_host(what)
+    for host, answer in answers.items():
+        if not isinstance(answer, dict):
+            raise ToolOutputError(
+                f"{what}: {host} answered a {type(answer).__name__}: expected an object"
+            )
+        if answer.get("host", host) != host:
+            raise ToolOutputError(f"{what}: {host} gave the answer of {str(answer['host'])[:80]!r}")
+    with _reading(what, expected):
+        return {host: read(answer) for host, answer in answers.items()}
+
+
 def _views(noted: Noted, plan: CasePlan, opened: Opened) -> tuple[View, ...]:
     """Return the view of every node; raises :class:`ToolOutputError`."""
     if plan.nodes == 1:
         return (opened.view,) if opened.view else ()
-    answers = _answers(noted, files.VIEW).values()
-    with _reading("view", "a view of the target"):
-        views = [View.from_json(answer) for answer in answers]
+    views = _answers(noted, files.VIEW, "a view of the target", View.from_json)
     if len(views) != plan.nodes:
         raise ToolOutputError(f"{len(views)} node(s) looked at the target, {plan.nodes} expected")
-    return tuple(views)
+    return tuple(views.values())
 
 
 def _facts(
@@ -240,7 +243,7 @@ def _facts(
     versions: dict[str, Mapping[str, str]] = {}
     for run in (run for run in runs if run.name in files.FACTS):
         with contextlib.suppress(ToolOutputError):
-            for answer in _answers(noted, run.name).values():
+            for answer in _answers(noted, run.name, "facts", dict).values():
                 with contextlib.suppress(KeyError, TypeError):
                     load = Load.from_json(answer["load"])
                     facts = _of_tool(plan.tool, answer["fingerprint"])
@@ -265,7 +268,7 @@ def _too_old(noted: Noted, plan: CasePlan) -> str:
     of_files = any("metadata" in (phase.access.direction, phase.beside) for phase in plan.phases)
     feature = FIO_METADATA if plan.tool == FIO and of_files else plan.tool
     with contextlib.suppress(ToolOutputError, TypeError, KeyError):
-        for answer in _answers(noted, files.FACTS[0]).values():
+        for answer in _answers(noted, files.FACTS[0], "facts", dict).values():
             found = untrusted.build(Mapping[str, str], answer["versions"])
             if old := too_old(feature, found.get(plan.tool, "")):
                 return old
@@ -315,19 +318,27 @@ def _samples(noted: Noted) -> tuple[Sample, ...]:
 
 def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
     """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
+
+    def read(answer: Any) -> Mapping[str, int]:
+        placed: Mapping[str, int] = untrusted.build(Mapping[str, int], answer["placed"])
+        return placed
+
     what = f"{files.PINNED}.{repetition}"
-    answers = _answers(noted, what).values()
-    with _reading(what, "the targets of the files"):
-        (pinned,) = answers
-        placed: Mapping[str, int] = untrusted.build(Mapping[str, int], pinned["placed"])
-    return placed
+    answers = _answers(noted, what, "the targets of the files", read).values()
+    if len(answers) != 1:
+        raise ToolOutputError(f"{what}: {len(answers)} answers, expected one")
+    return next(iter(answers))
 
 
-def _evictions(noted: Noted, phase: PhasePlan, repetition: int) -> list[Eviction]:
-    what = files.evict_stem(phase.name, repetition)
-    answers = _answers(noted, what).values()
-    with _reading(what, "an eviction"):
-        return [Eviction.from_json(answer) for answer in answers]
+def _servers(noted: Noted, plan: CasePlan, runs: Sequence[PhaseRun]) -> Mapping[str, Any]:
+    """Return the servers' series in each execution, as the record keeps them, if the site's sources were asked."""
+    if not any(noted.each(seen.SERVERS)):
+        return {}
+    names = {phase.name for phase in plan.repeat}
+    told: Mapping[str, Any] = registry.load("iogauge_answers", "servers")(
+        noted, [run for run in runs if run.name in names]
+    )
+    return told
 
 
 # What its tools printed.
@@ -344,8 +355,7 @@ def _outputs(
 
     Raises :class:`ToolOutputError`.
     """
-    told, activity = witness.witnesses(noted), noted.instants(seen.MOVED)
-    asked = noted.instants(seen.ASKED)
+    told, asked = witness.witnesses(noted), noted.instants(seen.ASKED)
     servers = (
         {ost_name(one.index): one.server for one in view.targets if one.server} if view else {}
     )
@@ -357,14 +367,15 @@ def _outputs(
         warm_up = repetition == 0 and phase.name in cold
         run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
         heard = witness.hear(plan, phase, repetition, run, told, asked)
-        output = _output(stage, phase, repetition, run, heard, activity, servers)
+        output = _output(stage, phase, repetition, run, heard, noted, servers)
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
             if output is not None:
                 (cold if warm_up else judged)[part.name].append(output)
             if phase.name in testimony and not warm_up:
                 testimony[part.name].append(heard)
         if phase.access.evict and not warm_up:
-            emptied[phase.name] += _evictions(noted, phase, repetition)
+            stem = files.evict_stem(phase.name, repetition)
+            emptied[phase.name] += _answers(noted, stem, "an eviction", Eviction.from_json).values()
     named = {"outputs": judged, "cold": cold, "evictions": emptied, "testimony": testimony}
     return {what: {n: tuple(each) for n, each in found.items()} for what, found in named.items()}  # type: ignore[attr-defined]
 
@@ -375,7 +386,7 @@ def _output(
     repetition: int,
     run: PhaseRun | None,
     testimony: Testimony,
-    activity: Sequence[Instant],
+    noted: Noted,
     servers: Mapping[str, str],
 ) -> ToolOutput | None:
     """Return the output of an execution, with what belongs to its time; raises :class:`ToolOutputError`."""
@@ -395,6 +406,8 @@ def _output(
         files=stage_folder(stage / folder.replace(REP, str(repetition)), what) if folder else {},
         servers=servers,
     )
+    if several := alone(stdout):
+        raise ToolOutputError(f"{what}: {several}")
     try:
         parsed = phase.parse(printed)
         if old := too_old(parsed.tool, parsed.version):
@@ -405,7 +418,7 @@ def _output(
         measured = {name for name, _ in phase.rates.values()}
         parsed = witness.synced(parsed, measured, testimony, what)
     if phase.series and run is not None:
-        parsed = phase.series(parsed, activity, run, what)
+        parsed = phase.series(parsed, noted, run, what)
     return parsed
 
 

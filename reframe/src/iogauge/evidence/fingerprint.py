@@ -96,33 +96,13 @@ def normalise(command: str, session: str = "") -> str:
 
 
 def fold(hosts: Sequence[str]) -> str:
-    """Return the host names, each once and sorted, with runs of numbers folded.
+    """Return the host names, each once and sorted, with runs of numbers folded: ``n[1-3,7]``."""
+    from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException  # for cases alone
 
-    For example ``n[1-3,7]`` or ``c[01-02]-ib``.
-    """
-    parts = {host: re.fullmatch(r"(.*?)([0-9]{1,18})([^0-9]*)", host) for host in hosts}
-    padded = {(m[1], m[3]) for m in parts.values() if m and m[2] != str(int(m[2]))}
-    folded = [host for host, match in parts.items() if match is None]
-    groups: dict[tuple[str, int, str], list[int]] = {}
-    for match in parts.values():
-        if match:
-            # If a name has leading zeros, only names of the same width are neighbours.
-            width = len(match[2]) if (match[1], match[3]) in padded else 0
-            groups.setdefault((match[1], width, match[3]), []).append(int(match[2]))
-    for (prefix, width, suffix), numbers in groups.items():
-        runs: list[list[int]] = []
-        for number in sorted(numbers):
-            if runs and number == runs[-1][-1] + 1:
-                runs[-1].append(number)
-            else:
-                runs.append([number])
-        texts = [
-            f"{run[0]:0{width}d}" + (f"-{run[-1]:0{width}d}" if len(run) > 1 else "")
-            for run in runs
-        ]
-        inner = texts[0] if len(numbers) == 1 else f"[{','.join(texts)}]"
-        folded.append(f"{prefix}{inner}{suffix}")
-    return ",".join(sorted(folded))
+    try:
+        return str(NodeSet.fromlist(hosts, resolver=RESOLVER_NOGROUP))
+    except NodeSetException:  # a host may have any name
+        return ",".join(sorted(set(hosts)))
 
 
 # Uses of a fingerprint.

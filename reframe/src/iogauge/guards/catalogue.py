@@ -63,7 +63,6 @@ OF_CASE: Final[tuple[Guard[CaseSeen], ...]] = (
     Guard("G8 verification", contents.verification),
     Guard("G8 contents", contents.unchanged),
     Guard("G8 holes", contents.stored),
-    Guard("G8 MPI-IO", contents.counted),
 )
 
 #: Rules for the layouts that were read back in each repetition.
@@ -80,7 +79,6 @@ OF_PHASE: Final[tuple[Guard[PhaseSeen], ...]] = (
     Guard("G1 client cache", cache.client_cache),
     Guard("G21 order", figures.read_after_write),
     Guard("G3 server cache", cache.server_cache),
-    Guard("G24 modes", nodes.client_modes),
     Guard("G18 data", contents.data_entropy),
     Guard("G9 storage", witness.storage),
     Guard("G2 write-back", cache.write_back),

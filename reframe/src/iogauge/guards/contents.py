@@ -11,7 +11,6 @@ from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.node.between import UNCOUNTED
 from iogauge.node.files import GONE, Sample
 
 #: A smaller file may lie in its inode.
@@ -148,11 +147,3 @@ def _stored(seen: CaseSeen, sample: Sample) -> Finding:
     if len(blocks) > 1 and len({block.digest for block in blocks}) == 1:
         saw += ", all of them equal"
     return demanded.decide(bool(blocks), saw)
-
-
-def counted(seen: CaseSeen) -> Finding | None:
-    """Return G8 for MPI-IO, if a node has an IOR that reports a short read as a whole one."""
-    uses = any("MPIIO" in phase.command for phase in seen.plan.repeat)
-    if not uses or not any(facts.get(UNCOUNTED) for facts in seen.evidence.nodes):
-        return None
-    return rule("G8 MPI-IO").warn("this IOR does not ask MPI-IO how many bytes it moved")

@@ -1,4 +1,4 @@
-"""Guards of the nodes: placement, connections, modes of the client, streams between them (G15, G20, G24, G26)."""
+"""Guards of the nodes: placement, connections, streams between them (G15, G20, G26)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import WIRE, Claim, Tolerance, settle
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
-from iogauge.node.probes import UNANSWERED
 from iogauge.site.extras import Node
 from iogauge.tools.mpi import Binding
 
@@ -107,46 +106,6 @@ def connections(seen: CaseSeen) -> Finding:
     saw = f"{len(changes)} node(s), as {' and '.join(watched)} say" if watched else _HIDDEN
     more = f"; {len(troubles)} in all" if len(troubles) > 1 else ""
     return rule("G20 connections").unless(f"{troubles[0]}{more}" if troubles else "", saw)
-
-
-#: Modes of the Lustre client that turn one kind of I/O into another (G24), by their names in a
-#: fingerprint.
-_MODES: Final = ("hybrid_io", "fast_read", "parallel_dio", "unaligned_dio")
-
-
-def client_modes(seen: PhaseSeen) -> Finding | None:
-    """Return G24 for phases that move data.
-
-    Lustre 2.17 has ``hybrid_io_write_threshold_bytes`` and ``hybrid_io_read_threshold_bytes``.
-    """
-    if not seen.moves_data:
-        return None
-    nodes = seen.case.evidence.nodes
-    if silent := sum(f"{UNANSWERED}lustre" in node for node in nodes):
-        return rule("G24 modes", "silent").warn(
-            f"not answered in time on {silent} of {len(nodes)} node(s): the modes of the Lustre client "
-            "are unknown"
-        )
-
-    def values(name: str) -> list[str]:
-        return sorted({str(node.get(f"tunable.llite.{name}", "unknown")) for node in nodes})
-
-    known = {name: values(name) for name in _MODES}
-    modes = {name: found for name, found in known.items() if found not in ([], ["unknown"])}
-    for name, settings in modes.items():
-        if len(settings) > 1:
-            saw = f"{name} is {' and '.join(settings)} on different nodes"
-            return rule("G24 modes", "unequal", name=name).warn(saw)
-    limits = values(f"hybrid_io_{seen.access.direction}_threshold_bytes")
-    least = min((int(limit) for limit in limits if limit.isdecimal()), default=math.inf)
-    size = max((one.transfer_bytes or 0 for one in seen.tool_phases), default=0)
-    if modes.get("hybrid_io") == ["1"] and not seen.access.o_direct and size and size >= least:
-        return rule("G24 modes", "hybrid").warn(
-            f"buffered transfers of {format_bytes(size)} may be direct "
-            f"(hybrid_io from {format_bytes(least)})"
-        )
-    said = ", ".join(f"{name} {settings[0]}" for name, settings in modes.items())
-    return rule("G24 modes").ok(said or "no modes of a Lustre client are known")
 
 
 #: Share of a core that iperf3 may use: above it the core may be the limit.

@@ -8,13 +8,14 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from iogauge.core.units import format_bytes
 from iogauge.core.words import Value
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.rules import rule
+from iogauge.guards.rules import rows, rule
 from iogauge.node.identity import differ
 from iogauge.node.kinds import Below
 from iogauge.node.lustre.directory import Directory
@@ -406,25 +407,6 @@ def metadata_default(words: Sequence[str], problem: str) -> Finding:
     return rule("G10 metadata default", words=" ".join(words)).unless(problem, "as asked")
 
 
-#: How to set a fact, by a pattern of its key; ``{fs}`` is the file system's name on Lustre.
-_SETS: Final = (
-    (
-        r"tunable\.(llite|osc|mdc)\.(\w+)",
-        r"lctl set_param \1.{fs}-*.\2={value} (as root, on every client; lctl set_param -P on the "
-        "MGS keeps it)",
-    ),
-    (r"mount\.options", "mount -o remount,{value} {path} (as root)"),
-    (r"cpu\.governor", "cpupower frequency-set -g {value} (as root)"),
-    (r"mem\.thp", "echo {value} > /sys/kernel/mm/transparent_hugepage/enabled (as root)"),
-    (r"nic\.(\w+)\.mtu", r"ip link set \1 mtu {value} (as root)"),
-    (r"layout\.stripe_(count|bytes)", "lfs setstripe {stripes} {path}"),
-    (
-        r"lustre\.(servers|osts|mdts)",
-        "lfs check servers, lctl get_param osc.*.ost_conn_uuid show them",
-    ),
-)
-
-
 def _differs(key: str, expected: Value, fact: Value) -> bool:
     """Return whether a fact is not as expected.
 
@@ -452,10 +434,12 @@ def _sets(key: str, expect: Mapping[str, Value], path: str, fsname: str) -> str:
     value = re.sub(r"^[<>]=\s*", "", str(expect[key]))
     stripes = " ".join(f"{_STRIPES[k]} {expect[k]}" for k in _STRIPES if k in expect)
     several = "," in value and key != "mount.options"
-    for pattern, command in () if several else _SETS:
-        if match := re.fullmatch(pattern, key):
-            return match.expand(command).format(fs=fsname, value=value, path=path, stripes=stripes)
-    return f"set it, or correct expect.{key}"
+    sought = "set." if several else f"set.{key}"
+    ways = rows()["G25 settings"].texts.items()
+    way = next(text for pattern, text in ways if fnmatchcase(sought, pattern))
+    kind, name = key.partition(".")[2].partition(".")[0], key.rpartition(".")[2]
+    figures = {"value": value, "path": path, "stripes": stripes, "fs": fsname}
+    return way.format(key=key, kind=kind, name=name, **figures)
 
 
 def expected_settings(

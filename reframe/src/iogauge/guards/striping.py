@@ -13,7 +13,7 @@ from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, LayoutSeen
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
-from iogauge.node.lustre.request import Layout
+from iogauge.node.lustre.request import Component, Layout
 
 
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
@@ -25,36 +25,36 @@ def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
     )
     if request.pool is not None and last.pool != request.pool:
         return f"is in pool {last.pool or 'none'}"
-    components = file.parts if file.composite else ()
-    if len(components) != len(request.components):
-        return f"has {len(components)} components"
-    for number, (want, got) in enumerate(zip(request.components, components, strict=True), start=1):
-        if got.end_bytes != want.end_bytes:
-            return f"has component {number} up to {got.end_bytes}"
-        if want.on_metadata:
-            continue
-        # A component without objects repeats the request: -1 still means all targets.
-        if got.stripe_count not in (want.stripe_count, _wanted(want.stripe_count, active)):
-            return f"has {got.stripe_count} stripe(s) in component {number}"
-        if want.stripe_bytes not in (None, got.stripe_bytes):
-            return f"has stripes of {got.stripe_bytes} bytes in component {number}"
-    return _unlike_plain(request, file.last, active)
-
-
-def _wanted(count: int, active: int) -> int:
-    return active if count == -1 else count
-
-
-def _unlike_plain(request: Layout, part: Part, active: int) -> str | None:
-    if request.stripe_count is not None and (
-        part.stripe_count != _wanted(request.stripe_count, active)
-    ):
-        return f"has {part.stripe_count} stripe(s)"
-    if request.stripe_bytes not in (None, part.stripe_bytes):
-        return f"has stripes of {part.stripe_bytes} bytes"
-    if request.start is not None and part.objects[:1] != (request.start,):
-        return f"starts on target {part.objects[0] if part.objects else None}"
+    parts = file.parts if file.composite else ()
+    if len(parts) != len(request.components):
+        return f"has {len(parts)} components"
+    # A plain layout is its own only component.
+    pairs: list[tuple[Layout | Component, Part]] = [*zip(request.components, parts, strict=True)]
+    pairs = pairs or [(request, file.last)]
+    for number, (want, part) in enumerate(pairs, start=1):
+        where = f" in component {number}" if parts else ""
+        if isinstance(want, Component):
+            if part.end_bytes != want.end_bytes:
+                return f"has component {number} up to {part.end_bytes}"
+            if want.on_metadata:
+                continue
+        if differs := _other_stripes(want, part, active):
+            return differs + where
+    if request.start is not None and file.last.objects[:1] != (request.start,):
+        return f"starts on target {file.start}"
     return None
+
+
+def _other_stripes(want: Layout | Component, part: Part, active: int) -> str:
+    """Return how stripes differ from those that are asked for; empty if they do not. -1 still means all targets if there are
+    no objects.
+    """
+    count = want.stripe_count
+    if count is not None and part.stripe_count not in (count, active if count == -1 else count):
+        return f"has {part.stripe_count} stripe(s)"
+    if want.stripe_bytes not in (None, part.stripe_bytes):
+        return f"has stripes of {part.stripe_bytes} bytes"
+    return ""
 
 
 def layout(seen: LayoutSeen) -> Finding:
@@ -151,15 +151,11 @@ def directories(seen: CaseSeen) -> Finding | None:
 
 
 def _passes_on(request: Layout, layout: FileLayout | None, active: int) -> bool:
-    """Return whether a directory passes on what is requested; -1 still means all targets."""
+    """Return whether a directory passes on what is requested."""
     if layout is None:
         return False
-    part, count = layout.last, request.stripe_count
-    return (
-        request.pool in (None, part.pool)
-        and (count is None or part.stripe_count in (count, _wanted(count, active)))
-        and request.stripe_bytes in (None, part.stripe_bytes)
-    )
+    of_pool = request.pool in (None, layout.last.pool)
+    return of_pool and not _other_stripes(request, layout.last, active)
 
 
 def components(seen: LayoutSeen) -> Finding | None:

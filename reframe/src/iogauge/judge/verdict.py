@@ -6,17 +6,27 @@ and a reference that the median meets. Each missing condition has a verdict of i
 
 from __future__ import annotations
 
+import configparser
+import functools
 import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timezone
 from enum import Enum
-from typing import Final
+from pathlib import Path
 
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError, Unsettled
 from iogauge.core.units import with_unit
 from iogauge.guards.finding import Finding, Outcome
+
+
+@functools.cache
+def _told() -> configparser.ConfigParser:
+    """Return the words about each verdict, of verdicts.ini."""
+    table = configparser.ConfigParser(delimiters="=", interpolation=None)
+    table.read(Path(__file__).with_name("verdicts.ini"), encoding="utf-8")
+    return table
 
 
 class Verdict(Enum):
@@ -33,12 +43,12 @@ class Verdict(Enum):
     @property
     def meaning(self) -> str:
         """Return what the verdict says, for README and ``iogauge explain``."""
-        return _MEANING[self][0]
+        return _told()[self.value]["meaning"]
 
     @property
     def advice(self) -> str:
         """Return what to do about the verdict; empty for PASS."""
-        return _MEANING[self][1]
+        return _told()[self.value].get("advice", "")
 
     @property
     def rank(self) -> int:
@@ -58,40 +68,6 @@ class Verdict(Enum):
     def is_valid(self) -> bool:
         """Whether what was measured is a valid value, met or not; of a metric's verdict."""
         return self in (Verdict.PASS, Verdict.FAIL, Verdict.UNREFERENCED)
-
-
-#: What each verdict means, and what to do about it.
-_MEANING: Final = {
-    Verdict.PASS: ("The result is valid, and the median meets its reference", ""),
-    Verdict.UNREFERENCED: (
-        "The result is valid, but there is no reference to compare it with",
-        "Run the case at least 20 times and let `iogauge calibrate` propose a reference, or declare the "
-        "site's topology with an efficiency",
-    ),
-    Verdict.UNSTABLE: (
-        "The repetitions differ by more than the site allows",
-        "Repeat when the target is quiet. If it is never quiet, raise `limits.repetitions`, or "
-        "`limits.max_spread` if the spread is normal here",
-    ),
-    Verdict.CONTAMINATED: (
-        "Other jobs used the target during the run, or held its lock until the wait timed out",
-        "Repeat when nobody else uses the target, or ask for nodes of your own",
-    ),
-    Verdict.FAIL: (
-        "The result is valid, but the median misses its reference",
-        "Measure once more with `iogauge run --confirm`. Then see `iogauge status --trend`: it tells since when, and "
-        "what changed",
-    ),
-    Verdict.INVALID: (
-        "A guard found that the number is not what it seems: for example it came from a cache, exceeds "
-        "the ceiling, or belongs to another file system",
-        "Read the guard's message, and `iogauge explain` with its number",
-    ),
-    Verdict.ERROR: (
-        "The benchmark failed, or its output cannot be trusted",
-        "Read the reason and the last lines of the tool's errors, in the stage directory of the case",
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)

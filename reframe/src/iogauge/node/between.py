@@ -23,10 +23,6 @@ _FILE: Final = "ld.so.preload"
 PRELOAD: Final = "preload."
 SCRIPT: Final = "script."
 
-#: Key of :func:`uncounted`, and the words of IOR's program that asks MPI how much it moved.
-UNCOUNTED: Final = "ior.uncounted"
-_COUNTS: Final = b"not retrying collective"
-
 #: Libraries that make a figure untrue, by name, and what they do.
 _LYING: Final = (
     (r"eatmydata", "makes fsync, sync and O_SYNC do nothing"),
@@ -134,14 +130,3 @@ def script(tool: str, environ: Mapping[str, str]) -> Fingerprint:
             return {}
         text = "#!" + file.read(1 << 20).decode("utf-8", "replace")
     return {f"{SCRIPT}{tool}": f"{text.splitlines()[0][:80]} ({text_digest(text)})"}
-
-
-def uncounted(environ: Mapping[str, str]) -> Fingerprint:
-    """Return :data:`UNCOUNTED` if IOR on PATH does not ask MPI-IO how many bytes it moved.
-
-    IOR 4.0.0 does not; upstream's correction is of December 2024. Raises OSError.
-    """
-    path = shutil.which(IOR, path=environ.get("PATH"))
-    content = read_bytes(path) if path else b""
-    has_mpiio = b"MPIIO" in content and not content.startswith(b"#!")
-    return {UNCOUNTED: True} if has_mpiio and _COUNTS not in content else {}

@@ -19,7 +19,7 @@ import os
 import struct
 import time
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -112,12 +112,24 @@ def _evict_file(path: str, wait_s: float) -> tuple[int, int, int]:
         os.close(fd)
 
 
-def files_below(directory: str, skip: frozenset[str] = frozenset()) -> list[str]:
-    """Return regular files below a directory, sorted; symbolic links are not followed."""
-    paths = []
-    for parent, _, names in os.walk(directory):
-        paths += [os.path.join(parent, name) for name in names if name not in skip]
-    return sorted(path for path in paths if os.path.isfile(path) and not os.path.islink(path))
+def entries(
+    directory: str, choose: Callable[[int], int] = lambda waiting: -1
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield all that lies below a directory, by its name there; raises OSError. ``choose`` says which directory is next."""
+    waiting = [""]
+    while waiting:
+        below = waiting.pop(choose(len(waiting)))
+        with os.scandir(os.path.join(directory, below)) as found:
+            for entry in found:
+                name = os.path.join(below, entry.name)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(name)
+                yield name, entry
+
+
+def files_below(directory: str) -> list[str]:
+    """Return the regular files below a directory by their names there, sorted; raises OSError."""
+    return sorted(name for name, one in entries(directory) if one.is_file(follow_symlinks=False))
 
 
 def evict(paths: Iterable[str], wait_s: float = 10.0) -> Eviction:
@@ -207,19 +219,11 @@ def _any(count: int) -> int:
 def _files(directory: str, end: float) -> list[str]:
     """Return regular files below a directory, by their names there, as far as the limits allow."""
     found: list[str] = []
-    waiting, seen = [""], 0
-    while waiting:
-        below = waiting.pop(_any(len(waiting)))
-        with os.scandir(os.path.join(directory, below)) as entries:
-            for entry in entries:
-                seen += 1
-                if seen > _ENTRIES or time.monotonic() > end:
-                    return found
-                name = os.path.join(below, entry.name)
-                if entry.is_dir(follow_symlinks=False):
-                    waiting.append(name)
-                elif entry.is_file(follow_symlinks=False):
-                    found.append(name)
+    for seen, (name, entry) in enumerate(entries(directory, _any), 1):
+        if seen > _ENTRIES or time.monotonic() > end:
+            break
+        if entry.is_file(follow_symlinks=False):
+            found.append(name)
     return found
 
 

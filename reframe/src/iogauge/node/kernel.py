@@ -10,7 +10,7 @@ import re
 
 def text(*parts: str | os.PathLike[str]) -> str:
     """Return the text of a file, empty if it cannot be read."""
-    with contextlib.suppress(OSError), open(os.path.join(*parts), "rb") as file:
+    with contextlib.suppress(OSError), open(os.path.join(*parts), "rb", buffering=0) as file:
         return os.fsdecode(file.read()).strip()
     return ""
 

@@ -17,7 +17,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -32,17 +32,16 @@ from iogauge.core.words import (
     MD_WORKBENCH,
     MDTEST,
     Fingerprint,
+    Value,
 )
 from iogauge.node import below
 from iogauge.node.between import (
     PROGRAM_SECONDS,
-    UNCOUNTED,
     of_processes,
     preloaded,
     script,
-    uncounted,
 )
-from iogauge.node.kernel import memory_bytes
+from iogauge.node.kernel import listed, memory_bytes, text
 from iogauge.node.lustre import client
 from iogauge.node.mounts import Mount, find_mount, fsname_of
 
@@ -115,83 +114,89 @@ class _Node:
     def mount(self) -> Mount | None:
         return find_mount(self.path)
 
-    def text(self, path: str) -> str:
-        return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
+    def text(self, *path: str) -> str:
+        """Return the content of a file, empty if it cannot be read."""
+        return text(self.root, *path)
 
     def texts(self, pattern: str) -> list[str]:
         """Return the contents of all matching readable files, each once, sorted."""
-        texts = set()
-        for file in self.root.glob(pattern):
-            with contextlib.suppress(OSError):
-                texts.add(file.read_text(encoding="utf-8", errors="replace").strip())
-        return sorted(texts)
+        return sorted(filter(None, {text(file) for file in self.root.glob(pattern)}))
+
+
+def _known(facts: Mapping[str, Value | None]) -> Fingerprint:
+    """Return facts without those that were not told."""
+    return {key: value for key, value in facts.items() if value not in ("", None)}
 
 
 def _system(node: _Node) -> Fingerprint:
     kernel = os.uname()
-    facts: Fingerprint = {"kernel": kernel.release, "machine": kernel.machine}
-    with contextlib.suppress(OSError):
-        if match := re.search(r'^PRETTY_NAME="?([^"\n]*)', node.text("etc/os-release"), re.M):
-            facts["os"] = match[1]
-    with contextlib.suppress(OSError):
-        facts["node.model"] = node.text("sys/class/dmi/id/product_name")
-    return facts
+    named = re.search(r'^PRETTY_NAME="?([^"\n]*)', node.text("etc/os-release"), re.M)
+    return _known(
+        {
+            "kernel": kernel.release,
+            "machine": kernel.machine,
+            "os": named and named[1],
+            "node.model": node.text("sys/class/dmi/id/product_name"),
+        }
+    )
 
 
 def _mount(node: _Node) -> Fingerprint:
     if node.mount is None:
         return {}
-    facts: Fingerprint = {
-        "mount.type": node.mount.type,
-        "mount.source": safe_source(node.mount.source),
-        "mount.options": safe_options(node.mount.options),
-    }
-    if reason := below.resolve(node.path, node.mount, root=str(node.root)).compresses:
-        facts["mount.compresses"] = reason
-    return facts
+    return _known(
+        {
+            "mount.type": node.mount.type,
+            "mount.source": safe_source(node.mount.source),
+            "mount.options": safe_options(node.mount.options),
+            "mount.compresses": below.resolve(
+                node.path, node.mount, root=str(node.root)
+            ).compresses,
+        }
+    )
 
 
 def _processor(node: _Node) -> Fingerprint:
-    facts: Fingerprint = {}
-    info = node.text("proc/cpuinfo")
-    for key in ("model name", "cpu", "CPU part"):  # x86, POWER, ARM
-        if match := re.search(rf"^{key}\s*:\s*(.+)$", info, re.MULTILINE):
-            facts["cpu.model"] = " ".join(match[1].split())
-            break
-    topology = "sys/devices/system/cpu/cpu[0-9]*/topology"
+    models = dict(
+        re.findall(r"(?m)^(model name|cpu|CPU part)\s*:\s*(.+)$", node.text("proc/cpuinfo"))
+    )
+    model = next((models[key] for key in ("model name", "cpu", "CPU part") if key in models), "")
+    cpus = "sys/devices/system/cpu/cpu[0-9]*"
+    topology = f"{cpus}/topology"
     cores = node.texts(f"{topology}/core_cpus_list") or node.texts(
         f"{topology}/thread_siblings_list"
     )
-    packages = node.texts(f"{topology}/physical_package_id")
-    threads = len(list(node.root.glob(topology)))
-    if cores and threads:
-        facts |= {"cpu.cores": len(cores), "cpu.threads": threads, "cpu.smt": threads > len(cores)}
-    if packages:
-        facts["cpu.sockets"] = len(packages)
-    if numa := len(list(node.root.glob("sys/devices/system/node/node[0-9]*"))):
-        facts["cpu.numa_nodes"] = numa
-    if governors := node.texts("sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"):
-        facts["cpu.governor"] = ",".join(governors)
-    flaws = sorted(node.root.glob("sys/devices/system/cpu/vulnerabilities/*"))
-    if flaws:
-        text = "\n".join(
-            f"{file.name}: {file.read_text(errors='replace').strip()}" for file in flaws
-        )
-        facts["cpu.mitigations"] = text_digest(text)
-    return facts
+    threads = len(list(node.root.glob(topology))) if cores else 0
+    flaws = [
+        f"{file.name}: {text(file)}"
+        for file in sorted(node.root.glob("sys/devices/system/cpu/vulnerabilities/*"))
+    ]
+    return _known(
+        {
+            "cpu.model": " ".join(model.split()),
+            "cpu.cores": len(cores) or None,
+            "cpu.threads": threads or None,
+            "cpu.smt": threads > len(cores) if threads else None,
+            "cpu.sockets": len(node.texts(f"{topology}/physical_package_id")) or None,
+            "cpu.numa_nodes": len(list(node.root.glob("sys/devices/system/node/node[0-9]*")))
+            or None,
+            "cpu.governor": ",".join(node.texts(f"{cpus}/cpufreq/scaling_governor")),
+            "cpu.mitigations": text_digest("\n".join(flaws)) if flaws else "",
+        }
+    )
 
 
 def _memory(node: _Node) -> Fingerprint:
     total = memory_bytes(str(node.root))
-    facts: Fingerprint = {"mem.bytes": round(total / _GIB) * _GIB}
-    limits = _memory_limits(node)
-    if limits and min(limits) < total:
-        facts["mem.limit"] = min(limits)
-    with contextlib.suppress(OSError):
-        pages = node.text("sys/kernel/mm/transparent_hugepage/enabled")
-        if match := re.search(r"\[(\w+)\]", pages):
-            facts["mem.thp"] = match[1]
-    return facts
+    limit = min(_memory_limits(node), default=total)
+    pages = re.search(r"\[(\w+)\]", node.text("sys/kernel/mm/transparent_hugepage/enabled"))
+    return _known(
+        {
+            "mem.bytes": round(total / _GIB) * _GIB,
+            "mem.limit": limit if limit < total else None,
+            "mem.thp": pages and pages[1],
+        }
+    )
 
 
 def _memory_limits(node: _Node) -> list[int]:
@@ -201,65 +206,60 @@ def _memory_limits(node: _Node) -> list[int]:
     a job is no larger. A group outside of what is mounted here tells nothing.
     """
     limits = []
-    with contextlib.suppress(OSError):
-        for line in node.text("proc/self/cgroup").splitlines():
-            _, controllers, path = line.split(":", 2)
-            version_1 = "memory" in controllers.split(",")
-            if (controllers and not version_1) or ".." in path.split("/"):
-                continue
-            top = "sys/fs/cgroup/memory" if version_1 else "sys/fs/cgroup"
-            file = "memory.limit_in_bytes" if version_1 else "memory.max"
-            group = PurePosixPath(f"/{path}")
-            for place in (group, *group.parents):
-                with contextlib.suppress(OSError, ValueError):  # "max" is no limit
-                    limits.append(int(node.text(f"{top}{place}/{file}")))
+    for line in node.text("proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        version_1 = "memory" in controllers.split(",")
+        if (controllers and not version_1) or ".." in path.split("/"):
+            continue
+        top = "sys/fs/cgroup/memory" if version_1 else "sys/fs/cgroup"
+        file = "memory.limit_in_bytes" if version_1 else "memory.max"
+        group = PurePosixPath(f"/{path}")
+        for place in (group, *group.parents):
+            with contextlib.suppress(ValueError):  # "max" is no limit
+                limits.append(int(node.text(f"{top}{place}/{file}")))
     return limits
 
 
 def _driver_info(interface: str) -> tuple[str, str]:
-    """Return driver and firmware of an interface (ETHTOOL_GDRVINFO); raises OSError."""
+    """Return driver and firmware of an interface (ETHTOOL_GDRVINFO); empty if it does not tell."""
     block = array.array("B", struct.pack("I", 0x3) + bytes(192))
     request = struct.pack("16sP", interface.encode()[:15], block.buffer_info()[0])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+    with (
+        contextlib.suppress(OSError),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
+    ):
         fcntl.ioctl(sock, 0x8946, request)  # SIOCETHTOOL
-
-    def field(first: int) -> str:
-        return block.tobytes()[first : first + 32].partition(b"\0")[0].decode("ascii", "replace")
-
-    return field(4), field(68)
+    fields = (block.tobytes()[first : first + 32].partition(b"\0")[0] for first in (4, 68))
+    driver, firmware = (field.decode("ascii", "replace") for field in fields)
+    return driver, firmware if firmware != "N/A" else ""
 
 
 def _network(node: _Node) -> Fingerprint:
     """Return facts of all active interfaces that have hardware, or bond others that have."""
-    facts: Fingerprint = {}
-    for interface in sorted((node.root / "sys/class/net").iterdir()):
-        name, key = interface.name, f"nic.{interface.name}"
-        real = (interface / "device").exists() or (interface / "bonding").exists()
-        if not real or node.text(f"sys/class/net/{name}/operstate") not in ("up", "unknown"):
+    facts: dict[str, Value | None] = {}
+    for name in listed(str(node.root), "sys/class/net"):
+        place = node.root / "sys/class/net" / name
+        real = (place / "device").exists() or (place / "bonding").exists()
+        if not real or text(place, "operstate") not in ("up", "unknown"):
             continue
-        with contextlib.suppress(OSError, ValueError):
-            speed = int(node.text(f"sys/class/net/{name}/speed"))
-            facts |= {f"{key}.speed_mbps": speed} if speed > 0 else {}
-        with contextlib.suppress(OSError, ValueError):
-            facts[f"{key}.mtu"] = int(node.text(f"sys/class/net/{name}/mtu"))
+        speed, mtu = (text(place, what) for what in ("speed", "mtu"))
+        ids = [text(place, "device", part) for part in ("vendor", "device")]
+        driver, firmware = _driver_info(name) if node.root == Path("/") else ("", "")
         with contextlib.suppress(OSError):
-            ids = [
-                node.text(f"sys/class/net/{name}/device/{part}") for part in ("vendor", "device")
-            ]
-            facts[f"{key}.model"] = ":".join(ids)
-        with contextlib.suppress(OSError):
-            facts[f"{key}.driver"] = os.path.basename(os.readlink(interface / "device/driver"))
-        if node.root == Path("/"):
-            with contextlib.suppress(OSError):
-                driver, firmware = _driver_info(name)
-                facts.setdefault(f"{key}.driver", driver)
-                facts |= {f"{key}.firmware": firmware} if firmware not in ("", "N/A") else {}
+            driver = os.path.basename(os.readlink(place / "device/driver"))
+        told = {
+            "speed_mbps": int(speed) if speed.isdecimal() and int(speed) else None,
+            "mtu": int(mtu) if mtu.isdecimal() else None,
+            "model": ":".join(ids) if all(ids) else "",
+            "driver": driver,
+            "firmware": firmware,
+        }
+        facts |= {f"nic.{name}.{key}": value for key, value in told.items()}
     source = node.mount.source if node.mount else ""
     if match := re.search(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?=[@:])", source):
-        with contextlib.suppress(OSError, ValueError):
-            if way := route_interface(node.text("proc/net/route"), match[1]):
-                facts["nic.target"] = way
-    return facts
+        with contextlib.suppress(ValueError):
+            facts["nic.target"] = route_interface(node.text("proc/net/route"), match[1])
+    return _known(facts)
 
 
 def _infiniband(node: _Node) -> Fingerprint:
@@ -267,10 +267,8 @@ def _infiniband(node: _Node) -> Fingerprint:
     for port in sorted(node.root.glob("sys/class/infiniband/*/ports/*")):
         device = port.parent.parent
         key = f"ib.{device.name}:{port.name}"
-        with contextlib.suppress(OSError):
-            facts[f"{key}.rate"] = (port / "rate").read_text(encoding="ascii").strip()
-            facts[f"{key}.firmware"] = (device / "fw_ver").read_text(encoding="ascii").strip()
-    return facts
+        facts |= {f"{key}.rate": text(port, "rate"), f"{key}.firmware": text(device, "fw_ver")}
+    return _known(facts)
 
 
 def _lustre(node: _Node) -> Fingerprint:
@@ -316,8 +314,6 @@ def _between(node: _Node) -> Fingerprint:
     for tool in (FIO, IOR, MDTEST, MD_WORKBENCH, IO500, ELBENCHO):
         with contextlib.suppress(OSError):
             facts |= script(tool, os.environ)
-    with contextlib.suppress(OSError):
-        facts |= uncounted(os.environ)
     return facts
 
 
@@ -348,7 +344,7 @@ PROBES: Final[dict[str, tuple[Callable[[_Node], Fingerprint], tuple[str, ...]]]]
     "infiniband": (_infiniband, ("ib.*",)),
     "lustre": (_lustre, ("lustre.*", "tunable.*")),
     "hints": (_hints, ("hints.environment",)),
-    "between": (_between, ("preload.*", "script.*", UNCOUNTED)),
+    "between": (_between, ("preload.*", "script.*")),
     "mpi": (_mpi, ("mpi",)),
 }
 

@@ -7,7 +7,6 @@ some values in procfs. Counters (``stats``) are not read here: Lustre 2.17 shows
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from iogauge.core.words import Fingerprint
+from iogauge.node.kernel import listed, text
 
 #: Directories of the parameters, below the root of the machine.
 TOPS = ("sys/fs/lustre", "sys/kernel/debug/lustre", "proc/fs/lustre")
@@ -72,24 +72,6 @@ _FACTS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def _text(path: str) -> str | None:
-    """Return the content of a parameter's file; None if it is not there, or not for this user.
-
-    A client of 1000 storage targets has 9000 of them: pathlib would triple the time.
-    """
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        text = b"".join(iter(lambda: os.read(file, 1 << 16), b""))
-    except OSError:
-        return None
-    finally:
-        os.close(file)
-    return text.decode("utf-8", "replace").strip("\n")
-
-
 def read_parameters(
     fsname: str, wanted: Mapping[str, Sequence[str]], root: Path = Path("/")
 ) -> dict[str, str]:
@@ -100,18 +82,15 @@ def read_parameters(
     """
     found: dict[str, str] = {}
     for name, top in product(wanted.get("", ()), TOPS):
-        if (value := _text(os.path.join(root, top, name))) is not None:
+        if value := text(root, top, name):
             found.setdefault(name, value)
     for kind in filter(None, wanted):
         names, pattern = wanted[kind], _DEVICES[kind].format(fs=fsname)
         for top in (os.path.join(root, top, kind) for top in TOPS):
-            devices: list[str] = []
-            with contextlib.suppress(OSError):
-                devices = sorted(os.listdir(top))
-            for device in devices:
+            for device in listed(top):
                 if fnmatchcase(device, pattern) and _OF_SERVER not in device:
                     for name in names:
-                        if (value := _text(f"{top}/{device}/{name}")) is not None:
+                        if value := text(top, device, name):
                             found.setdefault(f"{kind}.{device}.{name}", value)
     return found
 

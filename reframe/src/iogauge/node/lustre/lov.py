@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from iogauge.node.files import files_below
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part
 from iogauge.node.lustre.programs import LustreError
 
@@ -114,7 +115,7 @@ def look_at_lov(directory: str, repetition: int) -> Layouts:
 
     Raises OSError if the directory cannot be listed, and :class:`LustreError`.
     """
-    names = sorted(_names(directory))
+    names = files_below(directory)
     seed, chosen = 0, names
     if len(names) > MOST_FILES:
         from random import Random, SystemRandom  # few cases need it, each agent would pay
@@ -123,19 +124,6 @@ def look_at_lov(directory: str, repetition: int) -> Layouts:
         chosen = sorted(Random(seed).sample(names, MOST_FILES))
     files = tuple(_sized(os.path.join(directory, name), name) for name in chosen)
     return Layouts(repetition=repetition, files=files, total=len(names), seed=seed)
-
-
-def _names(top: str, below: str = "") -> list[str]:
-    """Return the regular files below a directory, relative to it, without a look at each inode."""
-    names = []
-    with os.scandir(os.path.join(top, below)) as entries:
-        for entry in entries:
-            name = os.path.join(below, entry.name)
-            if entry.is_dir(follow_symlinks=False):
-                names += _names(top, name)
-            elif entry.is_file(follow_symlinks=False):
-                names.append(name)
-    return names
 
 
 def _sized(path: str, name: str) -> FileLayout:
