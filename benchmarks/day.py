@@ -1,6 +1,6 @@
-"""A day of an administrator, on a real Slurm of four nodes, as a page: docs/day.md is what this prints.
+"""A day of an administrator, on a real Slurm of four nodes, as a page: docs/day.md has its most important lines.
 
-    python benchmarks/day.py [DIRECTORY] >docs/day.md      DIRECTORY: new, on storage; /var/tmp/day, unless told
+    python benchmarks/day.py [DIRECTORY] >day.md      DIRECTORY: new, on storage; /var/tmp/day, unless told
 
 Two disks and the nodes' network have limits that the day changes. Needs root, Slurm, Open MPI, fio, iperf3, xfsprogs, loop
 devices and cgroup v1 blkio. Each step asserts what it shows; tests/e2e/test_slurm.py runs all of it by night.
