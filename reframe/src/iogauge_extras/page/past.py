@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -18,6 +17,7 @@ from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
+from iogauge.report.history_table import narrowed
 from iogauge.report.layout import GRAVEST
 from iogauge_extras.history import shown, states, statistics
 from iogauge_extras.history.states import Judged, State
@@ -46,18 +46,11 @@ UNCHANGED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A part of the history; None is no limit, and both ends belong to it."""
 
     since: datetime | None = None
     until: datetime | None = None
-
-    def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows within the span."""
-        if self.since:
-            frame = frame.filter(pl.col("time") >= self.since)
-        return frame.filter(pl.col("time") <= self.until) if self.until else frame
 
 
 ALWAYS: Final = Span()
@@ -70,7 +63,7 @@ class History:
         """Load the rows of the records' lines; those after the span's end do not count."""
         lines = {record.line for record in records}
         frame = query.load(folder, columns=_COLUMNS)
-        rows = Span(until=span.until).of(frame.filter(pl.col("line").is_in(sorted(lines))))
+        rows = narrowed(frame.filter(pl.col("line").is_in(sorted(lines))), until=span.until)
         judged = states.states_of(rows)
         self.judged = {(series.line, series.metric): series for series in judged}
         self._span = span
