@@ -316,9 +316,7 @@ def _child(work: Callable[[Report], object], pipe: Connection, parent: int) -> N
 
 def _silence_s(place: str) -> float:
     """Return the seconds for which a target may be silent; raises NoAnswer for an invalid value."""
-    text = os.environ.get("IOGAUGE_SILENCE_S", "")
-    if not text:
-        return SILENCE_S
+    text = os.environ.get("IOGAUGE_SILENCE_S") or f"{SILENCE_S:.0f}"
     if not re.fullmatch(r"[1-9][0-9]{0,3}", text, re.ASCII):
         raise NoAnswer(
             f"{place} was not asked: IOGAUGE_SILENCE_S is {text[:30]!r}: expected seconds, from 1 to 9999"
