@@ -210,12 +210,14 @@ def g2(kind: str = "ext4", size: int = GIB, **access: Any) -> Finding:
         ({"size": 32 * GIB - 1}, "no fsync"),
         ({"o_direct": True, "kind": "zfs"}, "no fsync, O_DIRECT"),
         ({"size": 64 * GIB, "kind": "tmpfs"}, "the target is memory"),
+        ({"fsync": True, "kind": "tmpfs"}, "Choose a directory on storage"),
     ],
 )
 def test_g2_objects(change, saw):
     finding = g2(**change)
     assert finding.outcome is INVALID
     says(finding, "G2", saw, "M = 16 GiB", "fsync")
+    assert ("Let the tool fsync" in finding.remedy) is not ("fsync" in change)
 
 
 # --- G4: duration ---------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import signal
@@ -31,7 +32,7 @@ from iogauge.plan.stage import (
     complaints_file,
     printed_file,
 )
-from iogauge.tools.mpi import is_binding, unlabelled
+from iogauge.tools.mpi import alone, is_binding, unlabelled
 
 #: How paragraphs of Open MPI begin that say why nothing ran.
 _CAUSES: Final = re.compile(
@@ -46,12 +47,15 @@ _CAUSES: Final = re.compile(
     r"|The application appears to have been direct launched using"
     r"|It looks like \S+ (?:runtime init )?failed for some reason"
     r"|An? \S+ daemon has unexpectedly failed"
+    r"|A requested component was not found"
+    r"|Your job has requested more processes than"
     r"|\S+ has lost communication with a remote daemon"
+    r'|The value of the MCA parameter "plm_rsh_agent"'
 )
 
 #: What follows the cause in such a paragraph: a list of guesses.
 _GUESSES: Final = re.compile(
-    r" (?:This (?:usually is caused by|could be caused by)|There are (?:many|several))"
+    r" (?:This (?:usually is caused by|could be caused by|means that)|There are (?:many|several))"
 )
 
 #: MPI found no process manager that it understands, or the launcher none that it was told to offer.
@@ -82,11 +86,17 @@ _SSH: Final = re.compile(
     r"ssh: .+|Host key verification failed\.|.*Permission denied \(.+|.*\b(?:orted|prted|\w*pmi_proxy): command not found"
 )
 
+#: What Open MPI says in a process that crashed, before its trace.
+_CRASHED: Final = re.compile(r"\[\S+\] Signal: .+ \(\d+\)")
+
 #: How launchers begin to speak of a tool that failed: it says no more than the exit status.
 _RAN: Final = re.compile(
     r"Primary job +terminated normally|(?:mpirun|prterun|mpiexec) (?:detected that|noticed that|has exited due to)"
     r"|=* *BAD TERMINATION|srun: error: \S+: tasks? [\d,-]+: "
 )
+
+#: What stands before the words of a shell that starts a tool: the place in a script of this suite.
+_OF_SHELL: Final = re.compile(r"\S+/iogauge/job/\w+\.sh: (?:line )?\d+: (?:\d+ )?")
 
 _REMEDIES: Final = (
     (
@@ -99,8 +109,25 @@ _REMEDIES: Final = (
         "Let srun start more tasks than cores (--overcommit: SLURM_OVERCOMMIT=1 in env_vars), or ask for more nodes",
     ),
     (
+        "requested more processes than",
+        "Ask for fewer tasks on a node (scale.tasks_per_node), or for more nodes",
+    ),
+    (
+        "requested component was not found",
+        "Give the nodes what this component needs, or leave it out (PMIX_MCA_<framework>=^<component> in env_vars)",
+    ),
+    (
         "attempt to run as root",
         "Run as an ordinary user, or set the two variables that mpirun names",
+    ),
+    (
+        "daemon has unexpectedly failed",
+        "mpirun starts its daemons with srun if SLURM_JOB_ID is set. If that allocation has ended, run from a shell "
+        "without SLURM_* variables",
+    ),
+    (
+        '"plm_rsh_agent"',
+        "mpirun looks for ssh, even for one node. Install it, or set OMPI_MCA_plm=isolated in env_vars for one node",
     ),
 )
 
@@ -108,6 +135,12 @@ _REMEDIES: Final = (
 _MEET: Final = (
     "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the launcher "
     "of the MPI library that the tool was built with"
+)
+#: MPI could not make its own files.
+_OWN_FILES: Final = re.compile(r"PMIX ERROR: OUT-OF-RESOURCE|orte_session_dir failed")
+_ROOM: Final = (
+    "MPI keeps files of its own in $TMPDIR, or in /tmp. See that it exists on the node, and has room. If you ran "
+    "another mpirun there, which may have removed them as it ended, run again"
 )
 _MEETING: Final = re.compile(
     rf"{_UNKNOWN_MANAGER.pattern}|.*_Init(?:_thread)?: .*PMI_\w+ returned|.*An error occurred in MPI_Init|.*direct launched using|It looks like"
@@ -118,7 +151,8 @@ def launcher_cause(lines: Sequence[str]) -> str:
     """Return why a launcher did not run the tool, and what to do; empty if it does not say so."""
     found = next(_causes(lines), "")
     remedy = next((remedy for words, remedy in _REMEDIES if words in found), "")
-    remedy = remedy or (_MEET if _MEETING.match(found) else "")
+    if _MEETING.match(found):
+        remedy = _ROOM if any(map(_OWN_FILES.search, lines)) else _MEET
     return f"{found.rstrip('.')}. {remedy}" if remedy else found
 
 
@@ -142,10 +176,10 @@ def _causes(lines: Sequence[str]) -> Iterator[str]:
         yield from (line for line in lines if _SSH.fullmatch(line))
     for number, paragraph in enumerate(paragraphs):
         if _CAUSES.match(paragraph):
-            # What follows a colon is a name.
-            sentence = _GUESSES.split(paragraph)[0]
-            more = paragraphs[number + 1 : number + 2] if sentence.endswith(":") else []
-            yield " ".join([sentence, *more])
+            # What follows a colon is a name; names may also stand in paragraphs of their own.
+            sentence, after = _GUESSES.split(paragraph)[0], paragraphs[number + 1 :]
+            named = list(itertools.takewhile(re.compile(r"\w+: \S+").fullmatch, after))
+            yield " ".join([sentence, *(after[:1] if sentence.endswith(":") else named)])
     for line in lines:
         if match := _HYDRA.fullmatch(line):
             yield match[1]
@@ -264,10 +298,18 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
             errors = (int(number) for number in _FIO_ERROR.findall(text))
             more = "".join(f"error {n}: {os.strerror(n)}\n" for n in errors)
             text = text.partition("{")[0] + more
+        if several := alone(unlabelled(text)):
+            return several
         texts.append(
-            [line.strip() for line in unlabelled(text).splitlines() if not is_binding(line)]
+            [
+                _OF_SHELL.sub("", line).strip()
+                for line in unlabelled(text).splitlines()
+                if not is_binding(line)
+            ]
         )
     told = visible(next(filter(None, _telling(texts)), "it printed nothing"))
+    if run.status == 127 and told.endswith("not found"):
+        told += ". Put it on PATH there, by modules or prepare_cmds of the environment"
     cut_off = on_lustre and any(words in told for words in _CUT_OFF)
     return told + (_EVICTION if cut_off else "")
 
@@ -279,9 +321,11 @@ def _telling(texts: Sequence[Sequence[str]]) -> Iterator[str]:
     yield from _errors(of_tool)
     yield from (launcher_cause(text)[:500] for text in texts)
     yield from _errors(texts)
-    # The tool speaks before the launcher adds to it.
+    yield from (line for text in texts for line in text if _CRASHED.fullmatch(line))
+    # The tool speaks before the launcher adds to it; fio's first word is the cause of its next ones.
     for text in map(is_of_tool, [*of_tool, *texts]):
-        failing = [line for line in text if "error" in line.lower() or "fail" in line.lower()]
+        failing = [line for line in text if line.startswith("fio: ")]
+        failing += [line for line in text if "error" in line.lower() or "fail" in line.lower()]
         yield from (line[:300] for line in failing or text[-1:])
     yield from (launcher_ended(text)[:300] for text in texts)
 

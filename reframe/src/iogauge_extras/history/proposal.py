@@ -19,7 +19,6 @@ from typing import Any, Final, Literal
 from iogauge.core import untrusted, yamlfile
 from iogauge.core.groups import grouped
 from iogauge.core.paths import written_beside
-from iogauge.core.quantiles import normal_quantile
 from iogauge.core.units import format_value, with_unit
 from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
@@ -31,6 +30,7 @@ from iogauge.site.marks import ACCEPTED
 from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
 from iogauge.site.settings import read_site
 from iogauge_extras.history import yamledit
+from iogauge_extras.history.quantiles import normal_quantile
 from iogauge_extras.history.runs import (
     Better,
     CalibrateError,
