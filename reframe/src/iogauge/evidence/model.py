@@ -163,7 +163,7 @@ def striping_of_repetitions(
     """
     found = []
     for repetition in [0] if plan.prepare else range(1, plan.repetitions + 1):
-        if repetition in noted or plan.striped:
+        if repetition in noted or (plan.striped and plan.keeps_files):
             silent = "the agent that keeps the lock did not answer in time"
             layouts = noted.get(repetition, Layouts(repetition=repetition, problem=silent))
             found.append(Striping(placed(repetition) if plan.pins else {}, layouts))
