@@ -150,7 +150,7 @@ def test_g6_names_what_was_not_measured(problems, outcome):
 
 
 @pytest.mark.parametrize(
-    ("counted", "again", "cores", "outcome", "words"),
+    ("counted", "beside", "cores", "outcome", "words"),
     [
         (100, 0, 0.95, Outcome.OK, "1 end(s)"),
         (98, 0, 0.5, Outcome.OK, ""),
@@ -163,8 +163,8 @@ def test_g6_names_what_was_not_measured(problems, outcome):
         (100, 0, 0.96, Outcome.INVALID, "may be the limit of a core"),
     ],
 )
-def test_g26(counted, again, cores, outcome, words):
-    wire = Wire("n1 to n2", "n1", "sent", 100, counted, again)
+def test_g26(counted, beside, cores, outcome, words):
+    wire = Wire("n1 to n2", "n1", "sent", 100, counted, beside)
     whole = data()
     for at, (used, wires) in enumerate([(0.1, []), (cores, [wire])]):
         told = {"cores": used, "wires": wires}

@@ -133,8 +133,11 @@ def explain(word: str, whole: bool = False) -> list[str]:
         sentences = re.split(r"(?<=\.) ", meaning)
         said = [text for text in sentences if any(one in text.lower() for one in spelled)]
         if said:
-            about = [f"  {text}" for text in said]
-            return [word.strip(), *about, f"  See the word {term} in docs/keys.md."]
+            return [
+                word.strip(),
+                *(f"  {text}" for text in said),
+                f"  See the word {term} in docs/keys.md.",
+            ]
     every = [*numbers, *Verdict.__members__, *checks, *words]
     lower = {one.lower(): one for one in every}
     near = difflib.get_close_matches(names[0].lower(), lower, 3)
