@@ -105,7 +105,9 @@ def walk(site: tuple[Hosts, Rig]) -> Run:
 
 
 def test_a_walk_is_over_the_tree_of_the_other_host(walk):
-    assert [r["verdict"] for r in walk.records] == ["UNREFERENCED"] * 2, walk.out
+    assert [r["verdict"] for r in walk.records if r["check"] == "ColdWalk"] == [
+        "UNREFERENCED"
+    ] * 2, walk.out
     for meanwhile in ("alone", "changed"):
         record = record_of(walk, "ColdWalk", meanwhile=meanwhile)
         values = {metric["name"]: metric["median"] for metric in record["metrics"]}

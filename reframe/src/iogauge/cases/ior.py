@@ -127,17 +127,16 @@ class IorCheck(StorageCheck):
         )
 
     @property
-    def sets(self) -> int:
-        """Return how many repetitions keep their files at a time: all if all writes come first."""
-        limits = self.site.limits
-        asked = self.writes_first or ("yes" if limits.writes_first else "no")
-        first = asked == "yes" and self.reads and self.variant != "published"
-        return (self.repetitions or limits.repetitions) + self.warm_up if first else 1
-
-    @property
     def _writes_first(self) -> bool:
         """Return whether all repetitions write before the first one reads."""
-        return self.writes_first == "yes" and self.reads and self.variant != "published"
+        asked = self.writes_first or ("yes" if self.site.limits.writes_first else "no")
+        return asked == "yes" and self.reads and self.variant != "published"
+
+    @property
+    def sets(self) -> int:
+        """Return how many repetitions keep their files at a time: all if all writes come first."""
+        repetitions = self.repetitions or self.site.limits.repetitions
+        return repetitions + self.warm_up if self._writes_first else 1
 
     def layout(self) -> Layout | None:
         """Return the layout that the case's directory gives its files, or None for the target's."""

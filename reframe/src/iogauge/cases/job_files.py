@@ -91,6 +91,7 @@ def order_of(
         mdts=plan.mdts,
         directory_layout=plan.directory_layout,
         fill_bytes=plan.fill_bytes,
+        servers=target.servers,
     )
 
 

@@ -316,9 +316,7 @@ def _child(work: Callable[[Report], object], pipe: Connection, parent: int) -> N
 
 def _silence_s(place: str) -> float:
     """Return the seconds for which a target may be silent; raises NoAnswer for an invalid value."""
-    text = os.environ.get("IOGAUGE_SILENCE_S", "")
-    if not text:
-        return SILENCE_S
+    text = os.environ.get("IOGAUGE_SILENCE_S") or f"{SILENCE_S:.0f}"
     if not re.fullmatch(r"[1-9][0-9]{0,3}", text, re.ASCII):
         raise NoAnswer(
             f"{place} was not asked: IOGAUGE_SILENCE_S is {text[:30]!r}: expected seconds, from 1 to 9999"
@@ -382,6 +380,21 @@ def watch(
         # A process that waits for dead storage may never end, so it is not waited for.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG if kind == "at" else 0)
+
+
+def beside(work: Callable[[], object]) -> None:
+    """Run ``work`` in a child process that ends with this one, takes only time that is left, and is not heard."""
+    import ctypes  # noqa: F401  # before the fork: the child has it too
+
+    flush()
+    parent = os.getpid()
+    if os.fork() == 0:
+        try:
+            _leave(parent, 2, (0, 1, 2))
+            os.nice(19)
+            work()
+        finally:
+            os._exit(0)
 
 
 def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) -> bool:

@@ -292,10 +292,20 @@ class CasePlan:
         return self.layout is not None or self.pins is not None
 
     @property
+    def keeps_files(self) -> bool:
+        """Return whether an execution leaves the files whose layouts are read."""
+        return any(p.access.direction == "write" or p.lays_out for p in self.phases)
+
+    @property
+    def places(self) -> bool:
+        """Return whether the case itself decides where its files lie: a site's pool leaves that to the file system."""
+        own = self.layout is not None and self.layout != Layout(pool=self.layout.pool)
+        return own or self.pins is not None
+
+    @property
     def shared_bytes(self) -> int:
         """Return the size of the file that all tasks share, 0 if they share none."""
-        of_each = self.executions if self.writes_first else 1
-        return self.held_bytes // of_each if self.shared_file else 0
+        return self.held_bytes // self.files if self.shared_file else 0
 
     def in_pool(self, pool: str | None) -> CasePlan:
         """Return the plan with its files in a pool of storage targets, if one is declared."""

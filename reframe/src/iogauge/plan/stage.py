@@ -130,7 +130,8 @@ class JobOrder(Plain):
     the directory of saved settings. ``max_fill`` and ``max_of_free`` are shares of the target.
     ``bound_tasks`` counts the tasks that the launcher binds to a core each on the node of the job script, 0 if
     there are none. ``cores`` is the declared count of cores. ``expect`` are settings, by their keys in a
-    fingerprint. ``devices`` are block devices that the case reads past the file system.
+    fingerprint. ``devices`` are block devices that the case reads past the file system. ``servers`` are asked for the servers'
+    counters meanwhile.
     """
 
     target: str
@@ -165,6 +166,7 @@ class JobOrder(Plain):
     fill_bytes: int = 0
     out: tuple[int, ...] = ()
     directory_layout: DirectoryLayout | None = None
+    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

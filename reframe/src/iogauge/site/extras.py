@@ -86,6 +86,10 @@ class Target(SiteModel):
     #: (``flash``). It replaces the target's default layout by one of the file system's own.
     pool: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,15}$")
 
+    #: Where Lustre's servers tell what they count: addresses of exporters, or ``lctl`` if nodes of the jobs are servers. A case
+    #: asks meanwhile, for its series (docs/cluster.md); no verdict depends on it.
+    servers: tuple[Annotated[str, Field(pattern=r"^(lctl|https?://[!-~]+)$")], ...] = ()
+
     #: Directory whose lock guards the target, by default the target's own. Targets that share a
     #: file system can share a lock.
     lock: str | None = None
@@ -115,6 +119,10 @@ class Target(SiteModel):
     def _lasts(self) -> Target:
         if self.pool and self.striped_by != "lustre":
             raise ValueError(f"pool: {self.path} is not on Lustre, which alone has pools")
+        if self.servers and self.striped_by != "lustre":
+            raise ValueError(
+                f"servers: {self.path} is not on Lustre, whose counters alone are read"
+            )
         if self.uuid and self.of_job:
             raise ValueError(f"uuid: {self.path} is another file system in every job: leave it out")
         return self

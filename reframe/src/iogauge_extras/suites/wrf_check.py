@@ -89,11 +89,12 @@ class WrfOutputCheck(StorageCheck):
             log, file = f"darshan.{REP}.log", "watched.nc"
             watched = self._write(file, darshan.run_words(self._watched, log))
             phases += [replace(watched, name="watched"), count_writers(log, file)]
+        files = 2 if self._watched else 1
         return self.case(
             "wrf_io",
             phases,
-            held_bytes=len(phases) * phases[0].stored_bytes,
-            files=len(phases),
+            held_bytes=files * phases[0].stored_bytes,
+            files=files,
             passing_files=self.total_tasks,
             layout=self.layout(),
             shared_file=True,
