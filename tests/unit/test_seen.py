@@ -157,6 +157,7 @@ def test_stripes_of_the_file_of_one_execution(left, writes_first, less, outcome)
         layout=Layout(stripe_count=4),
         shared_file=True,
         writes_first=writes_first,
+        files=executions,
         held_bytes=32 * (1 << 20) * executions - less,
     )
     seen = LayoutSeen(case(left, plan), NOTED)
