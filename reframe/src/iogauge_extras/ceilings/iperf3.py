@@ -144,7 +144,7 @@ class Wire:
     way: End
     claimed: int
     counted: int
-    beside: int
+    beside: int = 0
 
 
 def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOutput:
