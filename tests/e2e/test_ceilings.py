@@ -186,9 +186,7 @@ def test_declared_and_measured_stand_side_by_side(table):
 def of_device(make_rig: Callable[..., Rig], device: str) -> Run:
     """A run of the check that reads a device past the file system."""
     rig = make_rig(limits={"phase_seconds": "2 s"})
-    data = rig.settings()
-    data["systems"][0]["partitions"][0]["extras"]["ceilings"] = {"devices": [device]}
-    rig.write_settings(data)
+    rig.declare(ceilings={"devices": [device]})
     return rig.run("-n", "DeviceCeiling")
 
 

@@ -387,22 +387,6 @@ def test_what_a_target_passes_on_is_seen_before_the_first_byte(lustre, monkeypat
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("pools", "why"),
-    [
-        ("", "G12 pool: lfs pool_list lustre.flash: exit status 2: "),
-        ("flash:1", "G12 pool: the pool flash has 1 storage targets, 0 active"),
-    ],
-)
-def test_a_pool_that_will_not_do_is_refused(lustre, monkeypatch, pools, why):
-    monkeypatch.setenv("LFS_POOLS", pools)
-    monkeypatch.setenv("LFS_INACTIVE", "1")
-    assert agent.main(["open", case(lustre, striping="lustre", pool="flash")]) == REFUSED
-    assert any(reason.startswith(why) for reason in opened()["refused"]), opened()["refused"]
-    assert not list(lustre.iterdir())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
     ("full", "where", "refused"),
     [
         ("1", DirectoryLayout(target=1), True),

@@ -134,26 +134,6 @@ def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(tree, counts, devi
     assert set(tree.resolve("/fuse").ways) == {"8:0", *devices}
 
 
-def test_several_disks_below_each_counted_once(tree):
-    tree.device("sda2", "8:2", folder="pci0/ata1/block/sda", partition="2")
-    tree.device("sda3", "8:3", folder="pci0/ata1/block/sda", partition="3")
-    tree.disk("sdb", "8:16")
-    tree.device("md0", "9:0", "sda2 sdb")
-    tree.device("dm-0", "252:0", "md0 sda3", dm__uuid="LVM-x")
-    tree.mount("/m", "ext4", "252:0")
-    found = tree.resolve("/m")
-    assert (found.devices, found.disks) == (("252:0",), ("8:0", "8:16"))
-    assert found.names == {
-        "252:0": "dm-0",
-        "9:0": "md0",
-        "8:2": "sda2",
-        "8:3": "sda3",
-        "8:0": "sda",
-        "8:16": "sdb",
-    }
-    assert not (found.memory or found.cached or found.fsync or found.compresses)
-
-
 #: Clients, and the numbers that their mounts bear. Lustre's is recorded (2.17.0; the same source since 2.10); a hash may
 #: also be the number of a disk. Others take one of the kernel's anonymous numbers, or a node of /dev of their own (GPFS).
 CLIENTS = {
@@ -232,16 +212,6 @@ def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(tree, kind, mem
     assert found.memory == memory
     assert (bool(found.cached), bool(found.fsync)) == (cached, fsync)
     assert f"loop0 on {kind} at /back" in found.memory + found.cached or not cached
-
-
-def test_a_loop_device_over_journalled_data_is_cached(tree):
-    tree.mount("/back", "ext4", "8:0", "rw,data=journal")
-    tree.place("/back/image").touch()
-    tree.loop("loop0", "7:0", "/back/image")
-    tree.mount("/m", "xfs", "7:0")
-    found = tree.resolve("/m")
-    assert found.cached.endswith("page cache: ext4 with data=journal")
-    assert (found.o_direct, found.copies) == ("", (1, 1))
 
 
 def upper(tree: Tree, point: str, directory: str, options: str = "") -> None:

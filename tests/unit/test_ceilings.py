@@ -127,17 +127,6 @@ def test_the_lower_of_declared_and_measured_limits(unit, direction, value, by):
     assert (found and (found.value, found.limited_by)) == (value and (value, by))
 
 
-def test_g6_says_that_a_measured_ceiling_was_exceeded():
-    usable = [replace(MEASURED, bytes_s=1000 * MIB), MEASURED]
-    measured = replace(NOTHING_MEASURED, usable=usable)
-    for value, outcome in ((102.0, Outcome.OK), (103.0, Outcome.INVALID)):
-        seen = data().phase("read", read_bw=[value])
-        seen = replace(seen, case=replace(seen.case, measured=measured))
-        (found,) = figures.ceiling(seen)
-        assert found.outcome is outcome
-    assert "iogauge run -t ceiling" in found.remedy
-
-
 @pytest.mark.parametrize(
     ("problems", "outcome"), [((), Outcome.OK), (("devices: not measured",), Outcome.WARN)]
 )

@@ -29,15 +29,6 @@ FILE = "/scratch/iogauge/data"
 MIB, GIB = 1 << 20, 1 << 30
 
 
-def test_the_job_is_read():
-    log = darshan.parse(OMPIO)
-    assert log.command == "ior -a MPIIO -c -w -e -t 1m -b 4m -o /scratch/iogauge/data"
-    assert (log.tasks, log.format_version, log.library_version) == (4, "3.41", "3.5.0")
-    assert log.run_seconds == 0.0335
-    assert log.modules == {"POSIX": True, "MPI-IO": True, "STDIO": True, "HEATMAP": True}
-    assert log.slowest_seconds == {}
-
-
 def test_the_layout_is_read_and_its_words_are_not():
     log = darshan.parse(LUSTRE)
     assert (log.tasks, log.library_version) == (48, "3.1.3")
@@ -142,16 +133,6 @@ def wrote(bytes_: float, seconds: float, calls: int = 1024, meta: float = 0) -> 
         "F_WRITE_TIME": seconds,
         "F_META_TIME": meta,
     }
-
-
-def test_writers_on_behalf_of_others_are_compared_with_each_other() -> None:
-    """A public log of 384 ranks, of which 64 wrote: the slowest took 5.9 s, and the median rank nothing."""
-    of_ranks = {f"f{n}": (n, wrote(4e9, 4 + n / 10, meta=0.1)) for n in range(4)}
-    of_ranks |= {f"f{n}": (n, wrote(0, 0, meta=0.01)) for n in range(4, 16)}
-    assert not [text for text in profile.told(made_of(of_ranks, 12)) if text.startswith("Rank")]
-    of_ranks["f3"] = (3, wrote(4e9, 11))
-    (text,) = [text for text in profile.told(made_of(of_ranks, 12)) if text.startswith("Rank")]
-    assert text.startswith("Rank 3 spends 11")
 
 
 @pytest.mark.parametrize(

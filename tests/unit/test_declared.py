@@ -15,7 +15,7 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import collect
 from iogauge.evidence.model import Evidence
-from iogauge.guards import figures, nodes, others, preflight
+from iogauge.guards import figures, others, preflight
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
@@ -107,29 +107,6 @@ def test_a_control_group_limits_memory(tmp_path, groups, files, limit):
 
 
 # --- nodes ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("change", "saw", "right"),
-    [
-        ({"cores": [12, 11]}, "a node has 11 physical core(s), node.cores is 12", "cores: 11"),
-        (
-            {"memories": [19 * GIB]},
-            "a node has 19 GiB of memory, node.memory is 16 GiB",
-            "memory: 19456 MiB",
-        ),
-        ({"cores": [1], "memories": [1 << 40]}, "12, a node", "cores: 1, memory: 1048576 MiB"),
-    ],
-)
-def test_nodes_that_are_not(change, saw, right):
-    given = {"cores": [12, 24], "memories": [17 * GIB, 2 * GIB], **change}
-    facts = [{"cpu.cores": n} for n in given["cores"]]
-    facts += [{"mem.bytes": n} for n in given["memories"]]
-    whole = data().declared(node={"cores": 12, "memory": "16 GiB"})
-    finding = nodes.as_declared(whole.alter(nodes=tuple(facts)).seen())
-    assert (finding.guard, finding.outcome) == ("G15", WARN)
-    assert saw in finding.saw
-    assert finding.remedy == f"Write into the partition's extras: node: {{{right}}}"
 
 
 # --- cores, before the launch ---------------------------------------------------------------------

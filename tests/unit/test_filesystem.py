@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from iogauge.node import mounts
 from iogauge.node.lustre import quotas
 from iogauge.node.lustre.quotas import Quota
 from iogauge.node.view import View
-from support.shell import completed
 
 LUSTRE = Path(__file__).parents[1] / "data" / "lustre"
 MOUNTINFO = r"""
@@ -46,29 +44,11 @@ def test_a_mount_is_read(point, source, fstype):
     assert (source, fstype) in [(m.source, m.type) for m in MOUNTS if m.point == point]
 
 
-@pytest.mark.skipif(shutil.which("findmnt") is None, reason="needs findmnt")
-@pytest.mark.parametrize("path", ["/", "/proc", "/dev/null", "/sys/kernel", "/tmp"])
-def test_this_machine_agrees_with_findmnt(path):
-    words = ["findmnt", "-T", os.path.realpath(path), "-no", "TARGET,FSTYPE", "--raw"]
-    seen = completed(words, check=True)
-    mount = mounts.find_mount(path)
-    assert mount
-    assert [mount.point, mount.type] == seen.stdout.splitlines()[-1].split()
-
-
 def block(file: str, command: str) -> str:
     """Output of one command in a recorded terminal session."""
     blocks = re.split(r"^\$ ", (LUSTRE / file).read_text(), flags=re.MULTILINE)
     (found,) = [b for b in blocks if b.splitlines() and b.splitlines()[0].endswith(command)]
     return found.partition("\n")[2].rpartition("[exit")[0]
-
-
-@pytest.mark.parametrize(
-    "command", ["lfs quota -q -u bench /mnt/lustre", "lfs quota -u bench /mnt/lustre"]
-)
-def test_recorded_quota_without_limits(command):
-    quota = quotas.parse_lfs_quota(block("quota.txt", f"(bench) {command}"), "user 1000")
-    assert quota == Quota("user 1000", None, None)
 
 
 def test_one_question_gives_the_quotas_of_user_and_group():

@@ -221,13 +221,6 @@ def test_keys_that_must_be_there(where):
 # --- what a record says of itself ----------------------------------------------------------------------
 
 
-def test_a_record_without_line_and_series_has_them_all_the_same():
-    made = {key: value for key, value in records.values().items() if key not in ("line", "series")}
-    old = Record.from_json(made)
-    assert (old.line, old.series) == (records.values()["line"], records.values()["series"])
-    assert "line" not in old.to_json()
-
-
 @pytest.mark.parametrize("verdict", list(Verdict))
 def test_what_is_trouble(verdict):
     record = records.record(verdict.value)

@@ -9,19 +9,16 @@ from typing import Any
 import pytest
 
 from iogauge.core.measurement import Disturber
-from iogauge.evidence import collect, model, witness
+from iogauge.evidence import collect, witness
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Witness
-from iogauge.guards import cache, clock, contents, figures, origin, others, preflight
+from iogauge.guards import clock, contents, figures, origin, others
 from iogauge.guards import witness as guards_witness
-from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
+from iogauge.guards.finding import Outcome
+from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.guards.witness import bytes_witnessed
-from iogauge.judge.case import findings_of
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import Below
-from iogauge.node.lustre.layout import FileLayout, Layouts, Part
-from iogauge.node.lustre.request import Layout
 from iogauge.node.mounts import Mount
 from iogauge.plan.case import CasePlan
 from iogauge.plan.seen import Instant
@@ -120,12 +117,6 @@ def over(left: Evidence, **reasons: str) -> Evidence:
     return replace(left, views=views)
 
 
-def test_fsync_reaches_a_disk_through_the_page_cache_of_a_loop_device(left):
-    seen = phase(over(left, cached="loop0"), 0, direction="write", fsync=True)
-    finding = cache.write_back(seen)
-    assert finding and finding.outcome is Outcome.OK
-
-
 @pytest.mark.parametrize(
     ("declared", "seen", "saw"),
     [
@@ -140,42 +131,6 @@ def test_compression_that_a_node_sees_outweighs_the_site(left, declared, seen, s
     seen_case = case(over(left, compresses=seen), site=site)
     finding = contents.data_entropy(seen_case.phases[0])
     assert finding.saw.endswith(saw) or finding.saw.startswith(saw)
-
-
-FILE = FileLayout(
-    path="data",
-    parts=(Part(stripe_count=4, stripe_bytes=1 << 20, objects=(0, 1, 2, 3), instantiated=True),),
-)
-NOTED = model.Striping({}, Layouts(repetition=1, files=(FILE,), total=1))
-
-
-@pytest.mark.parametrize("writes_first", [False, True])
-@pytest.mark.parametrize(("less", "outcome"), [(0, Outcome.OK), (4, Outcome.INVALID)])
-def test_stripes_of_the_file_of_one_execution(left, writes_first, less, outcome):
-    executions = stage.plan().executions if writes_first else 1
-    plan = stage.plan(
-        layout=Layout(stripe_count=4),
-        shared_file=True,
-        writes_first=writes_first,
-        held_bytes=32 * (1 << 20) * executions - less,
-    )
-    seen = LayoutSeen(case(left, plan), NOTED)
-    (finding,) = preflight.stripes_against_size_of(seen)
-    assert finding.outcome is outcome
-
-
-def test_a_finding_of_one_metric_holds_for_that_alone(left):
-    """The ceiling is another one for each metric of a phase."""
-    write, read = stage.plan().repeat
-    rates = {**write.rates, **read.rates}
-    both = replace(write, rates=rates)
-    left = replace(left, outputs={"write": (), "read": ()})
-    ceilings: list[Finding] = [
-        finding
-        for finding in findings_of(case(left, stage.plan(repeat=[both])))
-        if finding.guard == "G6"
-    ]
-    assert [finding.metric for finding in ceilings] == list(rates)
 
 
 @pytest.mark.parametrize(
@@ -230,28 +185,6 @@ def test_g8_knows_the_metadata_of_a_disturber(left, operations, refused):
     evidence = writes_heard(left, outputs, **says)
     seen = phase(evidence, 0, o_direct=True)
     (finding,) = bytes_witnessed(on(seen, "btrfs"))
-    assert (finding.outcome is Outcome.INVALID) is refused, finding
-
-
-@pytest.mark.parametrize(
-    ("parameters", "calls", "refused"),
-    [
-        ({"api": "POSIX"}, 1000, True),
-        ({}, 1000, True),
-        ({}, 4096, False),
-        ({"api": "MPIIO"}, 1000, False),  # which may gather what the tasks transfer
-    ],
-)
-def test_g8_counts_the_calls_of_posix(left, parameters, calls, refused):
-    """The tool says 4096 writes of 4 KiB. Its tasks wrote all bytes, and called the kernel less often."""
-    claimed = 16 << 20
-    outputs = []
-    for output in left.outputs["write"]:
-        wrote = replace(output.phases[0], bytes_moved=claimed, operations=4096)
-        outputs.append(replace(output, phases=(wrote,), parameters=parameters))
-    says = {"asked": Reading(1 << 20, claimed), "moved": Reading(0, claimed)}
-    evidence = writes_heard(left, outputs, calls=Reading(30, calls), **says)
-    (finding,) = bytes_witnessed(phase(evidence, 0))
     assert (finding.outcome is Outcome.INVALID) is refused, finding
 
 

@@ -197,12 +197,6 @@ def test_content_that_is_no_mapping_is_a_mistake(data):
     assert mistake.endswith("a mapping with systems and environments")
 
 
-def test_modules_with_a_system_of_them_are_no_mistake():
-    data = changed("environments.0.modules", ["openmpi"], changed("systems.0.modules", ["slurm"]))
-    assert mistakes(changed("systems.0.modules_system", "lmod", data)) == []
-    assert len(mistakes(changed("systems.0.modules_system", "nomod", data))) == 2
-
-
 def test_an_option_that_reframe_would_leave_out():
     slurm = changed(f"{PARTITION}.scheduler", "slurm", changed(f"{EXTRAS}.resources", ["bb"]))
     options = ["--bb=capacity={capacity}", "--gres=disk:{size}"]
@@ -343,12 +337,6 @@ def test_local_comes_last_and_common_is_no_site(sites):
     config = configuration.load(sites)
     assert list(systems(config)) == ["alpha", "zeta", "local"]
     assert config["general"] == [{"report_file": str(sites.parent / "home" / "r.json")}]
-
-
-def test_a_site_may_say_that_o_direct_is_not_honoured(sites):
-    put(sites, "alpha", changed(f"{EXTRAS}.target.honours_o_direct", False))
-    (partition,) = systems(configuration.load(sites))["alpha"]["partitions"]
-    assert partition["features"] == ["target"]
 
 
 def test_a_target_that_cannot_be_detected_disables_its_site(sites, capsys):

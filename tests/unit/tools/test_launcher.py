@@ -90,14 +90,6 @@ def test_the_reason_is_what_the_launcher_says(tmp_path, name):
     assert len(found) <= 500
 
 
-@pytest.mark.parametrize("name", RAN)
-def test_a_tool_that_ran_speaks_for_itself(tmp_path, name):
-    assert complaints.launcher_cause(said(name).splitlines()) == ""
-    assert reason(tmp_path, f"ior: the tide is out\n{said(name)}") == "ior: the tide is out"
-    own = f"some words\nERROR: cannot open\n{said(name)}"
-    assert reason(tmp_path, own) == "ERROR: cannot open"
-
-
 def test_the_remedy_of_too_few_slots_is_named(tmp_path):
     for name in ("mpirun -np 40 ior # Open MPI 4.1", "mpirun -np 40 ior # Open MPI 5.0.11"):
         found = reason(tmp_path, said(name))
