@@ -650,7 +650,7 @@ WRITTEN = (
     ),
     Mutant(
         "files-elsewhere", "guards", "witness.py",
-        "words.append(Bounds(saw, most=counted.written / _INODE_BYTES))",
+        "words.append(Bounds(saw, most=wrote / _INODE_BYTES))",
         "words.append(Bounds(saw, most=counted.written))",
         "tests/unit/test_guards.py::test_g9_wants_new_files_on_the_target",
         "files that were made elsewhere count if the devices wrote anything",

@@ -46,7 +46,7 @@ from iogauge_extras.ceilings import iperf3
 from iogauge_extras.compare import logs, sides
 from iogauge_extras.compare.logs import CompareError
 from iogauge_extras.darshan import log as darshan
-from iogauge_extras.darshan.subject import of_log
+from iogauge_extras.darshan.figures import of_log
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.yamledit import EditError
 from iogauge_extras.loads.beside import parse_disturbed

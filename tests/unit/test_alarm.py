@@ -20,7 +20,7 @@ from iogauge.records.record import Record
 from iogauge.report import history_table
 from iogauge.report.endings import SessionRecords, conclude
 from iogauge.report.export import junit
-from iogauge_extras.page import charts, collect, page, svg
+from iogauge_extras.page import charts, collect, page
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.past import Span
 from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
@@ -215,8 +215,8 @@ def test_a_figure_is_whole_whatever_the_values(values):
     text = charts.svg(curve)
     found = shapes(text, "circle")
     assert len(found) + text.count('class="run clip') == len(values)
-    bottom = svg.BASE
-    assert all(svg.TOP <= float(c.get("cy", "-1")) <= bottom for c in found)
+    bottom = charts.BASE
+    assert all(charts.TOP <= float(c.get("cy", "-1")) <= bottom for c in found)
     assert "<script" not in text and "nan" not in text and "inf" not in text.replace("info", "")
 
 

@@ -93,6 +93,20 @@ def test_what_a_program_shows_elsewhere_may_be_memory(tree):
     mount = tree.mounts[str(tree.root / "shown")]
     inner = below.resolve(str(tree.root / "shown" / "inner"), mount, root=str(tree.root))
     assert inner.memory == "fuse.bindfs on tmpfs at /data/inner"
+    # An image may be shown too; a device of characters is none.
+    tree.place("/memory/image").touch()
+    tree.mount("/dev", "devtmpfs", "0:5")
+    tree.place("/dev/fuse").symlink_to("/dev/null")
+    for source, memory in (("/memory/image", "fuse.ext4 on tmpfs at /memory"), ("/dev/fuse", "")):
+        tree.mount("/shown", "fuse.ext4", "0:52", source=source)
+        assert tree.resolve("/shown").memory == memory
+
+
+def test_a_program_keeps_no_promise_of_fsync_that_what_it_shows_does_not_keep(tree):
+    tree.mount("/shown", "fuse.bindfs", "0:52", source="/data")
+    assert tree.resolve("/shown").fsync == ""
+    tree.mount("/data", "ext4", "8:0", options="rw,nobarrier")
+    assert tree.resolve("/shown").fsync.startswith("fuse.bindfs on ext4 with nobarrier: fsync does")
 
 
 def test_bytes_leave_a_node_by_devices_that_lie_over_no_other_and_are_storage(tree):

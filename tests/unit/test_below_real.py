@@ -236,6 +236,13 @@ def test_an_overlay_is_its_upper_directory(devices, volatile):
     assert (found.devices, found.disks) == ((number(loop),), (disk_of(devices.folder),))
     assert (found.cached, found.memory) == ("", "")
     assert found.fsync == ("a volatile overlay ignores fsync" if volatile else "")
+    if shutil.which("bindfs"):
+        shown = devices.folder / "shown"
+        shown.mkdir()
+        run("bindfs", point, shown)
+        devices.leaving.callback(unmount, shown)
+        told = "fuse on a volatile overlay ignores fsync" if volatile else ""
+        assert look(str(shown)).below.fsync == told
     before = moved(found.devices)[1]
     with open(point / "directory" / "data", "wb") as file:
         file.write(os.urandom(16 * MIB))

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from iogauge.records.record import MetricRecord, Record
-from iogauge_extras.page import bars, charts, heat, sweeps
+from iogauge_extras.page import bars, charts, sweeps
 from iogauge_extras.page.sweeps import Plot
 from support import records
 from support.records import metric
@@ -111,8 +111,8 @@ def test_nodes_against_targets_and_nodes_against_nodes_are_a_map():
         records.record(check="NetworkCeiling", metrics=[metric("pair_median", probes=pairs)])
     )
     targets, nodes = (
-        ElementTree.fromstring(heat.drawn(title, unit, cells, {"n2"}))
-        for title, unit, cells, _ in heat.maps(found)
+        ElementTree.fromstring(bars.cells_map(title, unit, cells, {"n2"}))
+        for title, unit, cells, _ in bars.maps(found)
     )
     assert len(shapes(targets, "cell")) == 8 and len(shapes(nodes, "cell")) == 6
     slow = shapes(targets, "slow")
@@ -121,7 +121,7 @@ def test_nodes_against_targets_and_nodes_against_nodes_are_a_map():
     ]
     assert len(slow) == len(shapes(nodes, "slow")) == 4
     assert [*texts(targets, "text")][1:3] == ["n1", "n2"]
-    assert not [*heat.maps(found[:1])]  # one node is a ranking
+    assert not [*bars.maps(found[:1])]  # one node is a ranking
 
 
 def test_what_is_proportional_is_straight_over_a_wide_range():

@@ -65,6 +65,23 @@ def others(bytes_read: int, requests: int = 0) -> Alter:
     return altered
 
 
+def unlooked(case: Whole) -> Whole:
+    """The node's looks at its counters before and after each execution are lost."""
+    for phase in case.evidence.testimony:
+        case = case.witness(phase, 0, counters={}).witness(phase, 1, counters={})
+    return case
+
+
+def rested(case: Whole, share: float) -> Whole:
+    """The device moved a share of the bytes, as looks over time say."""
+    return case.alter(
+        activity=tuple(
+            replace(look, read=round(share * look.read), written=round(share * look.written))
+            for look in case.evidence.activity
+        )
+    )
+
+
 def busy(case: Whole) -> Whole:
     """Twenty programs of others on four cores, and what they do to the times of a healthy tool."""
     idle = tuple(replace(look, load1=20.0) for look in case.evidence.idle)
@@ -221,6 +238,8 @@ HEALTHY: dict[str, Row] = {
             "read", moved=lambda one: Reading(round(1.2 * one.moved.read), 0)
         ),
     ),
+    "looks before and after that are lost": unlooked,
+    "looks that are lost, of files": (metadata(), unlooked),
     "an emptied cache that held nothing": (
         data(o_direct=False),
         evictions(replace(EMPTIED, resident_before=0), replace(EMPTIED, resident_before=0)),
@@ -282,6 +301,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
     ("G8 witness", INVALID): {
         "the disk moved half": lambda c: c.witness("read", counters=moved(0.5)),
         "the disk moved nothing": lambda c: c.witness("write", counters=moved(0.0)),
+        "looks are lost, and the disk moved half": lambda c: rested(unlooked(c), 0.5),
         "a container that waits for no child, and the disk moved half": lambda case: contained(
             case.witness("read", counters=moved(0.5))
         ),
@@ -404,6 +424,10 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
         "files that no device wrote": (
             metadata("xfs"),
             lambda c: c.witness("create", counters=moved(0.0)),
+        ),
+        "looks are lost, and no device wrote": (
+            metadata("xfs"),
+            lambda c: rested(unlooked(c), 0.0),
         ),
         "files in a FUSE program": (metadata("fuse.bindfs"), lambda c: _required(c)),
     },

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.evidence import complaints
+from iogauge.core.measurement import ToolOutputError
+from iogauge.evidence import collect, complaints
 from iogauge.evidence.complaints import telling_line
 from iogauge.plan.stage import PhaseRun, complaints_file
+from support import stage
 
 SAID = {
     block.partition("\n")[0]: block.partition("\n")[2]
@@ -215,3 +217,106 @@ REPORTED = {
 @pytest.mark.parametrize("text", list(REPORTED))
 def test_what_others_saw_is_told_with_its_cause(tmp_path, text):
     assert reason(tmp_path, text).startswith(REPORTED[text])
+
+
+#: How each program began, two and three of them as worlds of one task: all were built with Open MPI, and mpiexec was MPICH's.
+ALONE = (
+    "mdtest-4.0.0 was launched with 1 total task(s) on 1 node(s)",
+    'Args: md-workbench "-D=2" "-I=5" "-P=5" "-S=3901" "-O=1" "-R=1" "-w=1" "-W" "-o=t/w"',
+    "---- WRF-IO write benchmark ----",
+    "IO500 version io500-sc25_v1 (standard)",
+    "IOR-4.0.0: MPI Coordinated Test of Parallel I/O",
+)
+
+
+@pytest.mark.parametrize("first", ALONE)
+@pytest.mark.parametrize("status", [0, 1])
+def test_worlds_of_one_task_are_named_whether_they_collide_or_not(tmp_path, first, status):
+    plan, left = stage.plan(), stage.build(tmp_path / "stage")
+    for worlds in (1, 2, 3):
+        said = f"{first}\n" * worlds + "ERROR: 0: Error while creating the dset: t/w/0_1\n" * status
+        (left / "write.1.out").write_text(said)
+        if status:
+            found = telling_line(left, PhaseRun(1, "write", status, 1.0, 2.0, "t"))
+        else:
+            try:
+                collect.collect(left, plan, 0)
+                found = ""
+            except ToolOutputError as error:
+                found = str(error)
+        named = f"{worlds} runs in one output, expected 1: this is what happens when the launcher"
+        assert (named in found) == (worlds > 1)
+
+
+#: Public reports: what was printed, and what is told of it.
+PUBLIC = {
+    "open-mpi/ompi#9582": (
+        "A requested component was not found, or was unable to be opened.  This\nmeans that this component is either not "
+        "installed.\n\nHost: cnode9\n\nFramework: psec\n\nComponent: munge\n\nIt looks like pmix_init failed for some "
+        "reason; your parallel process is\nlikely to abort.\n[cnode9:27] PMIX ERROR: NOT-FOUND in file x.c at line 237",
+        "opened. Host: cnode9 Framework: psec Component: munge. Give the nodes what this",
+    ),
+    "picongpu#3048": (
+        "Your job has requested more processes than the ppr for\nthis topology can support:\n\n  App: /x\n  Number of "
+        "procs:  32\n  PPR: 8:node\n\nPlease revise the conflict and try again.",
+        "can support: App: /x Number of procs: 32 PPR: 8:node. Ask for fewer tasks",
+    ),
+    "ArjunaUsers#172": (
+        "srun: error: spank: x11.so: Plugin file not found\nPMI2_Init failed to intialize.  Return code: 1",
+        "PMI2_Init failed to intialize.  Return code: 1. Let srun offer",
+    ),
+    "open-mpi/ompi#7949": (
+        "*** An error occurred in MPI_Init\n*** on a NULL communicator",
+        "occurred in MPI_Init. Let srun offer",
+    ),
+    "executorlib#761": (
+        "srun: error:  mpi/pmix_v5: init: (null) [0]: mpi_pmix.c:193: pmi/pmix: can not load PMIx library",
+        "can not load PMIx library. Let srun offer",
+    ),
+    "DLA-Future#337": (
+        "srun: Job 2 step creation still disabled, retrying (Requested nodes are busy)\nsrun: error: Unable to create step "
+        "for job 2: Memory required by task is not available",
+        "Memory required by task is not available",
+    ),
+    "dmtcp#702": (
+        "slurmstepd: error: Unable to create TMPDIR [/scratch/1]: Permission denied\nsrun: error: c7: task 1: Exited with "
+        "exit code 99",
+        "Unable to create TMPDIR [/scratch/1]: Permission denied",
+    ),
+    "hpc/ior#218": (
+        "[pike10:07644] *** Process received signal ***\n[pike10:07644] Signal: Segmentation fault (11)\n[pike10:07644] "
+        "Failing at address: (nil)",
+        "Signal: Segmentation fault (11)",
+    ),
+    "hpc/ior#412": (
+        "Process 0: FAILED in mdtest_run, Unable to create test directory path: No such file or directory\napplication "
+        "called MPI_Abort(MPI_COMM_WORLD, 1) - process 0",
+        "Unable to create test directory path: No such file or directory",
+    ),
+    "hpc/ior#479": (
+        "ERROR (aiori-DFS.c:675): 2: 17: dfs_open() of foo.00000002 Failed\n03/19/2024: Process 2: FAILED in TestIoSys",
+        "dfs_open() of foo.00000002 Failed",
+    ),
+    "IO500/io500#63": (
+        "WARNING: write(20, 0x25385000, 3901) failed No space left on device\nWARNING: task 0, partial write()",
+        "failed No space left on device",
+    ),
+    "axboe/fio#1373": (
+        "fio: engine io_uring not loadable\nfio: failed to load engine",
+        "engine io_uring not loadable",
+    ),
+    "rapiddisk#40": (
+        "fio: looks like your file system does not support direct=1/buffered=0\nfio: destination does not support O_DIRECT",
+        "looks like your file system does not support direct=1",
+    ),
+    "breuner/elbencho#33": (
+        "=== [ HOST: w1:1611 (Rank: 0) ] ===\n  ERROR: Unexpected short file read. Path: /m/r0-f0",
+        "Unexpected short file read. Path: /m/r0-f0",
+    ),
+}
+
+
+@pytest.mark.parametrize("report", PUBLIC)
+def test_what_users_were_told_in_public_reports(tmp_path, report):
+    printed, told = PUBLIC[report]
+    assert told in reason(tmp_path, printed)

@@ -39,7 +39,7 @@ def test_a_form_of_later_releases():
             lambda text: "Error in cdl_hdr_open at 697: fail to open file x",
             "0 reports.*cdl_hdr_open",
         ),
-        (lambda text: text * 2, "2 reports, expected 1: .*not the launcher's"),
+        (lambda text: text * 2, "2 reports, expected 1: "),
         (lambda text: text[: text.index("Write bandwidth")], "'Write bandwidth' is 'missing'"),
         (
             lambda text: re.sub(r"(Total write amount: +)3", r"\g<1>9", text),

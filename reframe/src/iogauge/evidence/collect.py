@@ -44,7 +44,7 @@ from iogauge.plan import stage as files
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
 from iogauge.plan.seen import Instant, Noted
 from iogauge.plan.stage import Opened, PhaseRun
-from iogauge.tools.mpi import Binding, parse_bindings, unlabelled
+from iogauge.tools.mpi import Binding, alone, parse_bindings, unlabelled
 
 #: Seconds to wait for what other nodes noted: a stage directory on NFS shows it late.
 ANSWER_S = 10.0
@@ -395,6 +395,8 @@ def _output(
         files=stage_folder(stage / folder.replace(REP, str(repetition)), what) if folder else {},
         servers=servers,
     )
+    if several := alone(stdout):
+        raise ToolOutputError(f"{what}: {several}")
     try:
         parsed = phase.parse(printed)
         if old := too_old(parsed.tool, parsed.version):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import re
 import signal
@@ -31,7 +32,7 @@ from iogauge.plan.stage import (
     complaints_file,
     printed_file,
 )
-from iogauge.tools.mpi import is_binding, unlabelled
+from iogauge.tools.mpi import alone, is_binding, unlabelled
 
 #: How paragraphs of Open MPI begin that say why nothing ran.
 _CAUSES: Final = re.compile(
@@ -46,12 +47,14 @@ _CAUSES: Final = re.compile(
     r"|The application appears to have been direct launched using"
     r"|It looks like \S+ (?:runtime init )?failed for some reason"
     r"|An? \S+ daemon has unexpectedly failed"
+    r"|A requested component was not found"
+    r"|Your job has requested more processes than"
     r"|\S+ has lost communication with a remote daemon"
 )
 
 #: What follows the cause in such a paragraph: a list of guesses.
 _GUESSES: Final = re.compile(
-    r" (?:This (?:usually is caused by|could be caused by)|There are (?:many|several))"
+    r" (?:This (?:usually is caused by|could be caused by|means that)|There are (?:many|several))"
 )
 
 #: MPI found no process manager that it understands, or the launcher none that it was told to offer.
@@ -82,6 +85,9 @@ _SSH: Final = re.compile(
     r"ssh: .+|Host key verification failed\.|.*Permission denied \(.+|.*\b(?:orted|prted|\w*pmi_proxy): command not found"
 )
 
+#: What Open MPI says in a process that crashed, before its trace.
+_CRASHED: Final = re.compile(r"\[\S+\] Signal: .+ \(\d+\)")
+
 #: How launchers begin to speak of a tool that failed: it says no more than the exit status.
 _RAN: Final = re.compile(
     r"Primary job +terminated normally|(?:mpirun|prterun|mpiexec) (?:detected that|noticed that|has exited due to)"
@@ -97,6 +103,14 @@ _REMEDIES: Final = (
     (
         "More processors requested than permitted",
         "Let srun start more tasks than cores (--overcommit: SLURM_OVERCOMMIT=1 in env_vars), or ask for more nodes",
+    ),
+    (
+        "requested more processes than",
+        "Ask for fewer tasks on a node (scale.tasks_per_node), or for more nodes",
+    ),
+    (
+        "requested component was not found",
+        "Give the nodes what this component needs, or leave it out (PMIX_MCA_<framework>=^<component> in env_vars)",
     ),
     (
         "attempt to run as root",
@@ -142,10 +156,10 @@ def _causes(lines: Sequence[str]) -> Iterator[str]:
         yield from (line for line in lines if _SSH.fullmatch(line))
     for number, paragraph in enumerate(paragraphs):
         if _CAUSES.match(paragraph):
-            # What follows a colon is a name.
-            sentence = _GUESSES.split(paragraph)[0]
-            more = paragraphs[number + 1 : number + 2] if sentence.endswith(":") else []
-            yield " ".join([sentence, *more])
+            # What follows a colon is a name; names may also stand in paragraphs of their own.
+            sentence, after = _GUESSES.split(paragraph)[0], paragraphs[number + 1 :]
+            named = list(itertools.takewhile(re.compile(r"\w+: \S+").fullmatch, after))
+            yield " ".join([sentence, *(after[:1] if sentence.endswith(":") else named)])
     for line in lines:
         if match := _HYDRA.fullmatch(line):
             yield match[1]
@@ -264,6 +278,8 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
             errors = (int(number) for number in _FIO_ERROR.findall(text))
             more = "".join(f"error {n}: {os.strerror(n)}\n" for n in errors)
             text = text.partition("{")[0] + more
+        if several := alone(unlabelled(text)):
+            return several
         texts.append(
             [line.strip() for line in unlabelled(text).splitlines() if not is_binding(line)]
         )
@@ -279,9 +295,11 @@ def _telling(texts: Sequence[Sequence[str]]) -> Iterator[str]:
     yield from _errors(of_tool)
     yield from (launcher_cause(text)[:500] for text in texts)
     yield from _errors(texts)
-    # The tool speaks before the launcher adds to it.
+    yield from (line for text in texts for line in text if _CRASHED.fullmatch(line))
+    # The tool speaks before the launcher adds to it; fio's first word is the cause of its next ones.
     for text in map(is_of_tool, [*of_tool, *texts]):
-        failing = [line for line in text if "error" in line.lower() or "fail" in line.lower()]
+        failing = [line for line in text if line.startswith("fio: ")]
+        failing += [line for line in text if "error" in line.lower() or "fail" in line.lower()]
         yield from (line[:300] for line in failing or text[-1:])
     yield from (launcher_ended(text)[:300] for text in texts)
 

@@ -108,10 +108,10 @@ def _why_not_emptied(seen: PhaseSeen, evictions: Sequence[Eviction]) -> str:
     for testimony, read in zip(seen.testimonies, claimed, strict=False):
         count = seen.case.fetched(testimony)
         if count is not None and count < (1 - BYTES.share) * read:
+            share = f"only {count} of {read} bytes were" if read > 1 else "no byte was"
             return (
-                f"the page cache was emptied, but only {count} of {read} bytes were fetched "
-                "from storage: another program had read the other data into the page cache. Run the case "
-                "when no other program reads its files"
+                f"the page cache was emptied, but {share} fetched from storage: another program had read the others into "
+                "the page cache, or the file system stores less than was written (compressed, or with its metadata)"
             )
     return ""
 

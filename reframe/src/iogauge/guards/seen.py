@@ -13,6 +13,7 @@ from typing import Any, Final
 from iogauge.core.measurement import Metric, Phase, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
+from iogauge.evidence.times import counted_between
 from iogauge.evidence.witness import Testimony
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import Kind, Traits, kind_of, traits
@@ -197,6 +198,17 @@ class CaseSeen:
         """Return when an execution began and ended on the first node; None if nobody there tells."""
         first = self.evidence.first
         return testimony.span(first.host if first else "")
+
+    def over_time(self, testimony: Testimony, way: str) -> int | None:
+        """Return the bytes that the first node's looks over time count for an execution and its sync, at most.
+
+        They speak if the looks before and after it are lost, of one node's devices. None if nobody looked.
+        """
+        span = self.span(testimony)
+        if len(self.counters) != 1 or self.on_network or span is None:
+            return None
+        synced = span[0], span[1] + (testimony.sync_seconds or 0.0)
+        return counted_between(self.evidence.activity, synced, way)
 
     def found_after(self, testimony: Testimony) -> int | None:
         """Return how many files the first node found after an execution, before the next; None if nobody looked."""

@@ -178,9 +178,9 @@ def _claims_of(
         there = counted.read if counted and way == "read" else None
         words += _own(testimony.moved.way(way), beside, source, there)
     passed = testimony.passed(case.ways)
-    if counted is not None:
-        fewest = case.copies[0] if way == "write" else 1.0
-        words += _at_most(f"{source} moved", counted.way(way), fewest, exact=bool(source))
+    fewest = case.copies[0] if way == "write" else 1.0
+    under = counted.way(way) if counted else case.over_time(testimony, way)
+    words += _at_most(f"{source} moved", under, fewest, exact=bool(counted and source))
     if least is not None:
         words += _at_most(f"a device below {source or 'the mount'} moved", least.way(way))
     if counted is None and (carriers := _carriers(case)):
@@ -277,8 +277,8 @@ def _files_claim(seen: PhaseSeen, files: int, testimony: Testimony) -> Claim:
     # Clients of a network count data alone. Without a sync, new inodes may wait in memory for half a minute.
     there = testimony.complete and seen.phase.syncs and not case.on_network
     counted = testimony.counted(case.counters) if there else None
-    if counted and files >= LEAST_FILES:
-        wrote = f"the target's devices wrote {format_bytes(counted.written)}"
-        saw = f"{wrote}: the files lay elsewhere"
-        words.append(Bounds(saw, most=counted.written / _INODE_BYTES))
+    wrote = counted.written if counted else case.over_time(testimony, "write") if there else None
+    if wrote is not None and files >= LEAST_FILES:
+        saw = f"the target's devices wrote {format_bytes(wrote)}: the files lay elsewhere"
+        words.append(Bounds(saw, most=wrote / _INODE_BYTES))
     return Claim(f"{files} file(s) were made", files, words)

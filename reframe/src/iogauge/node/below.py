@@ -248,24 +248,28 @@ class _Walk:
         if traits(mount.type).cache == "memory":
             under = replace(under, memory=f"{mount.type} at {mount.point}")
         elif mount.type.startswith("fuse"):
-            under = replace(under, memory=under.memory or self.behind_program(path, mount, above))
+            behind = self.behind_program(path, mount, above)
+            memory, fsync = under.memory or behind.memory, under.fsync or behind.fsync
+            under = replace(under, memory=memory, fsync=fsync)
         return self.promises(path, mount, replace(under, devices=devices))
 
-    def behind_program(self, path: str, mount: Mount, above: frozenset[int]) -> str:
-        """Return why the directory that a program shows elsewhere is memory; empty if it is not, or unknown.
+    def behind_program(self, path: str, mount: Mount, above: frozenset[int]) -> Below:
+        """Return the stack of what a program shows elsewhere, of which no promise counts; an empty one if it is unknown.
 
-        bindfs, gocryptfs and others have the directory as their source. It says nothing of the program's own cache. The
-        path below it may lie on another mount, or be a link. If names are encrypted, the nearest directory is asked.
+        bindfs, gocryptfs and others have a directory as their source, fuse2fs an image or a device, many /dev/fuse. The path below a directory may lie
+        on another mount, or be a link. If names are encrypted, the nearest directory is asked.
         """
         source = self.place(mount.source)
-        if not mount.source.startswith("/") or not os.path.isdir(source):
-            return ""
-        inside = os.path.relpath(path, self.place(mount.point))
-        shown = existing_parent(os.path.join(source, mount.root.lstrip("/"), inside))
-        beneath = _mount(shown)
-        if beneath is None:
-            return ""
-        return _on(mount.type, self.file_system(shown, beneath, above)).memory
+        if not mount.source.startswith("/") or not os.path.exists(source):
+            return Below()
+        info = os.stat(source)
+        if stat.S_ISBLK(info.st_mode):
+            return _on(mount.type, self.device(_number(info.st_rdev), above))
+        if stat.S_ISDIR(info.st_mode):
+            inside = os.path.relpath(path, self.place(mount.point))
+            source = existing_parent(os.path.join(source, mount.root.lstrip("/"), inside))
+        beneath = None if stat.S_ISCHR(info.st_mode) else _mount(source)
+        return _on(mount.type, self.file_system(source, beneath, above)) if beneath else Below()
 
     def promises(self, path: str, mount: Mount, below: Below) -> Below:
         """Add what a file system itself does to data: copies, compression, O_DIRECT."""

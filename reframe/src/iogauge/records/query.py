@@ -21,7 +21,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -82,7 +82,7 @@ def rejoined(
                     found[row] = near[1]
     table = pl.DataFrame(
         {"row": list(found), "own": list(found.values())},
-        schema={"row": numbered.schema["row"], "own": pl.String},
+        schema={"row": numbered.schema["row"], "own": rows.schema["series"]},
     )
     joined = numbered.join(table, on="row", how="left", maintain_order="left")
     return joined.with_columns(series=pl.coalesce("own", "series")).drop("row", "own")
@@ -112,7 +112,8 @@ def _by(rows: pl.DataFrame, column: str, other: Callable[[str, str], bool]) -> p
         names.append((series, name, digest([series, first[number]]) if number else series))
     if all(len(first) == 1 for first in seen.values()):
         return rows.drop(column)
-    table = pl.DataFrame(names, schema=["series", column, "own"], orient="row")
+    kinds = {"series": rows.schema["series"], column: rows.schema[column]}
+    table = pl.DataFrame(names, schema=kinds | {"own": kinds["series"]}, orient="row")
     joined = rows.join(table, on=["series", column], how="left", maintain_order="left")
     own = pl.col("own").forward_fill().backward_fill().over("series")
     return joined.with_columns(series=pl.coalesce(own, "series")).drop("own", column)
@@ -188,8 +189,8 @@ def source_id(path: str) -> int:
 
 
 # The cache.
-def _months(folder: Path, cache: Path | None) -> list[_Month]:
-    """Return what the session files say now, and bring the cache up to date if that is allowed."""
+def _months(folder: Path, cache: Path | None) -> Iterator[_Month]:
+    """Yield what the session files say now, and bring the cache up to date if that is allowed."""
     folder = folder.resolve()
     place = cache or folder.parent / "cache" / folder.name
     found: dict[str, dict[str, _State]] = {}
@@ -197,7 +198,6 @@ def _months(folder: Path, cache: Path | None) -> list[_Month]:
         begin = _BEGIN.match(path.rpartition("/")[2])
         name = f"{begin[1]}-{begin[2]}.cache" if begin else "other.cache"
         found.setdefault(name, {})[path] = state
-    months = []
     for name, states in sorted(found.items()):
         month = _read_month(place / name, folder)
         if (
@@ -209,10 +209,9 @@ def _months(folder: Path, cache: Path | None) -> list[_Month]:
             with contextlib.suppress(OSError):
                 place.mkdir(parents=True, exist_ok=True)
                 replace_file(place / name, month.to_bytes(folder))
-        months.append(month)
+        yield month
     with contextlib.suppress(OSError):
         _clear_away(place, found.keys())
-    return months
 
 
 def _read_month(file: Path, folder: Path) -> _Month | None:
@@ -330,7 +329,7 @@ def load(
 
     A record without metrics has one row without. The columns are those of docs/results.md; ``columns``
     names those that are wanted, which saves time and memory, and may also name ``source``, ``number`` and
-    ``position``. Damaged lines are left out: :func:`damaged` lists them. ``cache`` is where the columnar form is
+    ``position``. Texts are categories: each is kept once. Damaged lines are left out: :func:`damaged` lists them. ``cache`` is where the columnar form is
     kept from one call to the next, else the history's name below ``cache`` beside it; without the right to write
     there nothing is kept. Raises ValueError for a column that does not exist.
     """
@@ -338,44 +337,47 @@ def load(
     unknown = [name for name in wanted if name not in COLUMNS and name not in ORIGIN]
     if unknown:
         raise ValueError(f"no column {', '.join(unknown)}: expected some of {', '.join(COLUMNS)}")
-    needed = {*wanted, *ORDER, *(_OF_SERIES if "series" in wanted else [])}
+    needed = {*wanted, *(_OF_SERIES if "series" in wanted else [])}
+    needed |= {"position"} if "record" in wanted else set()
     stored = [name for name in STORED if name in needed]
-    months = _months(folder, cache)
-    frame = _merged([month.rows(stored) for month in months])
-    if frame is None:
-        frame = to_frame([])
+
+    def months() -> Iterator[pl.DataFrame]:
+        for month in _months(folder, cache):
+            rows = month.rows([name for name in STORED if name in {*stored, *ORDER}])
+            yield rows.with_columns(pl.col(pl.String).cast(pl.Categorical))
+
+    frame = _merged(months, stored)
     if "series" in wanted:
-        frame = divided(rejoined(frame, lambda ids: _contents(months, ids)))
+        frame = divided(rejoined(frame, lambda ids: fingerprints(folder, ids, cache)))
     if "record" in wanted:
         running = (pl.col("position") == 0).cum_sum().cast(pl.Int64) - 1
         frame = frame.with_columns(record=running)
     return frame.select(wanted)
 
 
-def _merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
-    """Frames, each in order, as one in order; only what overlaps in time is sorted."""
-    done: list[pl.DataFrame] = []
-    for frame in sorted((f for f in frames if f.height), key=lambda f: f["time"][0]):
-        if done and frame["time"][0] <= done[-1]["time"][-1]:
-            last = done.pop()
+def _merged(months: Callable[[], Iterator[pl.DataFrame]], columns: Sequence[str]) -> pl.DataFrame:
+    """Columns of months, each in order, as one in order; only what overlaps in time is sorted."""
+    done = [to_frame([]).with_columns(pl.col(pl.String).cast(pl.Categorical)).select(columns)]
+    last: pl.DataFrame | None = None
+    for frame in filter(len, months()):
+        if last is not None and frame["time"][0] < last["time"][0]:
+            return pl.concat(months()).sort(ORDER).select(columns)
+        if last is not None:
             cut = last["time"].search_sorted(frame["time"][0], "left")
-            done += [last[:cut]] if cut else []
-            frame = pl.concat([last[cut:], frame]).sort(ORDER)
-        done.append(frame)
-    return pl.concat(done) if done else None
+            done.append(last[:cut].select(columns))
+            if cut < last.height:
+                frame = pl.concat([last[cut:], frame]).sort(ORDER)
+        last = frame
+    return pl.concat([*done, *([] if last is None else [last.select(columns)])])
 
 
 def fingerprints(
     folder: Path, ids: Collection[str] | None = None, cache: Path | None = None
 ) -> dict[str, dict[str, Any]]:
     """Content of the fingerprints with these ids (all: None), by id; ids that no record has are left out."""
-    return _contents(_months(folder, cache), ids)
-
-
-def _contents(months: Iterable[_Month], ids: Collection[str] | None) -> dict[str, dict[str, Any]]:
     wanted = None if ids is None else set(ids)
     found: dict[str, dict[str, Any]] = {}
-    for month in months:
+    for month in _months(folder, cache):
         known = month.rows(["fingerprint", "content"]).drop_nulls().unique("fingerprint")
         for name, content in known.iter_rows():
             if name not in found and (wanted is None or name in wanted):

@@ -24,6 +24,7 @@ from iogauge.core.units import with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import MetricRecord, Record, microseconds, short_name
+from iogauge.records.rows import COLUMNS
 from iogauge.records.selected import UnrunCase
 from iogauge.report.endings import Ending, SessionRecords
 from iogauge.report.history_table import RecordChoice
@@ -105,7 +106,8 @@ def openmetrics(records: Sequence[Record]) -> str:
 def rows(folder: Path, choice: RecordChoice) -> pl.DataFrame:
     """Return all columns of the history for the chosen records and metrics, in the order of time."""
     wanted = choice.of(folder)[0].select("record", "metric").unique()
-    return query.load(folder).join(wanted, on=["record", "metric"], how="semi", nulls_equal=True)
+    chosen = query.load(folder).join(wanted, on=["record", "metric"], how="semi", nulls_equal=True)
+    return chosen.select(pl.col(name).cast(kind) for name, kind in COLUMNS.items())
 
 
 def parquet(frame: pl.DataFrame, file: Path, site: str) -> None:

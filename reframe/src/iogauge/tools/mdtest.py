@@ -189,9 +189,7 @@ def _one_launch(text: str, warnings: Sequence[str]) -> re.Match[str]:
         )
     if len(launches) > 1:
         raise ToolOutputError(
-            f"{len(launches)} runs of mdtest with {launches[0][2]} task(s) each in one output, "
-            "expected 1. Runs of one task come of a launcher that is not that of the MPI library mdtest was built "
-            "with: use the matching mpirun or srun"
+            f"{len(launches)} runs of mdtest with {launches[0][2]} task(s) each in one output, expected 1"
         )
     return launches[0]
 

@@ -1,4 +1,4 @@
-"""MPI-IO hints in the words of the MPI library at hand, its reports on bindings, and labels of lines.
+"""MPI-IO hints in the words of the MPI library at hand, its reports on bindings, labels of lines, and tasks that run alone.
 
 Every MPI has its own names for the same three hints. No MPI reports whether a hint took effect:
 Open MPI echoes hints that had no effect. So layouts are read back from the files and writers are
@@ -114,6 +114,23 @@ def unlabelled(text: str) -> str:
     numbered = len(_NUMBER.findall(text)) == len(text.splitlines())
     label = _NUMBER if numbered else max(_TAGS, key=lambda form: len(form.findall(text)))
     return label.sub(lambda line: f"{line[1]:{len(line[0])}}", text)
+
+
+OTHER_MPI: Final = (
+    "this is what happens when the launcher is not that of the MPI library that the tool was built with: each task "
+    "then runs alone as a world of one; use the matching mpirun or srun"
+)
+#: How the output of a tool begins: once, or once for each task that runs alone.
+_BEGINS: Final = re.compile(
+    r"(?m)^\S+ was launched with 1 total task|^Args: \S*md-workbench |^IO500 version |^-+ WRF-IO \w+ benchmark -+$"
+    r"|^IOR-\S+: MPI Coordinated"
+)
+
+
+def alone(text: str) -> str:
+    """Return that several worlds of one task printed a text, and why that may be; empty if one world did."""
+    worlds = len(_BEGINS.findall(text))
+    return f"{worlds} runs in one output, expected 1: {OTHER_MPI}" if worlds > 1 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,32 +387,25 @@ def _some(values: Sequence[str]) -> str:
     return ", ".join(values[:3]) + more
 
 
-def cells(one: Ratio) -> tuple[str, ...]:
-    """Return the cells of a row: values, runs, ratio, interval, shares and mark, as text."""
-    interval_text = (
-        "-" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
-    )
-    return (
-        with_unit(one.a, one.unit),
-        with_unit(one.b, one.unit),
-        "/".join(map(str, one.runs)),
-        f"{one.ratio:.3f}",
-        f"{interval_text}{' *' if one.over == 'samples' else ''}",
-        "-" if one.per_server is None else f"{one.per_server:.3f}",
-        "-" if one.per_tib is None else f"{one.per_tib:.3f}",
-        one.mark,
-    )
-
-
-_HEADINGS: Final = ("A", "B", "runs", "B / A", "95 %", "per server", "per TiB", "")
-
-
 def told(ratios: Sequence[Ratio]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return headings, and a row of cells for each ratio; shares that no row has are left out."""
-    rows = [cells(one) for one in ratios]
-    kept = [
-        n
-        for n, heading in enumerate(_HEADINGS)
-        if not heading.startswith("per ") or any(row[n] != "-" for row in rows)
+
+    def share(value: float | None) -> str:
+        return "-" if value is None else f"{value:.3f}"
+
+    stars = {"runs": "", "samples": " *"}
+    rows = [
+        {
+            "A": with_unit(one.a, one.unit),
+            "B": with_unit(one.b, one.unit),
+            "runs": "/".join(map(str, one.runs)),
+            "B / A": share(one.ratio),
+            "95 %": f"{share(one.low)} to {share(one.high)}{stars[one.over]}" if one.over else "-",
+            "per server": share(one.per_server),
+            "per TiB": share(one.per_tib),
+            "": one.mark,
+        }
+        for one in ratios
     ]
-    return tuple(_HEADINGS[n] for n in kept), [tuple(row[n] for n in kept) for row in rows]
+    shown = [h for h in rows[0] if not h.startswith("per ") or any(row[h] != "-" for row in rows)]
+    return tuple(shown), [tuple(row[heading] for heading in shown) for row in rows]

@@ -1,7 +1,6 @@
 """Darshan's log as values.
 
-The module reads the text of ``darshan-parser`` (Darshan 3.5.0 and 3.4.4), which reads the logs of all earlier
-versions.
+The module reads the text of ``darshan-parser`` (Darshan 3.3.1 to 3.5.0), which reads the logs of all earlier versions.
 Counters keep Darshan's names without the module: ``BYTES_WRITTEN`` of module ``POSIX``.
 """
 
@@ -19,6 +18,7 @@ from iogauge.core import commands
 from iogauge.core.groups import grouped
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.paths import project_root
+from iogauge.core.text import visible
 from iogauge.tools.darshan import KEEP_RANKS
 from iogauge.tools.parsing import excerpt, moment
 from iogauge_extras.compare.logs import CompareError
@@ -27,8 +27,11 @@ from iogauge_extras.compare.logs import CompareError
 ALL_RANKS: Final = -1
 
 
+#: Modules whose figures are derived: those of the layers have the same counters.
+COUNTED: Final = ("POSIX", "MPI-IO", "STDIO", "DFS", "H5D", "PNETCDF_VAR")
+
 #: Modules that are read; each has a section of its own in the text, if the log has it.
-_READ: Final = ("POSIX", "MPI-IO", "LUSTRE", "STDIO")
+_READ: Final = (*COUNTED, "LUSTRE")
 
 _TEXTS: Final = ("_STRIPE_PATTERN", "_FLAGS", "_POOL_NAME")
 
@@ -53,8 +56,6 @@ class DarshanLog:
     """One execution of a program.
 
     ``modules`` maps the modules that watched it to whether their records are complete.
-    ``slowest_seconds`` is the I/O time of the slowest rank by module (``agg_time_by_slowest``), if
-    the parser was asked for it (``--perf``).
     """
 
     format_version: str
@@ -65,7 +66,6 @@ class DarshanLog:
     run_seconds: float
     modules: Mapping[str, bool]
     records: tuple[FileRecord, ...]
-    slowest_seconds: Mapping[str, float]
 
     def of(self, module: str) -> list[FileRecord]:
         """Return the records of one module."""
@@ -91,7 +91,6 @@ _HEADER: Final = re.compile(
 _ANNOUNCED: Final = re.compile(r"# (\S+) module: \d+ bytes")
 _SECTION: Final = re.compile(r"# (\S+) module data")
 _INCOMPLETE: Final = re.compile(r"# \*WARNING\*: The (\S+) module contains incomplete data!")
-_SLOWEST: Final = re.compile(r"# agg_time_by_slowest: (\S+) # seconds")
 
 
 @dataclass(slots=True)
@@ -102,7 +101,6 @@ class _ParsedText:
     announced: dict[str, None] = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
     begun: set[str] = field(default_factory=set)
-    slowest: dict[str, float] = field(default_factory=dict)
     section: str = ""
 
     def comment(self, line: str) -> None:
@@ -112,8 +110,6 @@ class _ParsedText:
             self.section = match[1]
         elif match := _INCOMPLETE.fullmatch(line):
             self.incomplete.add(match[1])
-        elif match := _SLOWEST.fullmatch(line):
-            self.slowest[self.section] = _number(match[1], "agg_time_by_slowest")
         elif not self.section and (match := _ANNOUNCED.match(line)):
             self.announced[match[1]] = None
         elif not self.section and (match := _HEADER.fullmatch(line)):
@@ -123,7 +119,7 @@ class _ParsedText:
 def parse(text: str) -> DarshanLog:
     """Parse the output of ``darshan-parser`` in one pass.
 
-    The records of POSIX, MPI-IO, LUSTRE and STDIO are kept. Raises :class:`ToolOutputError` for
+    The records of :data:`COUNTED` modules and of LUSTRE are kept. Raises :class:`ToolOutputError` for
     text that is damaged, cut off, or not the parser's. A cut exactly between two records of the
     last module is invisible in the text: check the parser's exit status, too.
     """
@@ -149,7 +145,8 @@ def parse(text: str) -> DarshanLog:
                 where = {"file": file, "mount": words[-2], "fs_type": words[-1]}
                 number_ = int(_number(rank, "rank"))
                 records[key] = FileRecord(module=module, rank=number_, counters=own, **where)
-            counters[key][counter.partition("_")[2]] = _number(value, counter)
+            own_name = counter.removeprefix(f"{module.replace('-', '')}_")
+            counters[key][own_name] = _number(value, counter)
     return _log(read, list(records.values()))
 
 
@@ -194,7 +191,6 @@ def _log(read: _ParsedText, records: Sequence[FileRecord]) -> DarshanLog:
             replace(one, counters=_components(one.counters)) if one.module == "LUSTRE" else one
             for one in records
         ),
-        slowest_seconds=read.slowest,
     )
 
 
@@ -287,7 +283,7 @@ def read_log(file: Path) -> DarshanLog:
         raise CompareError(
             f"darshan-parser is neither on PATH nor in {built}. It comes with: ci/build-stack, or spack install darshan-util"
         )
-    words = [path, "--base", "--perf", "--show-incomplete", str(file)]
+    words = [path, "--base", "--show-incomplete", str(file)]
     try:
         done = commands.run(*words, seconds=_ANSWER_S)
     except TimeoutError as error:
@@ -295,8 +291,11 @@ def read_log(file: Path) -> DarshanLog:
             f"{file}: {' '.join(words[:-1])} has read it for {_ANSWER_S} s: is it damaged?"
         ) from error
     if done.returncode != 0:
-        complaint = done.stderr.strip() or "it says nothing"
-        raise CompareError(f"{file}: {Path(words[0]).name} cannot read it: {complaint[-500:]}")
+        complaint = done.stderr.strip().rstrip(".") or "it says nothing"
+        raise CompareError(
+            f"{file}: {path} cannot read it: {visible(complaint[:500])}. If the log is whole, the program may be too old: "
+            "it must be 3.3 or newer, and as new as the log (spack install darshan-util)"
+        )
     try:
         return parse(done.stdout)
     except ToolOutputError as error:

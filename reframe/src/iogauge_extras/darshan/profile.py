@@ -12,8 +12,8 @@ from typing import Final
 from iogauge.core.text import count
 from iogauge.core.units import format_value
 from iogauge_extras.compare.logs import Figures, amount
-from iogauge_extras.darshan.log import ALL_RANKS, DarshanLog, total
-from iogauge_extras.darshan.subject import COUNTED, FileRow, busy_seconds, of_log, ranks, rows
+from iogauge_extras.darshan.figures import FileRow, busy_seconds, of_log, ranks, rows
+from iogauge_extras.darshan.log import ALL_RANKS, COUNTED, DarshanLog, total
 
 #: From here on a share or a ratio is worth a sentence.
 _SMALL, _META, _UNALIGNED, _SIEVED, _UNEVEN = 50.0, 30.0, 50.0, 1.2, 1.5
@@ -195,7 +195,10 @@ def _of_files(profile: Profile) -> Iterator[str]:
 def verdict(profile: Profile) -> list[str]:
     """Return what stands out; else that nothing does, in the modules that were read."""
     counted = [module for module in COUNTED if module in profile.log.modules]
-    nothing = f"nothing stands out in {' and '.join(counted)}." if counted else "nothing was read."
+    judged = [module for module in counted if module in ("POSIX", "MPI-IO")]
+    nothing = f"nothing stands out in {' and '.join(judged)}."
+    if not judged:
+        nothing = f"figures only, of {' and '.join(counted)}." if counted else "nothing was read."
     return told(profile) or [nothing]
 
 

@@ -104,34 +104,38 @@ def states_of(
     Raises ValueError as :func:`statistics.check_share` does.
     """
     statistics.check_share(false_alarms)
-    current, earlier = _divide(_valid(frame))
+    lines = frame["line"].unique().sort()
+    parts = 1 + frame.height // _TOGETHER
+    found = (_judged(_valid(frame, lines[nth::parts]), false_alarms) for nth in range(parts))
+    return sorted((one for part in found for one in part), key=lambda one: (one.line, one.metric))
+
+
+def _judged(rows: pl.DataFrame, false_alarms: float) -> Iterator[Judged]:
+    """Yield the state of every metric of some lines."""
+    current, earlier = _divide(rows)
     table = _Rows.of(current)
     started, repeats = _started(current, earlier), _repeats(table)
     heads = current[table.start + table.count - 1].select(HEAD).to_dicts()
-    size = np.where(table.count > BASELINE, BASELINE, LEAST)
-    too_few = table.count <= LEAST
+    # By length, so that little of a matrix is filled up.
+    kinds = np.where(table.count > BASELINE, np.frexp(table.count)[1], 0)
     found: dict[int, dict[str, Any]] = {}
-    for length in (BASELINE, LEAST):
-        chosen = np.flatnonzero(~too_few & (size == length))
-        chosen = chosen[np.argsort(table.count[chosen], kind="stable")]
-        for begin in range(0, len(chosen), _TOGETHER):
-            found |= _judge_rows(table, chosen[begin : begin + _TOGETHER], length, false_alarms)
-    return [
-        Judged(
+    for kind in np.unique(kinds[table.count > LEAST]):
+        chosen = np.flatnonzero((table.count > LEAST) & (kinds == kind))
+        found |= _judge_rows(table, chosen, BASELINE if kind else LEAST, false_alarms)
+    for key, head in enumerate(heads):
+        yield Judged(
             **head,
             runs=int(table.count[key]),
             started=started.get((head["line"], head["metric"])),
             repeats=repeats.get((head["line"], head["metric"]), ""),
             **found.get(key, {"state": State.FEW}),
         )
-        for key, head in enumerate(heads)
-    ]
 
 
 #: Columns that name a series.
 HEAD: Final = ("line", "series", "system", "partition", "case", "metric", "unit", "better")
-#: Series in one matrix.
-_TOGETHER: Final = 2000
+#: Rows that are judged together, some lines after others, so that a long history needs little memory.
+_TOGETHER: Final = 500_000
 
 
 #: What is judged: a metric of a line.
@@ -164,12 +168,13 @@ class _Rows:
         return found
 
 
-def _valid(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows that count: valid ones that confirm no other run.
+def _valid(frame: pl.DataFrame, lines: pl.Series) -> pl.DataFrame:
+    """Return the rows of some lines that count: valid ones that confirm no other run.
 
     A confirmation is not a random sample: a failure on the same day caused it.
     """
     return frame.filter(
+        pl.col("line").is_in(lines.implode()),
         pl.col("confirms").is_null(),
         pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),
         pl.col("median").is_finite() & (pl.col("median") > 0),

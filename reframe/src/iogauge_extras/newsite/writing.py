@@ -6,6 +6,7 @@ Nothing is invented: what was not found out is a comment in the file, and a line
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from iogauge.core import commands
 from iogauge.core.paths import project_root
@@ -143,44 +145,36 @@ def shown_bytes(size: int) -> str:
     return f"{mebibytes} MiB" if not mebibytes or mebibytes % 1024 else f"{mebibytes >> 10} GiB"
 
 
+@functools.cache
+def _form(name: str) -> Any:
+    """Return the form of settings.yaml, or that of its partitions."""
+    forms = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    forms.filters["json"] = json.dumps
+    of_seen = (expected, format_bytes, host_pattern, is_remote, partition_name, sizes_of, traits)
+    forms.globals |= {one.__name__: one for one in of_seen}
+    forms.globals |= {"shown": shown_bytes, "type_of": _type_of, "share": f"{SHARE:.0%}"}
+    forms.globals["is_root"] = lambda: os.getuid() == 0
+    return forms.get_template(f"{name}.jinja")
+
+
 def settings_text(targets: Sequence[tuple[Answers, Found]], time_limit: str) -> str:
     """Return the text of settings.yaml, with a partition for each target."""
     answers, found = targets[0]
-    descriptions = [f"{_type_of(f.seen)} at {a.target}" for a, f in targets]
-    hosts = "    # Regular expressions, of the hosts where you start iogauge or reframe."
-    if answers.claimed:
-        hosts = f"    # The site {answers.claimed} has this host, so this one is named: --system={answers.name}"
-    lines = [
-        f"# {answers.name}, as `iogauge site new` found it on {found.login}, {found.day}. Each key: docs/keys.md.",
-        f"# Check it with: iogauge check {answers.name}",
-        "systems:",
-        f"  - name: {answers.name}",
-        f"    descr: {json.dumps(', '.join(descriptions))}",
-        *([f"    modules_system: {found.modules.system}"] if found.modules else []),
-        hosts,
-        f"    hostnames: [{json.dumps('^$' if answers.claimed else host_pattern(found.login))}]",
-        "    partitions:",
-        *(line for a, f in targets for line in partition_lines(a, f, time_limit)),
-        "environments:",
-        "  - name: tools",
-        f"    target_systems: [{answers.name}]",
-        *_programs(answers, found),
-    ]
-    return "\n".join(lines) + "\n"
+    descr = ", ".join(f"{_type_of(f.seen)} at {a.target}" for a, f in targets)
+    words = {"answers": answers, "found": found, "descr": descr}
+    text: str = _form("settings").render(targets=targets, time_limit=time_limit, **words)
+    return text
 
 
 def partition_lines(answers: Answers, found: Found, time_limit: str) -> list[str]:
     """Return the lines of a target's partition."""
-    return [
-        f"      - name: {answers.partition or partition_name(found.seen)}",
-        *_scheduling(answers, found),
-        "        environs: [tools]",
-        "        max_jobs: 1",
-        "        # Storage that hangs must end: three times what the longest case should take.",
-        f"        time_limit: {time_limit}",
-        "        extras:",
-        *(f"          {line}" for line in _extras(answers, found)),
-    ]
+    return str(_form("partition").module.partition(answers, found, time_limit)).splitlines()
 
 
 def with_partition(text: str, lines: Sequence[str]) -> str:
@@ -198,135 +192,12 @@ def with_partition(text: str, lines: Sequence[str]) -> str:
     return "\n".join([*before[:last], *moved, *before[last:]]) + "\n"
 
 
-def _scheduling(answers: Answers, found: Found) -> Iterator[str]:
-    queue, slurm = answers.queue, found.slurm
-    if queue is None or slurm is None:
-        yield "        scheduler: local"
-        yield f"        launcher: {'mpirun' if found.mpirun else 'local'}"
-    else:
-        options = [f"--partition={queue.name}"]
-        options += [f"--account={answers.account}"] if answers.account else []
-        if not slurm.accounting:
-            yield "        # This Slurm keeps no accounts, so ReFrame asks squeue."
-        yield f"        scheduler: {'slurm' if slurm.accounting else 'squeue'}"
-        yield f"        launcher: {'srun' if slurm.starts_mpi or not found.mpirun else 'mpirun'}"
-        yield f"        access: {json.dumps(options)}"
-    variables: list[tuple[str, str]] = []
-    if queue and slurm and slurm.breaks_mpi:
-        yield "        # Without ring, one start in twenty dies in MPI_Init with Slurm 22.05 and Open MPI 4.1 (docs/cluster.md)."
-        variables.append(("SLURM_PMIX_FENCE", "ring"))
-    if os.getuid() == 0:
-        yield "        # Found as root; Open MPI refuses root without OMPI_ALLOW_RUN_AS_ROOT."
-        names = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
-        variables += [(name, "1") for name in names]
-    if variables:
-        yield f"        env_vars: {json.dumps(variables)}"
-
-
-def _programs(answers: Answers, found: Found) -> Iterator[str]:
-    if answers.stack != LOCAL:
-        yield f"    # The programs that ci/build-stack builds in environments/{answers.stack}; it loads the modules of their MPI."
-        yield f"    extras: {{stack: {answers.stack}}}"
-    elif found.features:
-        yield f"    # The programs on PATH. For those that ci/build-stack builds in environments/{answers.stack} instead:"
-        yield f"    #   extras: {{stack: {answers.stack}}}"
-        yield f"    features: [{', '.join(found.features)}]"
-        if found.modules:
-            yield "    # Those that were loaded when the programs were found."
-            yield f"    modules: {json.dumps(found.modules.loaded)}"
-    else:
-        yield f"    # No benchmark program is on PATH: ci/build-stack builds them in environments/{answers.stack}."
-        yield f"    extras: {{stack: {answers.stack}}}"
-
-
-def _extras(answers: Answers, found: Found) -> Iterator[str]:
-    seen = found.seen
-    yield from _target(answers, seen)
-    yield f"# One node, as {seen.host} sees itself; cores are physical ones, not threads."
-    yield f"node: {{cores: {seen.cores}, memory: {shown_bytes(seen.memory_bytes)}}}"
-    tasks = min(seen.cores, 16)
-    yield f"scale: {{nodes: {answers.nodes}, tasks_per_node: {tasks}}}"
-    usual, quick = sizes_of(found, answers.nodes)
-    if usual.tier == "daily":
-        yield f"# About {DAILY_SECONDS} s a phase at {format_bytes(found.speed_bytes_s)}/s; G4 demands 30 s in tier daily."
-    else:
-        yield "# Short phases, rough figures. For tier daily a phase must last 30 s (G4): raise case_bytes."
-    yield f"limits: {{{_sizes(usual)}, tier: {usual.tier}, max_of_free: {SHARE:.0%}}}"
-    if usual.tier != "quick":
-        yield "tiers:"
-        yield f"  quick: {{{_sizes(quick)}, repetitions: 1}}"
-    yield from _topology(answers, found)
-    yield from _expect(answers, seen)
-
-
-def _sizes(sizes: TierSizes) -> str:
-    return (
-        f"case_bytes: {shown_bytes(sizes.case_bytes)}, case_files: {sizes.case_files}, "
-        f"phase_seconds: {sizes.phase_seconds} s"
-    )
-
-
-def _target(answers: Answers, seen: NodeSeen) -> Iterator[str]:
-    mount = seen.view.mount
-    yield "target:"
-    yield f"  path: {answers.target}"
-    yield f"  type: {_type_of(seen)}"
-    if mount and (is_remote(mount.type) or not seen.view.uuid):  # a device may get another name
-        yield f"  source: {json.dumps(mount.source)}"
-    if seen.view.uuid:
-        yield "  # Another file system in its place is refused. After a restore or a mkfs: iogauge check"
-        yield f"  uuid: {json.dumps(seen.view.uuid)}"
-    known = traits(_type_of(seen)).over(seen.view.below)
-    if known.why:
-        yield f"  # {known.why}"
-        yield f"  cache: {known.cache}"
-        yield f"  honours_o_direct: {json.dumps(known.honours_o_direct)}"
-    if seen.view.below.compresses:
-        yield f"  # {seen.view.below.compresses}"
-        yield "  compresses: true"
-
-
-def _topology(answers: Answers, found: Found) -> Iterator[str]:
-    seen, remote = found.seen, is_remote(_type_of(found.seen))
-    counts = [f"targets: {len(seen.view.targets)}"] if seen.view.targets else []
-    counts += [f"metadata_targets: {seen.mdts}"] if seen.mdts else []
-    yield "# The ceiling: what nothing can exceed. A figure above it is INVALID (G6)."
-    mark = "" if answers.ceiling else "# "
-    optional = mark or "#"  # as far to the right as the other keys, once the mark is gone
-    source = f"said by whoever ran `iogauge site new`, {found.day}"
-    if answers.ceiling and not answers.said:
-        source = f"network interface of {seen.host}, as its kernel reports it, {found.day}"
-    yield f"{mark}topology:"
-    yield f"{mark}  source: {json.dumps(source if answers.ceiling else 'the offer, the data sheet')}"
-    rate = answers.ceiling or "100 Gbit/s"
-    if remote:
-        yield f"{mark}  clients: {{nic: {rate}}}"
-        count = seen.servers or int(str(seen.facts.get("lustre.servers", 0)))
-        yield f"{optional}  servers: {{count: {count or 8}, nic: 100 Gbit/s}}  # the network of each storage server"
-    else:
-        yield f"{mark}  devices: {{count: 1, read: {rate}, write: {rate}}}"
-    for line in counts:
-        yield f"{mark}  {line}"
-    yield f"{optional}  efficiency: {{read: 80 %, write: 75 %}}  # what a healthy target reaches of it: a reference"
-
-
 def expected(seen: NodeSeen) -> Fingerprint:
     """Return the settings that the new site expects of every node: those that it has now."""
     facts = {key: seen.facts[key] for key in (*_STAYS, *_TUNED) if key in seen.facts}
     options = str(seen.facts.get("mount.options", "")).split(",")
     kept = ",".join(option for option in options if _MOUNTED.fullmatch(option))
     return {**facts, **({"mount.options": kept} if kept else {}), **seen.layout}
-
-
-def _expect(answers: Answers, seen: NodeSeen) -> Iterator[str]:
-    facts = expected(seen)
-    yield f"# Settings as they are on {seen.host} now. A node with others does not measure (G25)."
-    if facts:
-        yield "expect:"
-        yield from (f"  {key}: {json.dumps(value)}" for key, value in facts.items())
-    else:
-        yield "# expect:"
-        yield "#   cpu.governor: performance"
 
 
 def unknown(answers: Answers, found: Found) -> Iterator[str]:

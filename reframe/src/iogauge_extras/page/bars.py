@@ -1,17 +1,18 @@
-"""Draw rows as SVG: the probes of a needle, layers, partitions side by side, two sides, all scenarios.
+"""Draw rows as SVG: the probes of a needle, layers, partitions side by side, two sides, all scenarios; and maps of cells.
 
-Each figure is a list of :class:`Bar` on one horizontal axis. It has the style of :mod:`iogauge_extras.page.svg`.
+Each figure of rows is a list of :class:`Bar` on one horizontal axis. It has the style of :mod:`iogauge_extras.page.charts`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, format_bytes, format_value, with_unit
@@ -20,8 +21,11 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records.record import LAYER_CHECKS, MetricRecord, Record
 from iogauge.site.references import Published
 from iogauge_extras.ceilings.table import Chain
-from iogauge_extras.page.svg import TOP, WIDE, Axis, bounds, figure, linked, mark, word
+from iogauge_extras.page.charts import TOP, WIDE, Axis, bounds, figure, linked, mark, word
 from iogauge_extras.page.sweeps import Dot, Plot, drawable, held_of, label_of, spaced
+
+if TYPE_CHECKING:
+    from iogauge_extras.compare.sides import Ratio
 
 #: A layer is drawn to scale up to this multiple of the least.
 _FAR: Final = 8.0
@@ -252,39 +256,28 @@ def beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     return rows(title, found, 0.0, 1.08 * max(values))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Between:
-    """A ratio of two sides with its interval; ``sure`` if the interval is over runs and excludes 1."""
-
-    case: str
-    metric: str
-    ratio: float
-    low: float
-    high: float
-    sure: bool
-
-
 #: Ratios that an axis of ratios may name, from 1 on.
 _RATIOS: Final = (1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 4.0, 8.0, 16.0)
 
 
-def ratios(title: str, found: Sequence[Between]) -> str:
+def ratios(title: str, found: Sequence[Ratio]) -> str:
     """Return ratios with their intervals on a logarithmic axis, below their cases; 1 is no difference."""
-    ends = [v for row in found for v in (row.ratio, row.low, row.high) if v > 0]
+    ends = [v for row in found for v in (row.ratio, row.low, row.high) if v]
     reach = min(1.04 * max([1.06, *ends, *(1 / v for v in ends)]), 16.0)
     drawn = []
     for case, mine in groupby(found, key=lambda row: row.case):
         for nth, row in enumerate(mine):
+            low, high = row.low or row.ratio, row.high or row.ratio
             drawn.append(
                 Bar(
                     label=row.metric[:_BESIDE],
                     heading=case if nth == 0 else "",
                     value=row.ratio,
                     text=f"{row.ratio:.3f}",
-                    kind="" if row.sure else "off",
-                    interval=(row.low, row.high),
+                    kind="" if row.mark in ("better", "worse") else "off",
+                    interval=(low, high),
                     marks=[("reference", 1.0, "no difference")],
-                    tip=f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {row.low:.3f} to {row.high:.3f})",
+                    tip=f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {low:.3f} to {high:.3f})",
                 )
             )
     known = [mark for mark in _RATIOS if mark <= reach][-2:]
@@ -346,3 +339,58 @@ def overviews(
         first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
         ticks = {10.0**n: f"{10.0**n:,.10g}" for n in range(first, last + 1)}
         yield rows(f"Best case of each check, {unit}, logarithmic", found, low, high, ticks)
+
+
+#: Rows and columns that are drawn: those with the slowest cells.
+_CELLS: Final = 48
+_NAMES, _HIGH, _CHARACTER = 100, 18, 8
+
+Cells = Mapping[tuple[str, str], float]
+
+
+def maps(records: Sequence[Record]) -> Iterator[tuple[str, str, Cells, Record]]:
+    """Yield title, unit, cells and newest record of each map: pairs of nodes, and targets from several nodes."""
+    found: dict[str, tuple[str, dict[tuple[str, str], float], Record]] = {}
+    for record in sorted(records, key=lambda one: one.time):
+        host = str(record.fingerprint.get("nodes", ""))
+        for metric in record.metrics:
+            title = f"{record.check} {metric.name} on {record.where}"
+            for name, rate in probes_of(metric).items():
+                sender, to, receiver = name.partition(" to ")
+                place = (sender, receiver) if to else (host, name)
+                before = found.get(title, ("", {}, record))[1]
+                found[title] = metric.unit, before | {place: rate}, record
+    for title, (unit, cells, record) in found.items():
+        if len({row for row, _ in cells}) > 1 and len({column for _, column in cells}) > 1:
+            yield title, unit, cells, record
+
+
+def cells_map(title: str, unit: str, cells: Cells, named: Collection[str]) -> str:
+    """Return the map: the darker a cell, the slower beside the median of the faster half; ``named`` rows or columns are red."""
+    middle = statistics.median(sorted(cells.values())[len(cells) // 2 :])
+    rows, columns = (_slowest(cells, side) for side in (0, 1))
+    width = (WIDE - _NAMES - 16) / len(columns)
+    parts = []
+    for nth, row in enumerate(rows):
+        y = TOP + _HIGH * nth
+        parts.append(word(_NAMES - 6, y + 13, row[-12:], "number", "end"))
+        for at, column in enumerate(columns):
+            if (rate := cells.get((row, column))) is not None:
+                share = rate / middle if middle else 1.0
+                kind = "cell slow" if {row, column} & {*named} and share < 1 else "cell"
+                strength = {"fill-opacity": round(max(0.1, min(1.0, 1.1 - share)), 2)}
+                tip = f"{row}, {column}: {with_unit(rate, unit)}, {share:.0%} of the faster half's median"
+                place = {"x": _NAMES + at * width, "y": y, "width": width - 1, "height": _HIGH - 1}
+                parts.append(mark("rect", kind, tip, **place, **strength))
+    room = max(1, int(len(max(columns, key=len)) * _CHARACTER / width) + 1)
+    for at in range(0, len(columns), room):
+        parts.append(word(_NAMES + at * width, TOP - 6, columns[at]))
+    return figure(title, parts, TOP + _HIGH * len(rows) + 8)
+
+
+def _slowest(cells: Cells, side: int) -> list[str]:
+    """Return the names of a side by name, of many those with the slowest cells."""
+    least: dict[str, float] = {}
+    for place, rate in cells.items():
+        least[place[side]] = min(rate, least.get(place[side], rate))
+    return sorted(sorted(least, key=lambda name: least[name])[:_CELLS])

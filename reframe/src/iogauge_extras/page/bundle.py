@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,28 +104,20 @@ def _hosts(fingerprint: Mapping[str, Any]) -> Iterator[str]:
             yield word
 
 
-class _Clean:
-    """Replaces what is private by stand-ins."""
-
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self._names = dict(sorted(names.items(), key=lambda one: -len(one[0])))
-        self._words = re.compile(
-            "|".join(rf"(?<![\w]){re.escape(n)}(?![A-Za-z])" for n in self._names)
-        )
-        self._addresses: dict[str, str] = {}
-
-    def __call__(self, text: str) -> str:
-        """Return a text without what is private."""
-        text = self._words.sub(lambda found: self._names[found[0]], text)
-        return _ADDRESS.sub(self._address, text)
-
-    def _address(self, found: re.Match[str]) -> str:
-        return self._addresses.setdefault(found[0], f"address{len(self._addresses) + 1}")
-
-
-def _stand_ins(hosts: set[str]) -> _Clean:
+def _stand_ins(hosts: set[str]) -> Callable[[str], str]:
+    """Return what puts stand-ins in the place of what is private in a text."""
     names = {host: f"host{n}" for n, host in enumerate(sorted(hosts), 1)}
     names[os.path.expanduser("~")] = "/home/user"
     if (user := getpass.getuser()) != "root":
         names[user] = "user"
-    return _Clean(names)
+    longest_first = sorted(names, key=len, reverse=True)
+    words = re.compile("|".join(rf"(?<![\w]){re.escape(n)}(?![A-Za-z])" for n in longest_first))
+    addresses: dict[str, str] = {}
+
+    def clean(text: str) -> str:
+        text = words.sub(lambda found: names[found[0]], text)
+        return _ADDRESS.sub(
+            lambda found: addresses.setdefault(found[0], f"address{len(addresses) + 1}"), text
+        )
+
+    return clean

@@ -6,6 +6,7 @@ sends it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -20,7 +21,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import MetricRecord, Record, short_name
 from iogauge.records.selected import Unmeasured
-from iogauge.report.endings import SessionRecords, of_damage
+from iogauge.report.endings import UNPROVEN, SessionRecords, Word, of_damage
 from iogauge.report.layout import GRAVEST
 from iogauge.report.outcome import measured, same_fault
 from iogauge_extras.history.shown import one_of
@@ -280,3 +281,62 @@ def _drift(series: Judged, history: History) -> Trouble:
         cause=cause,
         curve=curve,
     )
+
+
+# What a page says first: how many cases are accepted, and what follows from the records.
+def tiles(alarm: Alarm, records: SessionRecords) -> list[tuple[str, str, str, str, int]]:
+    """Return name, style, sign, meaning and number of the cases that are accepted, failed, invalid, unproven, missing."""
+    counts = Counter(record.verdict for record in records if records.counts(record))
+    unproven = sum(counts[verdict] for verdict in UNPROVEN)
+    failed = counts[Verdict.FAIL] + counts[Verdict.ERROR]
+    accepted, invalid = counts[Verdict.PASS], counts[Verdict.INVALID]
+    return [
+        ("accepted", "PASS", "✓", "proven, and as the reference demands", accepted),
+        ("failed", "FAIL", "✗", "below the reference, or the tool failed", failed),
+        ("invalid", "INVALID", "⊘", "the number is not the storage's", invalid),
+        ("unproven", "UNREFERENCED", "?", "no reference, or too much noise", unproven),
+        ("missing", "MISSING", "–", "asked for, and not measured", alarm.missing),
+    ]
+
+
+_CONCLUSIONS: Final = {
+    Word.OK: "Everything that was asked for is accepted.",
+    Word.PARTLY_PROVEN: "Accepted in part: what is unproven or missing stays open.",
+    Word.NOTHING_PROVEN: "Nothing is accepted: no case is proven against a reference.",
+    Word.FAILED: "Not accepted.",
+}
+
+
+def conclusion(alarm: Alarm, records: SessionRecords) -> str:
+    """Return what follows from the records, in sentences: the decision, and its gravest reason."""
+    said = [_CONCLUSIONS[alarm.ending.word]]
+    failed = [
+        (_loss(metric), metric, record)
+        for record in records
+        if records.counts(record)
+        for metric in record.metrics
+        if metric.verdict is Verdict.FAIL and metric.reference
+    ]
+    if failed:
+        _, metric, record = min(failed, key=lambda found: found[0])
+        said.append(
+            f"The gravest failure: {metric.name} of {record.short_name} on {record.where} is {against(metric)}."
+        )
+    if drifts := sum(trouble.kind == DRIFT for trouble in alarm.troubles):
+        said.append(f"{count(drifts, 'metric')} became worse over time.")
+    invalid = [r for r in records if r.verdict is Verdict.INVALID]
+    guards = Counter(
+        guard
+        for record in invalid
+        for guard in {f.name for f in record.findings if f.objects(Verdict.INVALID)}
+    ).most_common(3)
+    if guards:
+        names = ", ".join(f"{guard} ({times} x)" for guard, times in guards)
+        said.append(f"Guards refuse {count(len(invalid), 'case')}, most often {names}.")
+    return " ".join(said)
+
+
+def _loss(metric: MetricRecord) -> float:
+    """Return ln(value over reference), signed so that a loss is below 0."""
+    value = float(metric.median) / float(metric.reference.value) if metric.reference else 1.0
+    return (value - 1) if metric.better == "more" else (1 - value)

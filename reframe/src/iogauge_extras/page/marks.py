@@ -59,7 +59,9 @@ def read_marks(
     wanted = (*CASE, "time", "verdict", "record", *query.PLACE)
     frame = query.load(folder, columns=wanted).unique("record", keep="first", maintain_order=True)
     frame = narrowed(frame, system=system, name=name)
-    shown = pl.col("case").str.replace_all(ADDED.pattern, "")  # one row for all runs of --repeat
+    shown = (
+        pl.col("case").cast(pl.String).str.replace_all(ADDED.pattern, "")
+    )  # one row for all runs of --repeat
     cases = frame.group_by(*CASE[:-1], shown, maintain_order=True).agg(
         pl.col("verdict").tail(RUNS).alias("verdicts"), pl.col("time", *query.PLACE).last()
     )

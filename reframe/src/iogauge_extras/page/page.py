@@ -7,20 +7,27 @@ All that the page says can be read without scripts. Its form is page.html and pa
 from __future__ import annotations
 
 import base64
+import getpass
 import hashlib
+import itertools
 import re
+import socket
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta, timezone
+from datetime import datetime, timedelta, timezone
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iogauge.core.groups import grouped
 from iogauge.core.paths import project_root
 from iogauge.core.text import count, visible
-from iogauge.core.units import format_value, in_order
+from iogauge.core.units import format_bytes, format_value, in_order
 from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
@@ -30,17 +37,51 @@ from iogauge.report import outcome, pricing
 from iogauge.report.endings import SessionRecords, Word
 from iogauge.report.layout import LOOKS
 from iogauge.report.outcome import newest
+from iogauge.session.current import suite
 from iogauge.site import folders
 from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
-from iogauge_extras.page import bars, charts, heat, sweeps
-from iogauge_extras.page.form import FOLDER, NO_SCRIPT, TEMPLATES, page_style, written_by
-from iogauge_extras.page.places import file_of, places_of, span_of
-from iogauge_extras.page.summary import conclusion, tiles
+from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page.collect import conclusion, tiles
 from iogauge_extras.page.trouble import DRIFT, Alarm, Days, Trouble
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Contrast
+
+FOLDER: Final = Path(__file__).parent
+
+
+def page_style() -> Markup:
+    """Return the style of a page and of its figures."""
+    css = (FOLDER / "page.css").read_text(encoding="utf-8")
+    return Markup(css + charts.FIGURE_STYLE)
+
+
+def written_by() -> str:
+    """Return who wrote the page when, with which commit of the suite."""
+    try:
+        who = getpass.getuser()
+    except (OSError, KeyError):
+        who = "somebody"
+    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    return f"{now} by {who} on {socket.gethostname()}, iogauge {suite()}"
+
+
+def _shown(value: object) -> object:
+    """Make text visible before it is escaped; our own markup stays as it is."""
+    return visible(value) if type(value) is str else value
+
+
+TEMPLATES: Final = Environment(
+    loader=FileSystemLoader(FOLDER),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_shown,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+
 
 #: Most figures of metrics without trouble, so that the page stays small.
 _FIGURES: Final = 500
@@ -63,6 +104,16 @@ RUNS_LEGEND: Final = (
 )
 
 
+TEMPLATES.globals |= {
+    "looks": [(LOOKS[verdict], verdict) for verdict in Verdict],
+    "letters": {verdict: look.letter for verdict, look in LOOKS.items()},
+    "runs_legend": RUNS_LEGEND,
+    "count": count,
+    "format_value": format_value,
+    "signs": SIGNS,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Drawing:
     """A figure of the page: its SVG and caption, what a filter finds it by, and where its record is."""
@@ -75,17 +126,8 @@ class Drawing:
     outliers: str = ""
 
 
-class _Anchors(dict[tuple[str, str, str], str]):
-    """Where each record is on the page, by what tells it from all others."""
-
-    def __call__(self, record: Record) -> str:
-        """Return the place of a record; empty if it is not on the page."""
-        return self.get(key_of(record), "")
-
-
-def key_of(record: Record) -> tuple[str, str, str]:
-    """Return what tells a record from all others."""
-    return record.session, record.time, record.line
+#: Returns where a record is on the page; empty if it is not on it.
+_Anchor = Callable[[Record], str]
 
 
 def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | None = None) -> str:
@@ -95,7 +137,11 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
     """
     below = {place: (layers or {}).get(place) for place in {record.where for record in records}}
     found = SessionRecords(records)
-    anchor = _Anchors({key_of(record): f"r{n}" for n, record in enumerate(records)})
+    places = {(r.session, r.line, microseconds(r.time)): f"r{n}" for n, r in enumerate(records)}
+
+    def anchor(record: Record) -> str:
+        return places.get((record.session, record.line, microseconds(record.time)), "")
+
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
     several = [c for c in alarm.curves if len(c.points) > 1]
     others = [c for c in several if c.points not in drawn]
@@ -131,15 +177,9 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         detail=_detail,
         fingerprints=grouped((r for r in records if r.fingerprint), _fingerprint),
         few=len(records) <= _PRINTED,
-        looks=[(LOOKS[verdict], verdict) for verdict in Verdict],
-        letters={verdict: look.letter for verdict, look in LOOKS.items()},
-        runs_legend=RUNS_LEGEND,
-        count=count,
-        format_value=format_value,
         anchor=anchor,
-        signs=SIGNS,
         by_line={record.line: anchor(record) for record in last},
-        chart=_Charts(records, anchor),
+        chart=partial(_chart, places, itertools.count(1)),
         gauge=lambda metric: Markup(bars.gauge(metric)) if metric else "",
         style=page_style(),
         script=Markup(script),
@@ -152,34 +192,22 @@ def _fingerprint(record: Record) -> str:
 
 
 def _policy(script: str) -> str:
-    """Return what the page may do: nothing but its own script, by its digest, and its style."""
+    """Return what a page may do: nothing but its own script, by its digest, and its style."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
-        f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    by = f"script-src 'sha256-{digest}'; " if script else ""
+    return f"default-src 'none'; style-src 'unsafe-inline'; {by}base-uri 'none'; form-action 'none'"
 
 
-class _Charts:
-    """Makes the control charts of a page; each run leads to its row, and the row to its record."""
-
-    def __init__(self, records: Sequence[Record], anchor: _Anchors) -> None:
-        """Remember the records that the page has."""
-        self._here = {(r.session, r.line, microseconds(r.time)): anchor(r) for r in records}
-        self._count = 0
-
-    def __call__(
-        self, curve: charts.Curve
-    ) -> tuple[Markup, list[tuple[str, charts.Run, str, str]]]:
-        """Return the figure, and each run with its place, its time, and where its record is; the newest first."""
-        self._count += 1
-        names = [f"u{self._count}-{number}" for number in range(len(curve.points))]
-        rows = []
-        for name, run in zip(names, curve.points, strict=True):
-            time = run.time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
-            record = self._here.get((run.session, curve.key, microseconds(time)), "")
-            rows.append((name, run, time, record))
-        return Markup(charts.svg(curve, names)), rows[::-1]
+def _chart(
+    here: Mapping[tuple[str, str, int], str], numbers: Iterator[int], curve: charts.Curve
+) -> tuple[Markup, list[tuple[str, charts.Run, str, str]]]:
+    """Return a control chart, and each run with its row, its time, and where its record is; the newest first."""
+    names = [f"u{number}-{nth}" for number in [next(numbers)] for nth in range(len(curve.points))]
+    rows = []
+    for name, run in zip(names, curve.points, strict=True):
+        time = run.time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+        rows.append((name, run, time, here.get((run.session, curve.key, microseconds(time)), "")))
+    return Markup(charts.svg(curve, names)), rows[::-1]
 
 
 #: What a mark of a comparison says of B.
@@ -198,32 +226,20 @@ def comparison(found: Contrast) -> str:
 
     headings, rows = told(found.ratios)
 
-    drawn = [
-        bars.Between(
-            case=one.case,
-            metric=one.metric,
-            ratio=one.ratio,
-            low=one.ratio if one.low is None else one.low,
-            high=one.ratio if one.high is None else one.high,
-            sure=one.mark in ("better", "worse"),
-        )
-        for one in found.ratios
-    ]
     counts = Counter(one.mark for one in found.ratios)
     return TEMPLATES.get_template("compare.html").render(
         found=found,
         rows=list(zip(found.ratios, rows, strict=True)),
         headings=headings,
-        figure=Markup(bars.ratios("B / A, with the 95 % interval", drawn)),
+        figure=Markup(bars.ratios("B / A, with the 95 % interval", found.ratios)),
         written=written_by(),
         conclusion=[
             words.format(counts[mark]) for mark, words in _MARKS_OF_B.items() if counts[mark]
         ],
         signs={"better": "▲ ", "worse": "▼ "},
         kinds={"better": "PASS", "worse": "FAIL"},
-        count=count,
         style=page_style(),
-        policy=NO_SCRIPT,
+        policy=_policy(""),
     )
 
 
@@ -254,7 +270,7 @@ def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, st
         yield system, word.value, f"{mine.ending(False).sentence}{gravest}"
 
 
-def _overviews(records: Sequence[Record], anchor: _Anchors) -> list[Markup]:
+def _overviews(records: Sequence[Record], anchor: _Anchor) -> list[Markup]:
     """Return the best case of each check as bars, beside what documents print of other systems."""
     sites = folders.site_folders(project_root() / "site-configs")
     published = [one for site in sites for one in References.of_site(site.name).published()]
@@ -297,7 +313,7 @@ def _note(notes: dict[str, int], text: object) -> int:
     return notes.setdefault(str(text), len(notes) + 1) if text else 0
 
 
-def _plots(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
+def _plots(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
     """Yield curves over a parameter, and bars if it has one value."""
     for plot in sweeps.plots(records):
         several = len({dot.x for dot in plot.dots}) > 1
@@ -305,7 +321,7 @@ def _plots(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
         yield Drawing(Markup(drawn), plot.caption, plot.title, plot.system)
 
 
-def _needles(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
+def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
     """Yield the ranked bars of each needle; the outliers are those that its verdict names."""
     for record in records:
         said = " ".join([record.reason, *(m.reason for m in record.metrics)])
@@ -326,12 +342,12 @@ def _needles(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
             yield Drawing(drawn, caption, title, record.system, anchor(record), named)
 
 
-def _maps(records: Sequence[Record], anchor: _Anchors) -> Iterator[Drawing]:
+def _maps(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
     """Yield the maps of nodes and targets, with those that a failure names."""
-    for title, unit, cells, record in heat.maps(records):
+    for title, unit, cells, record in bars.maps(records):
         said = " ".join(m.reason for m in record.metrics if m.verdict is Verdict.FAIL)
         names = sorted(name for name in {n for place in cells for n in place} if _says(said, name))
-        drawn = Markup(heat.drawn(title, unit, cells, names))
+        drawn = Markup(bars.cells_map(title, unit, cells, names))
         caption = f"darker: slower than the median of the faster half; {unit}"
         named = ", ".join(names) or "none"
         yield Drawing(drawn, caption, title, record.system, anchor(record), named)
@@ -342,7 +358,7 @@ def _says(text: str, name: str) -> bool:
     return bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text))
 
 
-def _layers(below: Mapping[str, Shown | None], anchor: _Anchors) -> Iterator[Drawing]:
+def _layers(below: Mapping[str, Shown | None], anchor: _Anchor) -> Iterator[Drawing]:
     """Yield the layers of each partition and direction; what was reached leads to its record."""
     for place, shown in sorted(below.items(), key=lambda one: one[0]):
         for chain in (one for one in (shown.chains if shown else ()) if one.limit):
@@ -397,3 +413,68 @@ def _detail(record: Record) -> dict[str, Any]:
         "fine": len(record.findings) - len(told),
         "fingerprint": _fingerprint(record),
     }
+
+
+# Where records were made, and what is known of each place: the header of a page.
+#: Keys of a fingerprint that the header shows, by the name of the fact: patterns, and what a reader calls them if
+#: the key is not plain.
+_FACTS: Final[Mapping[str, Mapping[str, str | None]]] = {
+    "file system": {
+        **{"mount.type": "", "mount.source": "from", "lustre.client": "Lustre client"},
+        **{"layout.default": "default layout", "mount.options": "options", "fs.uuid": "UUID"},
+    },
+    "servers": {"lustre.servers": "servers", "lustre.osts": "OSTs", "lustre.mdts": "MDTs"},
+    "clients": {
+        **{"nodes": None, "node.model": "", "cpu.model": "", "cpu.cores": "cores"},
+        **{"mem.bytes": "memory", "os": "", "kernel": "kernel"},
+    },
+    "network": dict.fromkeys(("nic.*.model", "nic.*.speed_mbps", "ib.*.model", "ib.*.rate")),
+    "software": {"tool.*": None, "mpi": "", "stack": None},
+}
+
+
+def _fact(key: str, value: object, name: str | None) -> str:
+    """Return a fact of a fingerprint as a reader of the header calls it."""
+    if name is None:
+        name = re.sub(r"^(tool|nic|ib)\.", "", key).replace(".", " ")
+    known = format_bytes(value) if key == "mem.bytes" and type(value) is int else value
+    return f"{name} {known}".strip()
+
+
+def span_of(records: Sequence[Record]) -> str:
+    """Return the first and the last time of records, to the minute."""
+    times = sorted(record.minute for record in records)
+    ends = " to ".join(dict.fromkeys(times[:1] + times[-1:]))
+    return f"{ends} UTC" if ends else ""
+
+
+def file_of(record: Record) -> str:
+    """Return the record's file, below the state directory."""
+    return f"history/{record.system}/{record.session}.jsonl"
+
+
+def places_of(records: Sequence[Record]) -> list[tuple[str, dict[str, str]]]:
+    """Return what is known of each partition, from its newest record with a fingerprint.
+
+    Each tool is known from the records of its cases.
+    """
+    places = []
+    for where, mine in sorted(grouped(records, lambda record: record.where).items()):
+        newest = sorted(mine, key=lambda record: (bool(record.fingerprint), record.time))[-1]
+        facts = {"target": newest.target_path}
+        for fact, patterns in _FACTS.items():
+            values = [
+                _fact(key, value, name)
+                for pattern, name in patterns.items()
+                for one in (mine if fact == "software" else [newest])
+                for key, value in one.fingerprint.items()
+                if fnmatchcase(key, pattern)
+            ]
+            facts[fact] = ", ".join(dict.fromkeys(values))
+        if not facts["software"]:
+            facts["software"] = sweeps.stack_of(mine)
+        limits = {str(m.ceiling_from) for r in mine for m in r.metrics if m.ceiling_from}
+        facts["declared ceilings"] = "; ".join(sorted(limits)[:4])
+        facts["records"] = f"{len(mine)}, {span_of(mine)}"
+        places.append((where, {name: text for name, text in facts.items() if text}))
+    return places

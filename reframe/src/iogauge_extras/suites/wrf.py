@@ -27,8 +27,7 @@ def parse(text: str, header: str) -> ToolOutput:
     found = _BEGIN.findall(text)
     if len(found) != 1:
         raise ToolOutputError(
-            f"WRF-IO: {len(found)} reports, expected 1: {excerpt(text.strip() or 'it printed nothing')}. "
-            "Several are those of an MPI that is not the launcher's"
+            f"WRF-IO: {len(found)} reports, expected 1: {excerpt(text.strip() or 'it printed nothing')}"
         )
     told = {re.sub(" +", " ", name): value for name, value in _LINE.findall(text)}
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.untrusted import is_number
 from iogauge.tools.ior.options import DATA_TYPES
+from iogauge.tools.mpi import OTHER_MPI
 from iogauge.tools.parsing import (
     COMPLAINT,
     excerpt,
@@ -41,10 +42,7 @@ _PRINTED: Final = 0.5e-4
 _STRAY_BRACKET: Final = re.compile(r'\]\s*\]\s*,\s*"max"\s*:')
 _VERBOSE: Final = re.compile(r'"verbose"\s*:\s*[1-9]')
 _SUMMARY_TO: Final = "Writing output to "
-_WRONG_MPI: Final = (
-    "this is what happens when the launcher is not that of the MPI library ior was built with: "
-    "each task then runs alone as a world of one; use the matching mpirun or srun"
-)
+_ONE_TASK: Final = re.compile(r'"tasks"\s*:\s*1\b')
 
 
 def parse_json(text: str, log: str = "") -> ToolOutput:
@@ -138,19 +136,21 @@ def _load(body: str) -> dict[str, Any]:
             "IOR wrote no summary (0 bytes): it failed before its first phase; read its stdout and "
             "exit status"
         )
+    # Worlds of one task write over each other's summary.
+    why = f". If several tasks were to run: {OTHER_MPI}" if _ONE_TASK.search(body) else ""
     if not body.startswith("{"):
         raise ToolOutputError(
             f"no IOR JSON summary in the output (is -O summaryFormat=JSON set?); it begins: "
-            f"{excerpt(body)}"
+            f"{excerpt(body)}{why}"
         )
     try:
         document, end = load_json_object(body, 0)
     except ToolOutputError as error:
         raise ToolOutputError(f"IOR JSON: {error}; expected finite numbers") from None
     except ValueError as error:
-        raise ToolOutputError(_diagnosis(body, error)) from None
+        raise ToolOutputError(_diagnosis(body, error) + why) from None
     if end < len(body):
-        raise ToolOutputError(f"several IOR JSON documents. If each has one task: {_WRONG_MPI}")
+        raise ToolOutputError(f"several IOR JSON documents{why}")
     return document
 
 
@@ -297,7 +297,7 @@ def with_rank_times(output: ToolOutput, ranks: Sequence[RankTimes]) -> ToolOutpu
         alone = output.tasks == 1 and len(ranks) > len(output.phases)
         raise ToolOutputError(
             f"IOR rank details: {len(ranks)} phases, but the summary has {len(output.phases)}"
-            + (f": {_WRONG_MPI}" if alone else "")
+            + (f": {OTHER_MPI}" if alone else "")
         )
     phases = []
     for phase, entry in zip(output.phases, ranks, strict=True):
