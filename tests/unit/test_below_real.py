@@ -15,7 +15,7 @@ import pytest
 from iogauge.node.kinds import Below
 from iogauge.node.lustre.quotas import project_of
 from iogauge.node.view import look
-from support.devices import MIB, Devices, encryption, overlay, run
+from support.devices import MIB, Devices, encryption, overlay, run, unmount
 
 pytestmark = [
     pytest.mark.needs_loop,

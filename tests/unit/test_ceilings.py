@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from iogauge.core.measurement import Metric
 from iogauge.core.units import format_value
 from iogauge.guards import figures, nodes
 from iogauge.guards.finding import Outcome
-from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeiling, MetricBounds
-from iogauge.plan.case import Access
+from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeiling
 from iogauge.records.record import MetricRecord, Record
 from iogauge.site.extras import Ceilings
 from iogauge_extras.ceilings import measured as ceilings
@@ -111,20 +109,6 @@ MEASURED = MeasuredCeiling(
     of_each_client=True,
     source="measured today",
 )
-
-
-@pytest.mark.parametrize(
-    ("unit", "direction", "value", "by"),
-    [
-        ("MiB/s", "read", 300.0, "3 client(s) x 100 MiB/s, measured today"),
-        ("MiB/s", "write", 600.0, "3 client(s) x 200 MiB/s"),
-        ("ops/s", "read", None, None),
-    ],
-)
-def test_the_lower_of_declared_and_measured_limits(unit, direction, value, by):
-    access = Access(direction=direction)
-    found = MetricBounds(Metric("m", unit), access, extras(**NIC), 3).lowest([MEASURED])
-    assert (found and (found.value, found.limited_by)) == (value and (value, by))
 
 
 @pytest.mark.parametrize(

@@ -171,23 +171,6 @@ def test_a_target_is_accused_by_what_its_own_bytes_cost(files, slow):
     assert all(f"OST {n} takes" in text for n, text in zip(slow, said, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("counters", "finding"),
-    [
-        ({"SIZE_WRITE_0_100": 900_000}, "100 KiB each"),
-        ({"FILE_NOT_ALIGNED": 900_000}, "at no boundary"),
-        ({"F_META_TIME": 40.0}, "open, stat, seek and close"),
-    ],
-)
-def test_a_share_is_told_if_its_time_matters(counters, finding):
-    many = {**wrote(GIB, 30, calls=1_000_000), **counters}
-    few = {**many, "WRITES": 20, **{n: min(v, 18) for n, v in counters.items() if "_F" not in n}}
-    few |= {"F_META_TIME": 0.9, "F_WRITE_TIME": 0.9}
-    assert finding in " ".join(profile.told(made_of({"a": (1, many)})))
-    assert profile.told(made_of({"a": (1, few)})) == []
-    assert profile.told(made_of({"a": (1, many)}, run_s=1e5)) == []
-
-
 def test_one_stripe_of_a_large_shared_file_and_waiting_in_mpi_io_are_told():
     shared = made_of({"/scratch/a": (1, wrote(8 * GIB, 300))})
     posix, layout = shared.log.records

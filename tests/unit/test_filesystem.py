@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from iogauge.node import mounts
 from iogauge.node.lustre import quotas
 from iogauge.node.lustre.quotas import Quota
-from iogauge.node.view import View
 
 LUSTRE = Path(__file__).parents[1] / "data" / "lustre"
 MOUNTINFO = r"""
@@ -105,17 +103,3 @@ def test_after_its_grace_a_soft_limit_is_a_hard_one(word):
 )
 def test_quota(text, bytes_left, files_left, over):
     assert quotas.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left, over)
-
-
-@pytest.mark.parametrize("inodes", [-1, 2**64 - 1, 2**63, 0])
-def test_where_no_limit_is_known_none_is_met(monkeypatch, inodes):
-    """A file system without a limit says 0, or the largest number there is."""
-    real = os.statvfs("/")
-    said = os.statvfs_result([*real[:5], inodes, inodes, inodes, *real[8:]])
-    monkeypatch.setattr(os, "statvfs", lambda _: said)
-    room = mounts.space_of("/")
-    assert (room.inodes_total, room.inodes_free) == (0, 0)
-    huge = os.statvfs_result([*real[:2], 2**62, 2**62, 2**62, *real[5:]])
-    monkeypatch.setattr(os, "statvfs", lambda _: huge)
-    view = View("host", "/a", None, mounts.space_of("/"))
-    assert View.from_json(view.to_json()) == view

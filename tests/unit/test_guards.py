@@ -34,7 +34,6 @@ from iogauge.node.view import View
 from iogauge.plan.seen import Instant
 from iogauge.plan.stage import FILL, PhaseRun
 from iogauge.tools import mpi
-from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json
 from support.extras import extras
 from support.lustre.recorded import parse_parameters, sessions
@@ -1205,15 +1204,6 @@ def test_g18_knows_the_data_of_recorded_runs(sample, outcome):
     assert finding.outcome is outcome
 
 
-@pytest.mark.parametrize(
-    ("sample", "outcome"), [("fio_randread.json", OK), ("fio_file.json", INVALID)]
-)
-def test_g18_knows_the_buffers_of_recorded_runs(sample, outcome):
-    output = tools_output.parse_json((SAMPLES / sample).read_text())
-    finding = g18("fio", [output.parameters])
-    assert finding.outcome is outcome
-
-
 # --- G10: directories with layouts of their own ---------------------------------------------------
 
 
@@ -1750,17 +1740,6 @@ def test_g21_objects(reads, writes, saw):
     finding = g21(reads, writes)
     assert finding.outcome is INVALID
     says(finding, "G21", saw, "phases.tsv")
-
-
-def test_g21_knows_when_all_writes_were_to_come_first():
-    late, first = [(1, 10.0), (2, 30.0)], [(1, 10.0), (2, 15.0)]
-    reads = [(1, 20.0), (2, 40.0)]
-    assert g21(reads, late).outcome is OK
-    assert g21(reads, first, writes_first=True).outcome is OK
-    finding = g21(reads, late, writes_first=True)
-    assert finding.outcome is INVALID
-    says(finding, "G21", "repetition 1 reads before all repetitions have written", "phases.tsv")
-    assert finding.demands == "all writes of this run have finished before the first read"
 
 
 # --- G13: shares ----------------------------------------------------------------------------------

@@ -302,20 +302,6 @@ def test_the_first_node_is_the_node_of_the_job_script(left):
     assert phase(unknown, 0).case.span(testimony) == (9000.0, 9001.0)
 
 
-@pytest.mark.parametrize("moved", ["252:0", "9:0", ""])
-def test_a_driver_that_counts_one_device_counts_all(left, moved):
-    """A btrfs on two logical volumes may have all data on one of them."""
-    names = {"252:0": "dm-0", "252:1": "dm-1", "9:0": "md0"}
-    under = Below(devices=("252:0", "252:1"), unsure=("252:0", "252:1", "9:0"), names=names)
-    views = below(left, under)
-    heard = task_of(left, counters={moved: Reading(1, 1)} if moved else {})
-    testimony = {"write": (alone(heard),)}
-    seen = phase(replace(left, views=views, testimony=testimony), 0).case
-    assert bool(seen.counters) == (moved == "252:0")
-    # Nobody knows whether such a device counts a byte once.
-    assert not seen.shared_counters
-
-
 def test_g19_gives_no_credit_for_what_only_reads(left):
     """A journal has bytes of what makes, removes or writes; others wrote what was written beside a read or a stat."""
     for index, name in enumerate(("write", "read")):

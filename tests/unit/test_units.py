@@ -32,22 +32,6 @@ def test_no_size(text):
         units.parse_bytes(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "share"),
-    [("85 %", 0.85), ("0 %", 0), ("100 %", 1), (0.5, 0.5), (0, 0), (1, 1), ("0.5", 0.5)],
-)
-def test_share(text, share):
-    assert units.parse_fraction(text) == pytest.approx(share)
-
-
-@pytest.mark.parametrize(
-    "text", ["101 %", 1.0001, -0.0001, math.nan, math.inf, True, "x", 10**400, "5 s"]
-)
-def test_no_share(text):
-    with pytest.raises(UnitError):
-        units.parse_fraction(text)
-
-
 @pytest.mark.parametrize("parse", PARSERS)
 @given(text=ANYTHING)
 def test_a_parser_raises_nothing_but_unit_errors(parse, text):

@@ -596,51 +596,6 @@ def test_ports_of_infiniband_count_for_their_interfaces(tmp_path):
     assert networks_apart(enter, moves, tmp_path) == Reading(4 * 4000, 4 * 1000, None)
 
 
-#: /proc/diskstats of Linux 5.4 with an NVMe disk of one path, and with a disk that is a partition's.
-DISKSTATS = """\
-   0       0 nvme3c33n1 682 0 16148 59 67891 258573 17174264 58210 0 584 36052 0 0 0 0
- 259      13 nvme3n1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
-   0       0 nvme0c0n1 10 0 80 1 0 0 0 0 0 1 1 0 0 0 0
-   8       1 sda1 5 0 40 1 0 0 0 0 0 1 1 0 0 0 0
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
-def test_paths_of_an_nvme_disk_count_in_its_place(tmp_path):
-    """They are hidden devices, and all of them have the number 0:0."""
-    made, paths = tmp_path / "diskstats", tmp_path / "block"
-    made.write_text(DISKSTATS)
-    grown = DISKSTATS.replace(" 16148 ", " 18148 ").replace("10 0 80 1", "11 0 88 1")
-    code = f"from pathlib import Path; Path({str(made)!r}).write_text({grown!r})"
-    enter = f'mount --bind {made} /proc/diskstats; exec "$@"'
-    words = ["unshare", "--mount", "sh", "-euc", enter, "sh"]
-    if subprocess.run([*words, "true"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("no name space of mounts can be made here")
-    words += witnessed(tmp_path, sys.executable, "-c", code)
-    completed(words, check=True, cwd=tmp_path)
-    (seen,) = noted(tmp_path)
-    counted = {
-        name: moved
-        for name, moved in seen.counters.items()
-        if name.startswith("nvme") and moved != Reading()
-    }
-    assert counted == {"nvme3c33n1": Reading(2000 * 512, 0), "nvme0c0n1": Reading(8 * 512, 0, 1)}
-    heard = Heard(witnesses=(seen,), expected=1)
-    assert heard.counted({seen.host: ["nvme3c33n1"]}) == Reading(2000 * 512, 0)
-
-    # The agent reads the same, several times a second.
-    (paths / "nvme3c33n1").mkdir(parents=True)
-    (paths / "nvme3c33n1" / "stat").write_text("682 0 16148 59 67891 258573 17174264 58210 0 1 1")
-    look = "from iogauge.node import counters; print(*counters.follow('nvme3c33n1')())"
-    enter = f'mount --bind {paths} /sys/block; exec "$@"'
-    done = completed(
-        ["unshare", "--mount", "sh", "-euc", enter, "sh", sys.executable, "-c", look],
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(JOB_FILES.parents[1])},
-    )
-    assert done.stdout == f"{16148 * 512} {17174264 * 512} {682 + 67891}\n"
-
-
 @pytest.fixture
 def storage_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """8 MiB on storage, written back."""
