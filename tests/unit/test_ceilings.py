@@ -101,7 +101,6 @@ def test_a_valid_figure_above_it_contradicts_it(mib_s, nodes, holds):
     assert look(("write", figure(mib_s, nodes)))["client network", "read"].problem == ""
 
 
-NIC = {"topology": {"source": "data sheet", "clients": {"nic": "200 MiB/s"}}}
 MEASURED = MeasuredCeiling(
     layer="client network",
     direction="read",

@@ -43,6 +43,21 @@ def seen(
     return found["series"].to_list()
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        [None, None],
+        [None, None, "A", "A"],
+        ["A", None, "A"],
+        ["A", "A", None],
+        ["fs@1@tcp,2@tcp", "fs@2@tcp", "fs@9@o2ib", "fs@1@tcp | fs@9@o2ib"],
+    ],
+)
+def test_one_file_system_is_one_series(names):
+    assert seen(names) == ["s"] * len(names)
+
+
 @given(st.lists(st.tuples(st.sampled_from("st"), st.sampled_from(["A", "B", "C", None]))))
 def test_rows_are_of_one_series_if_they_are_of_one_file_system(rows):
     found = seen([name for _, name in rows], [series for series, _ in rows])

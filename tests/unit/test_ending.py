@@ -197,6 +197,15 @@ def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     return {"monkeypatch": monkeypatch, "folder": tmp_path}
 
 
+def test_a_missing_feature_of_an_environment_is_named(kept):
+    found = chosen(place(e=("fio",)), asks("Ior"), asks("Fio", "+fio", runs_on=("s:p",)), **kept)
+    assert found.runnable == ("Fio %x=1 /fio",)
+    (out,) = found.left_out
+    assert (out.check, out.place, out.holder) == ("Ior", "s:p", "environment e")
+    assert (out.feature, out.why) == ("ior", "ior is gone")
+    assert (found.unfit, found.systems) == ((), ("s",))
+
+
 def test_a_check_that_is_not_for_a_site_is_no_loss(kept):
     found = chosen(place(e=("ior",)), asks("Needle", systems=()), asks("B", "other"), **kept)
     assert (found.left_out, found.runnable) == ((), ())

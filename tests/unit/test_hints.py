@@ -62,6 +62,14 @@ def test_a_wish_in_every_dialect(dialect, environment):
     assert mpi.environment(dialect, ALL, nodes=4) == environment
 
 
+@pytest.mark.parametrize("dialect", mpi.DIALECTS)
+def test_what_is_not_wished_is_not_said(dialect):
+    said = mpi.environment(dialect, MpiHints(stripe_count=3), nodes=4)
+    text = " ".join(f"{name}={value}" for name, value in said.items())
+    assert not any(word in text for word in ("aggregators", "cb_", "size", "unit"))
+    assert "3" in text
+
+
 @given(aggregators=st.integers(1, 5000), nodes=st.integers(1, 500))
 def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(aggregators, nodes):
     said = mpi.environment("romio", MpiHints(aggregators=aggregators), nodes=nodes)

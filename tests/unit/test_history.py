@@ -365,6 +365,23 @@ def test_a_month_of_the_cache_that_is_damaged_or_foreign_is_made_anew(folder, re
     assert reads == [f"{january}.jsonl"], "the cache was not mended"
 
 
+@pytest.mark.parametrize("kind", ["a file", "no right to write"])
+def test_where_no_cache_can_be_kept_all_is_read(folder, kind, monkeypatch):
+    put(folder, "rig/a", 1)
+    cache = folder.parent / "cache"
+    if kind == "a file":
+        cache.write_text("")
+    elif kind == "a link to nothing":
+        cache.symlink_to("/nonexistent/place")
+    else:
+
+        def refuse(*_: object, **__: object) -> None:
+            raise PermissionError("not here")
+
+        monkeypatch.setattr(records_query, "replace_file", refuse)
+    assert records_query.load(folder).height == records_query.load(folder).height == 2
+
+
 def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(folder, monkeypatch):
     put(folder, "rig/a", 1)
     bad = put(folder, "rig/b", 2)
@@ -381,6 +398,17 @@ def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(folder, mon
             assert records_query.damaged(folder) == [Damaged(bad, 0, "Permission denied")]
     assert records_query.load(folder)["session"].to_list() == ["a", "a", "b", "b"]
     assert records_query.damaged(folder) == []
+
+
+def test_fingerprints_by_id(folder):
+    first, second = {"kernel": "6.1", "mem.bytes": 2**40, "smt": True}, {"kernel": "6.2"}
+    put(folder, "rig/a", 1, 2, fingerprint=first)
+    put(folder, "rig/a", 3)
+    put(folder, "rig/b", 4, fingerprint=second)
+    ids = records_query.load(folder)["fingerprint"].gather_every(2).to_list()
+    assert ids[0] == ids[1] and ids[2] is None and ids[3] not in (None, ids[0])
+    assert records_query.fingerprints(folder) == {ids[0]: first, ids[3]: second}
+    assert records_query.fingerprints(folder, [ids[3], "0" * 12]) == {ids[3]: second}
 
 
 @pytest.mark.slow

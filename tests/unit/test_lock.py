@@ -181,6 +181,15 @@ def test_waiting_ends_with_what_waits(tmp_path):
 # --- the dead -------------------------------------------------------------------------------------
 
 
+def test_a_killed_holder_on_this_host_is_followed_at_once(tmp_path, other):
+    first, said = other(3600), []
+    first.kill()
+    mine = take(tmp_path, wait_s=0, say=said.append)
+    assert "was broken: its processes have ended" in said[0]
+    assert mine.release()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_a_killed_holder_elsewhere_is_followed_after_its_lease(tmp_path, other):
     first, said = other(2, "elsewhere"), []
@@ -201,6 +210,19 @@ def test_a_holder_elsewhere_that_beats_is_left_alone(tmp_path, other):
     with pytest.raises(Occupied):
         take(tmp_path, wait_s=5)
     assert first.end() == "kept"
+
+
+def test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone(tmp_path, other):
+    first = other(1)
+    os.kill(first.process.pid, signal.SIGSTOP)
+    mine = take(tmp_path)
+    os.kill(first.process.pid, signal.SIGCONT)
+    assert first.end() == "lost"
+    holder = lock.standing(str(tmp_path))
+    assert holder is not None
+    assert holder.name == mine.name
+    assert mine.beat()
+    assert mine.release()
 
 
 def test_all_of_its_processes_must_have_ended(tmp_path):
@@ -537,6 +559,18 @@ def test_nothing_is_touched_through_a_link(tmp_path, link):
 
 
 # --- other users of the lock ----------------------------------------------------------------------------------
+
+
+def test_the_janitor_finds_the_dead_and_leaves_the_living(tmp_path, other):
+    assert lock.find_dead(str(tmp_path)) is None
+    first = other(2, "elsewhere")
+    assert lock.find_dead(str(tmp_path)) is None
+    first.kill()
+    dead = lock.find_dead(str(tmp_path))
+    assert dead is not None
+    lock.remove(dead)
+    lock.tidy(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_target_that_is_in_use_is_not_probed(tmp_path, monkeypatch):

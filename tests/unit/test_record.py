@@ -219,18 +219,3 @@ def test_keys_that_must_be_there(where):
 
 
 # --- what a record says of itself ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_what_is_trouble(verdict):
-    record = records.record(verdict.value)
-    fails = verdict in (Verdict.FAIL, Verdict.INVALID, Verdict.ERROR)
-    assert [record.is_trouble(gate) for gate in (False, True)] == [
-        fails,
-        verdict is not Verdict.PASS,
-    ]
-    assert record.metrics[0].is_trouble(False) == fails
-    known = records.metric(verdict=verdict.value, reference={**REFERENCE, "xfail": "known"})
-    expected = records.record(verdict.value, metrics=[known]).metrics[0]
-    assert expected.failed_as_expected == (verdict is Verdict.FAIL)
-    assert expected.is_trouble(False) == (fails and verdict is not Verdict.FAIL)

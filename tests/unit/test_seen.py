@@ -431,31 +431,6 @@ def test_how_long_a_tool_worked(left, tool, told_of, outcome):
 
 
 @pytest.mark.parametrize(
-    ("does", "claimed", "outcome"),
-    [
-        ("stat", 10.0, Outcome.OK),
-        ("stat", 9.0, Outcome.OK),
-        ("stat", 8.0, Outcome.INVALID),
-        # The others also make and remove directories.
-        ("remove", 8.0, Outcome.OK),
-    ],
-)
-def test_a_clock_that_runs_slower_by_a_fifth_shows_if_a_tool_does_nothing_else(
-    left: Evidence, does: str, claimed: float, outcome: Outcome
-) -> None:
-    """10 s lie between its lines."""
-    output = output_of(left, name=does, seconds=claimed)
-    made = replace(output, tool="mdtest", parameters={"begins_at": 700, "iterations": 1})
-    printed = ((1.2, 700), (11.2, 700), (11.4, 1500))
-    outputs = {**left.outputs, "write": [made]}
-    looks = replace(told(left, 0), outputs=outputs, printed=printed)
-    ran = longer(looks, ended=12.0)
-    seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
-    finding = clock.seconds_witnessed(seen)
-    assert finding and finding.outcome is outcome, finding
-
-
-@pytest.mark.parametrize(
     ("nodes", "ended", "outcome"),
     [
         (1, 9.4, Outcome.OK),

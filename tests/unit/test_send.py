@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -134,6 +135,24 @@ def test_a_webhook_gets_text_and_values(serve):
     )
     assert told["text"].endswith("```\nhttps://ci.invalid/1")
     assert told["troubles"][0]["runs"] == [60.0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "failed", "word", "summary"),
+    [
+        ({Verdict.FAIL: 1, Verdict.PASS: 2}, True, "FAILED", "1 failed (FAIL)"),
+        ({Verdict.PASS: 2}, False, "ok", "2 passed"),
+        ({Verdict.PASS: 2, Verdict.UNREFERENCED: 1}, False, "partly proven", "2 passed"),
+        ({Verdict.UNREFERENCED: 1}, False, "nothing proven", "1 proves nothing"),
+    ],
+)
+def test_a_program_is_told_the_word_and_the_sentence_of_the_report(counts, failed, word, summary):
+    ending = conclude(counts, gate=False)
+    told = Message(replace(message().alarm, ending=ending)).to_json()
+    assert (told["failed"], told["word"]) == (failed, word)
+    assert told["summary"] == ending.sentence
+    assert summary in str(told["summary"])
+    assert "iogauge" not in str(told["summary"])
 
 
 def test_text_from_outside_can_neither_mention_nor_leave_its_block():

@@ -163,3 +163,10 @@ def test_the_stage_of_a_session_that_runs_is_not_old(tmp_path, monkeypatch):
     assert old(8, process=[os.getpid(), 1])
     assert not old(8, host="elsewhere")  # its jobs may wait
     assert old(29)
+
+
+def test_a_caller_may_name_the_session(monkeypatch):
+    monkeypatch.setattr(current, "_current", None)
+    monkeypatch.setenv("IOGAUGE_SESSION", "given")
+    assert current.current().name == "given"
+    assert current.current() is current.current()

@@ -206,18 +206,6 @@ def test_an_option_that_reframe_would_leave_out():
     assert f"{NAMED}.resources.bb: found '--gres=disk:{{size}}'; allowed: {{capacity}}" in mistake
 
 
-def test_all_mistakes_are_listed_at_once():
-    data = changed(f"{EXTRAS}.node.cores", 0)
-    data = changed(f"{EXTRAS}.target.colour", "red", data)
-    data = changed(f"{PARTITION}.max_jobs", 3, data)
-    data = changed("environments.0.features", ["ioor"], data)
-    data = changed("systems.0.hostnames", ["["], data)
-    found = mistakes(data)
-    assert len(found) == 5
-    for word in ("node.cores", "target.colour", "max_jobs", "'ioor'", "hostnames"):
-        assert any(word in mistake for mistake in found)
-
-
 # --- detection ------------------------------------------------------------------------------------
 
 
@@ -411,17 +399,6 @@ def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):
     assert proof.startswith('[ "$?" -eq 0 ] || {')
     assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"
     assert environment["extras"]["installed"]["hashes"] == {"ior": "i", "fio": "f", "mpi": "m"}
-
-
-def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
-    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
-    (tmp_path / "sites").mkdir()
-    (tmp_path / "environments" / "site").mkdir(parents=True)
-    environment = load_site(tmp_path / "sites", with_stack("site"))
-    assert "features" not in environment
-    assert "install the stack: spack -e" in environment["extras"]["not_installed"]
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

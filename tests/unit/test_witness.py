@@ -139,22 +139,6 @@ def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool():
     assert heard(of("a")).passed({}) == {}
 
 
-def test_targets_of_lustre_are_those_of_one_file_system_on_the_named_hosts():
-    targets = {"rig-OST0000": [15, 1, 2], "rig-OST0002": [0, 7, 1], "rig-MDT0000": [0, 3, 1]}
-    others = {"rig-home-OST0000": [100, 100, 9]}
-    seen = heard(grown("n1", **targets, **others), grown("n2", **targets, **others))
-    both = {"n1": ["rig"], "n2": ["rig"]}
-    assert seen.by_target(both) == {
-        "MDT0000": Reading(0, 6, 2),
-        "OST0000": Reading(30, 2, 4),
-        "OST0002": Reading(0, 14, 2),
-    }
-    assert seen.counted(both) == Reading(30, 22, 8)
-    # A container shares its kernel's client with another: only one of the two is named.
-    assert seen.counted({"n1": ["rig"]}) == Reading(15, 11, 4)
-    assert seen.counted({"n1": ["rig-home"]}) == Reading(100, 100, 9)
-
-
 def test_seconds_are_those_of_the_longest_node():
     seen = witness.Testimony(
         witnesses=(

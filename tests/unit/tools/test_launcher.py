@@ -142,10 +142,6 @@ def test_an_eviction_under_a_read_is_thought_of(tmp_path):
     assert "eviction" not in telling_line(tmp_path, RUN)
 
 
-DASHES = "-" * 74
-MEET = "Let srun offer what this MPI understands"
-
-
 #: How each program began, two and three of them as worlds of one task: all were built with Open MPI, and mpiexec was MPICH's.
 ALONE = (
     "mdtest-4.0.0 was launched with 1 total task(s) on 1 node(s)",
