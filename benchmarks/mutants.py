@@ -1529,8 +1529,8 @@ WRITTEN = (
     ),
     Mutant(
         "prometheus-verdict-of-case", "report", "export.py",
-        "float(verdict is metric.verdict)",
-        "float(verdict is record.verdict)",
+        "given.set(verdict is metric.verdict)",
+        "given.set(verdict is record.verdict)",
         "tests/unit/test_export.py::test_each_metric_has_its_own_verdict",
         "Prometheus gets the case's verdict for each of its metrics",
     ),

@@ -2,7 +2,8 @@
 
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import ChecksumCheck, RandomReadCheck, span_of_boxes, sweep, words
+from iogauge.cases import span_of_boxes, sweep, words
+from iogauge_extras.loads.random_read_check import ChecksumCheck, RandomReadCheck
 
 _BLOCKS = ["4KiB", "32KiB", "128KiB"]
 

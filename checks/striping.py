@@ -3,15 +3,13 @@
 import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
-from iogauge.cases import (
+from iogauge.cases import Layout, sweep, words
+from iogauge_extras.suites.shared_check import (
     AggregatorsCheck,
     DefaultWritersCheck,
     HintedFileCheck,
-    Layout,
     SharedFileCheck,
     SizedFileCheck,
-    sweep,
-    words,
 )
 
 #: Libraries through which all tasks write one file.

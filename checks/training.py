@@ -7,13 +7,15 @@ from iogauge.cases import MdtestCheck, sweep, words
 from iogauge_extras.loads.check import SampleReadCheck
 from iogauge_extras.loads.checkpoint_check import CheckpointCheck
 
+_MODELS = sweep.found(lambda extras: extras.checkpoints)
 
-@sweep.simple_test_if(sweep.models())
+
+@sweep.simple_test_if(_MODELS)
 class Checkpoint(CheckpointCheck):
     descr = "Seconds to save a model's state and to read it again, and how many it may take"
     tags = {"ior", "weekly", "acceptance"}
 
-    model = parameter(sweep.models(), loggable=True)
+    model = parameter(_MODELS, loggable=True)
     files = parameter(["per-process", "shared"], loggable=True)
 
     @run_after("init")

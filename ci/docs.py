@@ -18,6 +18,7 @@ from pathlib import Path
 import iogauge_extras
 from iogauge.guards import rules
 from iogauge.judge.verdict import Verdict
+from iogauge.node import keys
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -28,6 +29,17 @@ def guards() -> str:
     for row in rules.rows().values():
         cells = (row.name, row["must"], row["otherwise"], row["limit"], row["seen on"])
         lines.append("|" + "".join(f" {cell} |" if cell else " |" for cell in cells))
+    return "\n".join(lines)
+
+
+def fingerprint() -> str:
+    """The table of the keys of a fingerprint, a line each row of keys.ini."""
+    lines = ["| key | meaning |", "|---|---|"]
+    for row in filter(None, keys.rows().values()):
+        names = [
+            f"`{word.strip('+')}`{' *' * word.startswith('+')}" for word in row["keys"].split()
+        ]
+        lines.append(f"| {', '.join(names)} | {row['tells']} |")
     return "\n".join(lines)
 
 
@@ -65,6 +77,7 @@ def verdicts() -> str:
 #: Page, name of the part, what makes it.
 PARTS = (
     ("docs/guards.md", "guards", guards),
+    ("docs/guards.md", "fingerprint", fingerprint),
     ("docs/design.md", "rooms", rooms),
     ("README.md", "verdicts", verdicts),
 )

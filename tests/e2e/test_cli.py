@@ -70,7 +70,7 @@ def test_a_terminal_shows_where_the_case_stands(rig):
     rig.program("fio", 'case $IOG_TOKEN in create.0.*) sleep 2.5 ;; esac; exec "$real" "$@"')
     words = shlex.join(["reframe", "-c", "checks/", "-r", *METADATA])
     run = rig.finish(rig.start(["script", "-qefc", words, "/dev/null"]), 120)
-    assert re.search(r"\x1b\[KFioMetadata: \w+, warm-up, \d+ s gone, about \d+ s left", run.out)
+    assert re.search(r"\x1b\[KFioMetadata: \w+, warm-up, \d+ s of about \d+ s gone", run.out)
     # The line is gone before ReFrame says the next word.
     assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
 

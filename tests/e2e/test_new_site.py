@@ -268,7 +268,6 @@ def test_a_tool(clone, make_rig):
     cases = library / "cases" / "__init__.py"
     put(cases, "- fio: ", "- dd: scenarios that run dd\n")
     put(cases, "from iogauge.cases.fio import", f"from iogauge.cases.{DD} import DdCheck\n")
-    put(cases, '    "DefaultWritersCheck",\n', '    "DdCheck",\n')
     (clone / "checks" / "dd_write.py").write_text(
         '"""dd: one writer."""\n\nimport reframe as rfm\n\nfrom iogauge.cases import DdCheck, words\n\n\n'
         '@rfm.simple_test\nclass DdWrite(DdCheck):\n    descr = "One writer"\n'

@@ -394,7 +394,7 @@ def test_what_the_tools_wrote_is_what_was_announced(everything):
             # A grid of a whole number of points.
             error = 0.03 * wrote
         assert wrote == pytest.approx(data["written_bytes"], rel=1e-6, abs=error), case
-        by_time = {one["direction"] for one in data["timed"]}
+        by_time = {*data["timed"]}
         assert by_time == BY_TIME.get(data["check"], set()), case
 
 

@@ -34,7 +34,7 @@ from iogauge.node.mounts import fsname_of, parse_mountinfo
 from iogauge.plan import seen, stage
 from iogauge.records import journal, query, selected
 from iogauge.records.record import Record
-from iogauge.report import endings, export, history_table, outcome, pricing
+from iogauge.report import endings, export, history_table, outcome
 from iogauge.site import mistakes as site_mistakes
 from iogauge.site import references
 from iogauge.site.extras import PartitionExtras
@@ -440,7 +440,6 @@ def _history(data: bytes) -> object:
         )
         console = _quiet()
         console.print(outcome.table(outcome.rows(found)))
-        console.print(pricing.cost_table(pricing.costs(found)))
         assert found.ending(True).sentence and found.ending(True).status in (0, 1)
         for number in range(1, len(found) + 1):
             try:

@@ -9,10 +9,11 @@ import pytest
 from rich.console import Console
 
 from iogauge.core.measurement import Reference
+from iogauge.core.units import duration
 from iogauge.plan import bounds
 from iogauge.plan.bounds import Cost
 from iogauge.plan.case import Access, CasePlan, PhasePlan
-from iogauge.plan.stage import PlannedCase, TimedPhases
+from iogauge.plan.stage import PlannedCase
 from iogauge.report import plan_table
 from iogauge.session import current
 from iogauge.site.extras import Budget, PartitionExtras
@@ -134,7 +135,7 @@ def test_two_cases_of_one_name_are_two_rows():
     assert shown([case(1), case(1, partition="s:q")]).count("IorPosix 1") == 2
 
 
-def test_over_budget_names_the_dearest_of_its_partition():
+def test_over_budget_says_by_how_much_a_partition_is():
     limit = Budget(node_hours=1).model_dump()
     mine = [
         case(1, budget=limit),
@@ -142,14 +143,11 @@ def test_over_budget_names_the_dearest_of_its_partition():
         case(3, partition="s:q"),
     ]
     (text,) = plan_table.over_budget(mine)
-    assert text == (
-        "over budget: s:p: node_hours: 1.5 planned, 1 allowed, 0.5 over. "
-        "Most by: IorPosix 2 (1 node-hours), IorPosix 1 (0.5 node-hours)"
-    )
+    assert text == "over budget: s:p: node_hours: 1.5 planned, 1 allowed, 0.5 over"
     assert plan_table.over_budget(mine[:1]) == []
     bytes_only = Budget.model_validate({"written": "6 GiB"}).model_dump()
     (text,) = plan_table.over_budget([case(n, budget=bytes_only) for n in (1, 2)])
-    assert "8 GiB planned, 6 GiB allowed, 2 GiB over. Most by: IorPosix 1 (4 GiB)" in text
+    assert "8 GiB planned, 6 GiB allowed, 2 GiB over" in text
 
 
 def test_a_case_that_its_time_limit_would_end_is_named():
@@ -162,16 +160,9 @@ def test_a_case_that_its_time_limit_would_end_is_named():
         [timed(1, slow - 1), timed(2, slow - 1), timed(3, slow), timed(4, 0)]
     )
     assert text.startswith(
-        f"over the time limit: s:p: 2 case(s) need more than time_limit {plan_table.duration(slow - 1)}"
+        f"over the time limit: s:p: 2 case(s) need more than time_limit {duration(slow - 1)}"
     )
     assert "IorPosix 1" in text and text.endswith("or lower limits.case_bytes")
-
-
-def test_what_is_used_of_a_budget_is_said():
-    limit = Budget.model_validate({"node_hours": 2, "written": "1 TiB"}).model_dump()
-    (text,) = plan_table.within_budget([case(1, budget=limit), case(2, budget=limit)])
-    assert text == "budget of s:p: 1 of 2 node-hours, 8 GiB of 1 TiB written"
-    assert plan_table.within_budget([case(1)]) == []
 
 
 # --- phases of a set time, and a target that several cases share ----------------------------------
@@ -180,21 +171,20 @@ TIMED = replace(READ, data_bytes=None)
 
 
 @pytest.mark.parametrize(
-    ("change", "topology", "expected"),
+    ("change", "expected"),
     [
-        ({}, TOPOLOGY, ()),
-        ({"repeat": [WRITE, TIMED]}, TOPOLOGY, (TimedPhases("read", 4.0, 40_000_000_000),)),
-        ({"repeat": [TIMED], "servers": 1}, TOPOLOGY, (TimedPhases("read", 4.0, 20_000_000_000),)),
-        ({"repeat": [TIMED], "warm_up": False}, {}, (TimedPhases("read", 3.0, None),)),
+        ({}, {}),
+        ({"repeat": [WRITE, TIMED]}, {"read": 4.0}),
+        ({"repeat": [TIMED], "warm_up": False}, {"read": 3.0}),
+        ({"repeat": [replace(TIMED, beside="write")]}, {"write": 4.0, "read": 4.0}),
         (
             {
                 "prepare": [replace(WRITE, data_bytes=None)],
                 "repeat": [replace(TIMED, access=Access(direction="metadata"))],
             },
-            TOPOLOGY,
-            (TimedPhases("write", 1.0, 10_000_000_000),),
+            {"write": 1.0},
         ),
     ],
 )
-def test_what_phases_of_a_set_time_may_move(change, topology, expected):
-    assert bounds.timed(replace(PLAN, **change), extras(**topology)) == expected
+def test_how_long_phases_of_a_set_time_move_what_they_can(change, expected):
+    assert replace(PLAN, **change).timed_seconds(1.0) == expected

@@ -17,11 +17,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.quantiles import t_quantile
 from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
 from iogauge_extras.history.proposal import Proposal, Settings, follow, propose
+from iogauge_extras.history.quantiles import t_quantile
 from iogauge_extras.history.runs import (
     Refused,
     Runs,

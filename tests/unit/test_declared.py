@@ -19,7 +19,7 @@ from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
 from iogauge.node import probes
-from iogauge.site import folders, settings
+from iogauge.site import folders
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from support import stage as healthy
@@ -224,5 +224,7 @@ def test_a_case_says_that_its_limits_exclude_hardly_anything(limit, outcome):
 
 def test_shipped_sites_are_as_they_should_be():
     sites = Path(__file__).parents[2] / "site-configs"
-    said = [d.key for one in folders.site_folders(sites) for d in settings.doubts(one)]
+    said = [
+        d.key for one in folders.site_folders(sites) for d in References.of_site(one.name).doubts()
+    ]
     assert said == []

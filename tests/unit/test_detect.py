@@ -13,10 +13,12 @@ from iogauge.cli import doctor
 from iogauge.core import words
 from iogauge.node import host as node_cores
 from iogauge.node import mounts
+from iogauge.node.mounts import Space
 from iogauge.site import machine as site_machine
 from iogauge.site import programs as site_programs
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace import directory
+from support.extras import extras
 
 IOR_HELP = (Path(__file__).parents[1] / "data" / "samples" / "ior_help.txt").read_text()
 FIO = "echo fio-3.33"
@@ -43,6 +45,13 @@ def put(programs: Path, name: str, script: str) -> None:
 def put_ior(programs: Path) -> None:
     (programs / "help.txt").write_text(IOR_HELP)
     put(programs, "ior", f"exec /bin/cat '{programs}/help.txt'")
+
+
+def test_a_target_is_where_the_caller_stands_not_where_settings_are_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("PWD", str(tmp_path))
+    assert site_machine.target_path() == str(tmp_path)
+    monkeypatch.setenv("IOGAUGE_TARGET", "bin")
+    assert site_machine.target_path() == str(tmp_path / "bin")
 
 
 @pytest.mark.parametrize(
@@ -162,8 +171,9 @@ def test_the_probe_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("speed", "size"), [(0, 16 << 20), (100.9 * 2**20, 100 << 20), (1e15, 1 << 30)]
 )
-def test_the_size_of_a_quick_case(tmp_path, speed, size):
-    assert site_machine.quick_case_bytes(speed, str(tmp_path)) == size
+def test_the_size_of_a_quick_case(monkeypatch, speed, size):
+    monkeypatch.setattr(site_machine, "space_of", lambda _: Space(1 << 40, 1 << 40, 0, 0))
+    assert site_machine.quick_case_bytes(speed, "/") == size
 
 
 # --- the doctor -----------------------------------------------------------------------------------
@@ -197,5 +207,6 @@ def test_a_launch_that_fails_is_a_problem(programs):
 def test_what_dead_sessions_left_is_named(tmp_path):
     gone = [4194305, 1]
     case = Path(directory.create(str(tmp_path), "t-h-4194305", "case", owner_process=gone))
-    texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(str(tmp_path))]
+    place = extras(target={"path": str(tmp_path), "type": "ext4"})
+    texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(place)]
     assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)

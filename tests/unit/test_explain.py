@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,20 @@ def test_the_version_and_the_list_of_commands_in_whole_sentences():
     commands = text.partition("Commands:\n")[2].splitlines()
     assert len(commands) == len(app.app.registered_commands) + 1  # and the group ``site``
     assert [line for line in commands if not line.endswith(".") or line.endswith("...")] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "told"),
+    [
+        ("exec {} explain G1 >&- 2>&-", 0, ""),
+        ("mkdir gone && cd gone && rmdir ../gone && exec {} explain G1", 2, "cd to another one"),
+    ],
+)
+def test_a_caller_may_have_closed_its_output_or_lost_its_directory(tmp_path, script, status, told):
+    program = Path(sys.executable).with_name("iogauge")
+    words = ["sh", "-c", script.format(program)]
+    done = subprocess.run(words, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert done.returncode == status and told in done.stderr
 
 
 @pytest.mark.parametrize("name", rows())

@@ -817,6 +817,9 @@ def test_g11_objects(files, targets, saw):
     claimed = covered(files, range(targets), asked=False, saturates=True)
     assert claimed.outcome is (INVALID if files and targets else WARN)
     assert covered(files, range(targets), asked=False).outcome is WARN
+    # A pool of the site's says no more of where they lie in it.
+    in_pool = laid_out(noted(files), Layout(pool="flash"), usable=range(targets), saturates=False)
+    assert striping.coverage(in_pool).outcome is WARN
 
 
 @pytest.mark.parametrize(("saturates", "claim"), [(False, ""), (True, "; the case claims what")])

@@ -34,7 +34,7 @@ from iogauge.plan.case import DIR, Access, PhasePlan, Verification
 from iogauge.plan.script import Launch, job_functions
 from iogauge.plan.stage import PhaseRun
 from iogauge.records.record import Record
-from iogauge.report import history_table, outcome, pricing
+from iogauge.report import history_table, outcome
 from iogauge.site.extras import PartitionExtras
 from iogauge_extras.compare import logs
 from iogauge_extras.compare.logs import Figures
@@ -122,7 +122,6 @@ def test_what_a_record_holds_is_only_shown(text):
     found = logs.compare(log, replace(log, facts={}))
     printed = shown(
         outcome.table(outcome.rows([kept])),
-        pricing.cost_table(pricing.costs([kept])),
         history_table.table([(record, {text, f"{text}2"})]),
         found.render(),
         outcome.plain(text),
@@ -201,7 +200,7 @@ def test_what_a_site_says_of_itself(text, tmp_path, monkeypatch, capsys):
 #: What makes text fit to be printed, or is a number or a word of ours.
 _SAFE_WORDS = (
     "plain visible visible_lines escape len format_bytes records.summary "
-    "summary outcome.table pricing.cost_table history_table.table found.render plan_table.table plan_table.listing "
+    "summary outcome.table history_table.table found.render plan_table.table plan_table.listing "
     "profile.to_json found.to_json json.dumps to_json outcome.rows outcome.to_json "
     "marks.marks_table report.table Table "
 )

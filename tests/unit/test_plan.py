@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput
+from iogauge.evidence.model import striping_of_repetitions
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.script import (
     Launch,
@@ -258,3 +259,14 @@ def test_what_runs_within_another_phase_has_no_line():
     lines = without_facts(job_functions(both, launch("run", "local")))
     assert [line.split()[1] for line in lines if "iog_phase" in line] == ["write"]
     assert both.samples == 6
+
+
+def test_in_a_pool_no_layouts_are_demanded_of_a_case_that_leaves_no_files():
+    empty = PhasePlan(name="create", command=["mdtest"], access=Access(direction="metadata"))
+    for phase, left in ((empty, 0), (dataclasses.replace(empty, lays_out=True), 3), (WRITE, 3)):
+        plan = case(repeat=[phase]).in_pool("flash")
+        script = "\n".join(job_functions(plan, launch("run", "local"), notes_layouts=True))
+        assert "iog_phase setstripe lfs setstripe -p flash" in script
+        # What the judge demands is what the job notes.
+        assert ("iog_layouts" in script) == bool(left)
+        assert len(striping_of_repetitions(plan, {}, lambda _: {})) == left

@@ -15,8 +15,9 @@ from rich.console import Console
 
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, decode
-from iogauge.report import outcome, pricing, undone
+from iogauge.report import outcome, undone
 from iogauge.report.endings import SessionRecords
+from iogauge_extras.page import pricing
 from support import records
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.guards import figures
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.plan.seen import Instant
+from iogauge.plan.seen import MOVED, SERVERS, Instant, Note, Noted
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.series import SERIES, Change, Dip, Series, series_of_instants, with_series
 from support.whole import data
@@ -28,6 +30,10 @@ def looks(rates: list[float], begin: float = 103.07, pause: float = 0.2) -> list
 
     times = [90 + n * pause for n in range(int((begin - 90 + len(rates) + 2) / pause))]
     return [Instant(round(when, 2), 7 * MIB, 5 * MIB + written(when)) for when in times]
+
+
+def noted(instants: list[Instant]) -> Noted:
+    return Noted({"n1": [Note(i.time, MOVED, [i.read, i.written]) for i in instants]})
 
 
 def series(rates: list[float]) -> Series:
@@ -71,7 +77,7 @@ def test_burst_credits_that_are_used_up_are_a_change_of_level():
 
 def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share():
     rates = [100.0] * 240 + [200.0] * 60
-    seen = with_series(output(300.0, 60.0), looks(rates), RUN, "write, repetition 1")
+    seen = with_series(output(300.0, 60.0), noted(looks(rates)), RUN, "write, repetition 1")
     (phase,) = seen.phases
     assert phase.rates["best_minute"].value == pytest.approx(60 * 200 / 120, rel=0.01)
     assert phase.rates["worst_minute"].value == pytest.approx(60 * 100 / 120, rel=0.01)
@@ -88,7 +94,7 @@ def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share
 )
 def test_without_a_count_there_is_no_series(instants, seconds):
     with pytest.raises(ToolOutputError, match="write, repetition 2: no counter under the target's"):
-        with_series(output(seconds), instants, RUN, "write, repetition 2")
+        with_series(output(seconds), noted(instants), RUN, "write, repetition 2")
 
 
 def g17(*series: Series) -> Finding:
@@ -113,3 +119,26 @@ def test_g17_names_levels_and_dips():
     )
     assert Series(1.0, rates).dips == [Dip(100.0, 5.0, pytest.approx(0.2))]
     assert Series(1.0, rates).change == Change(40.0, 300.0 * MIB, 100.0 * MIB)
+
+
+def test_g17_says_what_the_servers_counted_in_a_dip():
+    rates = [100.0] * 120
+    rates[40:52] = [2.0] * 12
+    counted = [
+        Note(
+            90.0 + n,
+            SERVERS,
+            ["lctl", "", {"rig-OST0003": [sum(of), 0, 0], "rig-OST0000": [7, 0, 0]}],
+        )
+        for n, of in enumerate(
+            [int(MIB * rate) for rate in [0.0] * 13 + rates][:k] for k in range(133)
+        )
+    ]
+    moved = [Note(i.time, MOVED, [i.read, i.written]) for i in looks(rates)]
+    seen = with_series(output(120.0), Noted({"n1": [*moved, *counted]}), RUN, "write, repetition 1")
+    found = g17(seen.parameters[SERIES])
+    assert found.outcome is Outcome.WARN
+    assert re.search(
+        r"; the servers counted from \S+ to \S+ UTC: rig-OST0003 moved [0-9.]+ MiB/s, ", found.saw
+    )
+    assert "OST0000" not in found.saw

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from iogauge.cases import configuration
-from iogauge.site import folders, settings
+from iogauge.site import folders
 from iogauge.site import mistakes as mistakes_of
 from support.stack import write_facts
 
@@ -303,9 +303,7 @@ def test_a_site_whose_settings_are_no_file_is_named_and_not_waited_for(sites, ca
     (sites / "broken").mkdir()
     file = sites / "broken" / folders.SETTINGS
     make(file)
-    assert not settings.any_budget(sites)
-    put(sites, "omega", yaml.safe_dump(GOOD).replace("good", "omega") + "# budget\n")
-    assert settings.any_budget(sites)
+    put(sites, "omega", yaml.safe_dump(GOOD).replace("good", "omega"))
     assert set(systems(configuration.load(sites))) == {"broken", "omega"}
     assert f"iogauge: site broken is disabled: {file}" in capsys.readouterr().err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ SAID = {
 SLOTS = "There are not enough slots available in the system to satisfy the 40 slots that were requested by the application: ior. Let mpirun"
 NO_HOST = "ssh: Could not resolve hostname nohost1: Name or service not known"
 SYSTEM = "No such file or directory"
+NO_ROOM = "It looks like orte_init failed for some reason; your parallel process is likely to abort. MPI keeps files of its own"
 
 #: What a reason begins with; the words of a tool that ran are a launcher's if it says nothing itself.
 REASONS = {
@@ -67,6 +69,15 @@ REASONS = {
         'The application appears to have been direct launched using "srun", but OMPI was not built with SLURM\'s PMI '
         "support and therefore cannot execute. Let srun offer what this MPI understands"
     ),
+    "mpirun -np 2 ior, $TMPDIR is full # Open MPI 4.1": NO_ROOM,
+    "mpirun -np 2 mdtest, another mpirun removed its files # Open MPI 4.1": NO_ROOM,
+    "mpirun -np 2 ior, no ssh on PATH # Open MPI 4.1": (
+        'The value of the MCA parameter "plm_rsh_agent" was set to a path that could not be found: plm_rsh_agent: '
+        "ssh : rsh. mpirun looks for ssh"
+    ),
+    "mpirun -np 2 ior, SLURM_JOB_ID of an ended job # Open MPI 4.1": (
+        "An ORTE daemon has unexpectedly failed after launch and before communicating back to mpirun. mpirun starts its"
+    ),
 }
 #: A tool ran: no cause of the launcher's.
 RAN = [name for name in SAID if "which" in name or "sh -c" in name]
@@ -90,6 +101,26 @@ def test_the_reason_is_what_the_launcher_says(tmp_path, name):
     # hydra's own function stands before an error of the system.
     assert at == 0 or (at > 0 and SYSTEM in found), found
     assert len(found) <= 500
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "told"),
+    [
+        (
+            "/d/iogauge/job/witness.sh: 63: mdtest: not found",
+            127,
+            "mdtest: not found. Put it on PATH",
+        ),
+        (
+            '/d/iogauge/job/background.sh: line 26: 17966 Killed                  "$@"',
+            137,
+            "Killed",
+        ),
+    ],
+)
+def test_a_shell_of_the_suite_says_what_it_started(tmp_path, said, status, told):
+    (tmp_path / complaints_file("write", 1)).write_text(said)
+    assert telling_line(tmp_path, replace(RUN, status=status)).startswith(told)
 
 
 def test_the_remedy_of_too_few_slots_is_named(tmp_path):

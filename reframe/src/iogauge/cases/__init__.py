@@ -7,30 +7,20 @@
 - job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
 - mdtest: scenarios that run mdtest
-- shared_file: scenarios in which all tasks of IOR write one file together
 - storage: the base class of every measured case
 - sweep: points of a sweep, as partitions declare them
 """
 
 from iogauge.cases import sweep
 from iogauge.cases.fio import (
-    ChecksumCheck,
     FioCheck,
     FioMetadataCheck,
     FioRandomReadCheck,
-    RandomReadCheck,
     span_of_boxes,
 )
 from iogauge.cases.fio_sequential import FioSequentialCheck
 from iogauge.cases.ior import IorCheck, PinnedFilesCheck
 from iogauge.cases.mdtest import MdtestCheck, MdtestOnMdtsCheck
-from iogauge.cases.shared_file import (
-    AggregatorsCheck,
-    DefaultWritersCheck,
-    HintedFileCheck,
-    SharedFileCheck,
-    SizedFileCheck,
-)
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.kinds import traits

@@ -16,12 +16,7 @@ from iogauge.cases.storage import share_of_bytes
 from iogauge.core.measurement import Metric
 from iogauge.core.units import parse_bytes
 from iogauge.plan.case import Access, CasePlan, PhasePlan, Verification
-from iogauge.tools.fio.options import (
-    MISMATCH,
-    WRITTEN_ALONE,
-    FioJob,
-    verification,
-)
+from iogauge.tools.fio import options
 
 
 class FioSequentialCheck(OneNodeFioCheck):
@@ -52,17 +47,17 @@ class FioSequentialCheck(OneNodeFioCheck):
             saturates="bandwidth" if whole else None,
         )
 
-    def _phase(self, job: FioJob, checks: tuple[str, ...]) -> PhasePlan:
+    def _phase(self, job: options.FioJob, checks: tuple[str, ...]) -> PhasePlan:
         way: Literal["read", "write"] = "read" if job.pattern == "read" else "write"
         rates: Mapping[str, str] = {f"{way}_bw": "bw"}
         # The warm-up alone writes and checks checksums: they would cost time in the others.
-        checked = Verification(checks, MISMATCH)
+        checked = Verification(checks, options.MISMATCH)
         return self.fio_phase(job, rates, self._access(way), verifies=checked)
 
     def plan(self) -> CasePlan:
         """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
         block, each = parse_bytes(self.block), share_of_bytes(self, self.block)
-        write = FioJob(
+        write = options.FioJob(
             name="write",
             pattern="write",
             block_bytes=block,
@@ -78,8 +73,8 @@ class FioSequentialCheck(OneNodeFioCheck):
         return self.fio_case(
             jobs=[write, read],
             repeat=[
-                self._phase(write, verification(CHECKED_BYTES, WRITTEN_ALONE)),
-                self._phase(read, verification(CHECKED_BYTES)),
+                self._phase(write, options.verification(CHECKED_BYTES, options.WRITTEN_ALONE)),
+                self._phase(read, options.verification(CHECKED_BYTES)),
             ],
             held_bytes=write.bytes_total,
             files=self.tasks_per_node if self.file_per_process else 1,

@@ -20,16 +20,7 @@ from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
 from iogauge.core.words import IOR
 from iogauge.node.lustre.request import Layout, Pins
-from iogauge.plan.case import (
-    DIR,
-    REP,
-    SET,
-    Access,
-    CasePlan,
-    PhasePlan,
-    Printed,
-    Verification,
-)
+from iogauge.plan import case
 from iogauge.tools.ior.options import MISMATCH, IorOptions
 from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 
@@ -47,7 +38,7 @@ _EXISTS = r"exists already and will be overwritten"
 _WRITE_ONLY = r"File write only not implemented in NCMPI"
 
 
-def _parse(printed: Printed) -> ToolOutput:
+def _parse(printed: case.Printed) -> ToolOutput:
     # IOR complains on standard output; text on standard error may be the MPI library's.
     output = parse_json(printed.result, printed.stdout)
     if not printed.ranks:
@@ -136,17 +127,16 @@ class IorCheck(StorageCheck):
         )
 
     @property
-    def sets(self) -> int:
-        """Return how many repetitions keep their files at a time: all if all writes come first."""
-        limits = self.site.limits
-        asked = self.writes_first or ("yes" if limits.writes_first else "no")
-        first = asked == "yes" and self.reads and self.variant != "published"
-        return (self.repetitions or limits.repetitions) + self.warm_up if first else 1
-
-    @property
     def _writes_first(self) -> bool:
         """Return whether all repetitions write before the first one reads."""
-        return self.writes_first == "yes" and self.reads and self.variant != "published"
+        asked = self.writes_first or ("yes" if self.site.limits.writes_first else "no")
+        return asked == "yes" and self.reads and self.variant != "published"
+
+    @property
+    def sets(self) -> int:
+        """Return how many repetitions keep their files at a time: all if all writes come first."""
+        repetitions = self.repetitions or self.site.limits.repetitions
+        return repetitions + self.warm_up if self._writes_first else 1
 
     def layout(self) -> Layout | None:
         """Return the layout that the case's directory gives its files, or None for the target's."""
@@ -188,7 +178,7 @@ class IorCheck(StorageCheck):
         transfer, block = self.transfer_bytes, self.bytes_of_task()
         return IorOptions(
             api=self.back_end,
-            test_file=f"{SET if self._writes_first else DIR}/data",
+            test_file=f"{case.SET if self._writes_first else case.DIR}/data",
             transfer_bytes=transfer,
             block_bytes=transfer if self.segmented else block,
             segments=block // transfer if self.segmented else 1,
@@ -210,7 +200,9 @@ class IorCheck(StorageCheck):
             rates[f"{direction}_iops"] = (direction, "iops")
         return rates
 
-    def _verification(self, options: IorOptions, read_back: bool = False) -> Verification | None:
+    def _verification(
+        self, options: IorOptions, read_back: bool = False
+    ) -> case.Verification | None:
         """Return how the warm-up checks the data of an execution, or None without a warm-up.
 
         A warm-up of fewer segments names them after the others: IOR takes the last number.
@@ -219,10 +211,10 @@ class IorCheck(StorageCheck):
             return None
         words = options.verification(read_back)
         if self.warm_up_part == 1:
-            return Verification(words, MISMATCH)
+            return case.Verification(words, MISMATCH)
         segments = max(1, options.segments // self.warm_up_part)
         fewer = replace(options, segments=segments).bytes_per_task * self.total_tasks
-        return Verification((*words, "-s", str(segments)), MISMATCH, fewer)
+        return case.Verification((*words, "-s", str(segments)), MISMATCH, fewer)
 
     def _expected(self, overwrites: bool) -> str | None:
         """Return the warnings of IOR that are no fault, as a pattern."""
@@ -233,14 +225,14 @@ class IorCheck(StorageCheck):
         self,
         name: str,
         options: IorOptions,
-        access: Access,
+        access: case.Access,
         words: Sequence[str] = (),
-        verifies: Verification | None = None,
-    ) -> PhasePlan:
+        verifies: case.Verification | None = None,
+    ) -> case.PhasePlan:
         """Return one execution of IOR; ``words`` replace those of :meth:`tool_words`."""
-        output, ranks = f"ior-{name}.{REP}.json", f"ior-{name}.{REP}.ranks.csv"
+        output, ranks = f"ior-{name}.{case.REP}.json", f"ior-{name}.{case.REP}.ranks.csv"
         options = replace(options, summary_file=output, rank_details_csv=ranks)
-        return PhasePlan(
+        return case.PhasePlan(
             name=name,
             command=[*(words or self.tool_words()), *options.arguments()],
             launch="tasks",
@@ -254,11 +246,11 @@ class IorCheck(StorageCheck):
             verifies=verifies,
         )
 
-    def _access(self, direction: Literal["read", "write"], **more: Any) -> Access:
+    def _access(self, direction: Literal["read", "write"], **more: Any) -> case.Access:
         full: Literal["bandwidth"] | None = "bandwidth" if self.transfer > _SMALL else None
-        return Access(direction=direction, o_direct=self.o_direct, saturates=full, **more)
+        return case.Access(direction=direction, o_direct=self.o_direct, saturates=full, **more)
 
-    def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
+    def sound_phases(self, options: IorOptions) -> list[case.PhasePlan]:
         """Write with fsync, empty the page cache if readers would find it full, and read."""
         writer = replace(options, write=True, fsync=True, use_existing=self.pins() is not None)
         write = self.ior_phase(
@@ -287,9 +279,9 @@ class IorCheck(StorageCheck):
         )
         return [write, read]
 
-    def published_phases(self, options: IorOptions) -> list[PhasePlan]:
+    def published_phases(self, options: IorOptions) -> list[case.PhasePlan]:
         """Return the document's command as one execution."""
-        output = f"ior-write.{REP}.json"
+        output = f"ior-write.{case.REP}.json"
         filled = self.published.format(
             file=options.test_file,
             summary=output,
@@ -301,7 +293,7 @@ class IorCheck(StorageCheck):
         )
         words = filled.split()
         shifted = _option(words, "-C") is not None
-        write = PhasePlan(
+        write = case.PhasePlan(
             name="write",
             command=["ior", *words],
             launch="tasks",
@@ -327,7 +319,7 @@ class IorCheck(StorageCheck):
         )
         return [write, read]
 
-    def plan(self) -> CasePlan:
+    def plan(self) -> case.CasePlan:
         """Return the plan of the current variant."""
         options = self.options()
         published = self.variant == "published"

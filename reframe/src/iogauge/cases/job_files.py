@@ -18,20 +18,9 @@ import reframe.core.runtime as runtime
 
 from iogauge.core import paths, processes
 from iogauge.core.paths import JOB_FILES, LIBRARY
+from iogauge.plan import script
 from iogauge.plan.case import (
     CasePlan,
-)
-from iogauge.plan.script import (
-    Launch,
-    binding_options,
-    host_options,
-    job_functions,
-    job_options,
-    per_node_launcher,
-    placing_options,
-    reporting_variables,
-    shell_command,
-    shell_word,
 )
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
 from iogauge.site.extras import PartitionExtras
@@ -49,7 +38,7 @@ def bound_tasks(job: Any, plan: CasePlan, extras: PartitionExtras, per_node: int
     launchers share cores rather than abort.
     """
     name = job.launcher.registered_name
-    bound = "core" in binding_options(name, per_node, extras.node.cores)
+    bound = "core" in script.binding_options(name, per_node, extras.node.cores)
     started = any(phase.launch == "tasks" for phase in plan.phases)
     return per_node if bound and started and not extras.hosts else 0
 
@@ -102,6 +91,7 @@ def order_of(
         mdts=plan.mdts,
         directory_layout=plan.directory_layout,
         fill_bytes=plan.fill_bytes,
+        servers=target.servers,
     )
 
 
@@ -127,7 +117,7 @@ def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
 
 def launch_of(
     job: Any, plan: CasePlan, extras: PartitionExtras, stage: Path, per_node: int, bind: bool
-) -> Launch:
+) -> script.Launch:
     """Return the words that start processes in the job; write the host file if the site names
     hosts.
 
@@ -143,15 +133,15 @@ def launch_of(
             )
         text = "".join(f"{host} slots={per_node}\n" for host in hosts)
         (stage / HOSTFILE).write_text(text, encoding="utf-8")
-        launcher.options += host_options(name, hosts)
+        launcher.options += script.host_options(name, hosts)
     if plan.nodes > 1:
         # Readers are shifted by whole nodes, so tasks must fill one node after the other.
-        launcher.options += placing_options(name, per_node, plan.cyclic)
+        launcher.options += script.placing_options(name, per_node, plan.cyclic)
     if bind:  # a document's command stays as printed
-        launcher.options += binding_options(name, per_node, extras.node.cores)
-    return Launch(
+        launcher.options += script.binding_options(name, per_node, extras.node.cores)
+    return script.Launch(
         run_tasks=launcher.run_command(job),
-        each_node=per_node_launcher(name, plan.nodes, hosts),
+        each_node=script.per_node_launcher(name, plan.nodes, hosts),
         agent=_agent(),
         witness=str(JOB_FILES / "witness.sh"),
         restore=str(paths.state_dir() / "restore"),
@@ -177,17 +167,17 @@ def _has_modules(environments: Sequence[Any]) -> Iterator[str]:
         if not one["collection"]
         for name in system.resolve_module(one["name"])
     ):
-        end = shell_word(
+        end = script.shell_word(
             f"iogauge: the job has not loaded the module {name}, which the site declares"
         )
-        yield f"module is-loaded {shell_word(name)} || {{ echo {end} >&2; exit 1; }}"
+        yield f"module is-loaded {script.shell_word(name)} || {{ echo {end} >&2; exit 1; }}"
 
 
 def script_lines(
     job: Any,
     plan: CasePlan,
     extras: PartitionExtras,
-    starts: Launch,
+    starts: script.Launch,
     order: JobOrder,
     environments: Sequence[Any],
 ) -> tuple[list[str], str, list[str]]:
@@ -196,12 +186,14 @@ def script_lines(
     ``environments`` are what ReFrame loads before. Adds to the job the options with which its scheduler warns of the
     time limit.
     """
-    functions = job_functions(plan, starts, notes_layouts=order.striping == "lustre")
+    functions = script.job_functions(plan, starts, notes_layouts=order.striping == "lustre")
     by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
     served = any(phase.on_servers for phase in plan.phases)
-    reported = reporting_variables(job.launcher.registered_name) if by_tasks else {}
+    reported = script.reporting_variables(job.launcher.registered_name) if by_tasks else {}
     given = [*job.sched_access, *job.options, *job.cli_options]
-    options = job_options(job.scheduler.registered_name, plan.most_files, job.time_limit, given)
+    options = script.job_options(
+        job.scheduler.registered_name, plan.most_files, job.time_limit, given
+    )
     job.options += options
     warned = [option.partition("@")[2] for option in options if "@" in option]
     directory = os.path.join(session_dir(order.target, order.session), order.case)
@@ -212,21 +204,21 @@ def script_lines(
     lines = [
         *_has_modules(environments),
         *(
-            [f"export OMPI_MCA_mca_base_env_list={shell_word(';'.join(own))}"]
+            [f"export OMPI_MCA_mca_base_env_list={script.shell_word(';'.join(own))}"]
             if extras.hosts
             else []
         ),
         *(f"export {name}={value}" for name, value in reported.items()),
         f"export IOG_DIR={_directory_word(directory)}",
-        f". {shell_word(str(JOB_FILES / 'job.sh'))}",
+        f". {script.shell_word(str(JOB_FILES / 'job.sh'))}",
         *(f"IOG_WARNED={seconds}" for seconds in warned),
-        *([f". {shell_word(str(JOB_FILES / 'servers.sh'))}"] if served else []),
+        *([f". {script.shell_word(str(JOB_FILES / 'servers.sh'))}"] if served else []),
         *functions,
-        f"iog_open {shell_command([*starts.agent, 'open', ORDER])}",
+        f"iog_open {script.shell_command([*starts.agent, 'open', ORDER])}",
         *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
     ]
     if plan.writes_first:
-        lines.append(shell_command(["iog_repeat", *counts, "iog_write"]))
+        lines.append(script.shell_command(["iog_repeat", *counts, "iog_write"]))
     return lines, "iog_repeat", [*counts, "iog_case"]
 
 
@@ -239,5 +231,5 @@ def _directory_word(directory: str) -> str:
     """Return the case's directory as a shell word; a leading variable must be set in the job."""
     variable, slash, rest = directory.partition("/")
     if not variable:
-        return shell_word(directory)
-    return f'"${{{variable[1:]}:?is not set in this job}}"{slash}{shell_word(rest)}'
+        return script.shell_word(directory)
+    return f'"${{{variable[1:]}:?is not set in this job}}"{slash}{script.shell_word(rest)}'

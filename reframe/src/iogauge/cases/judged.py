@@ -13,7 +13,7 @@ attribute                  until       meaning
 ``needs``                  class body  the environment's feature (``words.ENVIRONMENT``); empty: any
 ``tags``                   init        kinds of runs that include the case (``words.TAGS``)
 ``variants``               class body  forms of the command; the first is ``sound``
-``flaw``                   class body  flaw of the published form; needed if there is such a form
+``flaw``                   class body  flaw of the published form
 ``promise()``              setup       metrics, each with unit and direction, at least one
 ``promise_all()``          setup       metrics at any scale, if some scales have fewer
 ``declared()``             setup       defaults of what ``-S`` sets, if not those of every case
@@ -22,9 +22,6 @@ attribute                  until       meaning
 ``sources()``              setup       cases whose records are operands (derived cases only)
 ``formulas()``             sanity      computations over the operands (derived cases only)
 =========================  ==========  ==============================================================
-
-``_check_definition`` checks these attributes after init. It stops ReFrame with the name of the
-class, the attribute and the expected value.
 """
 
 from __future__ import annotations
@@ -194,7 +191,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             defaults["tier"] = extras.limits.tier
             index = data[check].get("$index", ("$partition",))
             values = [getattr(self, part, None) or defaults.get(part) for part in index]
-            if marks.has_entry(data[check], values):
+            if marks.look_up(data[check], values):
                 places.append(partition.fullname)
         if places:
             self.tags.add(words.PUBLISHED_FIGURE)
@@ -202,23 +199,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
                 fitting = runtime.valid_sysenv_comb(self.valid_systems, self.valid_prog_environs)
                 mine = [place.fullname for place in fitting if place.fullname in places]
                 self.valid_systems = mine or self.valid_systems
-
-    @builtins.run_after("init", always_last=True)
-    def _check_definition(self) -> None:
-        """Refuse a class with invalid attributes; see the table above."""
-        wrong: list[tuple[str, str]] = []
-        if self.needs and self.needs not in words.ENVIRONMENT:
-            wrong.append((f"needs is {self.needs!r}", ", ".join(sorted(words.ENVIRONMENT))))
-        for tag in sorted(set(self.tags) - words.TAGS):
-            wrong.append((f"a tag is {tag!r}", ", ".join(sorted(words.TAGS))))
-        if self.variants[:1] != ("sound",):
-            wrong.append((f"variants is {self.variants!r}", "'sound' first"))
-        if "published" in self.variants and not self.flaw:
-            wrong.append(("flaw is empty", "what is wrong with the published form"))
-        for mistake, expected in wrong:
-            raise ReframeFatalError(
-                f"iogauge: {type(self).__name__}: {mistake}: expected {expected}. Correct the class of the check"
-            )
 
     @builtins.run_after("init", always_last=True)
     def _tell_the_listing(self) -> None:
@@ -261,12 +241,6 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         name = type(self).__name__
         self._references = References.of_site(self.current_system.name)
         self._references.check(name, self.promise_all())
-
-    def _point_to_references(self) -> None:
-        """Give ReFrame the path of the file with the references."""
-        path = self._references.path_for(type(self).__name__)
-        if path:
-            self.reference = {"$ref": str(path)}
 
     @builtins.run_before("performance")
     def _hand_over(self) -> None:
@@ -425,6 +399,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
             price=PriceRecord(**price.model_dump()) if price else None,
             target=self.current_partition.extras.get("target"),
             layout=self._layout(),
+            servers=dict(self._seen.servers) or None if self._seen else None,
             tools=judgement.tools,
             stack=self.current_environ.extras.get("installed"),
             suite=suite(),

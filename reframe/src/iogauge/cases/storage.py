@@ -144,7 +144,6 @@ class StorageCheck(JudgedCheck):
             self.num_tasks, self.num_tasks_per_node = self.nodes, 1
             most = self.own_processes * self.tasks_per_node
             self.num_cpus_per_task = min(most, self.site.node.cores)
-        self._point_to_references()
         try:
             self._plan = self.plan().in_pool(self._extras.target.pool)
         except ValueError as error:
@@ -240,7 +239,7 @@ class StorageCheck(JudgedCheck):
             node_minutes=footprint.node_minutes,
             seconds=footprint.seconds,
             rests_on=tuple(sorted({speed.source for speed in speeds.values()})),
-            timed=bounds.timed(plan, extras),
+            timed=plan.timed_seconds(extras.limits.phase_seconds),
             budget=extras.budget.model_dump() if extras.budget else None,
             doubts=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if not doubt.refused),
             refused=tuple(f"{metric}: {doubt}" for metric, doubt in doubts if doubt.refused),
@@ -259,14 +258,8 @@ class StorageCheck(JudgedCheck):
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():
             self._spend(Cost(footprint.nodes * footprint.seconds, footprint.written_bytes, 1))
-            assumed = any(speed.assumed for speed in speeds.values())
-            self._watch(footprint.seconds, assumed)
-
-    def _watch(self, seconds: float, assumed: bool) -> None:
-        """Show the case on the screen while it runs."""
-        name, steps = short_name(self.display_name), life.steps(self._plan)
-        case = life.Watched(name, Path(self.stagedir), self.job, steps, seconds, assumed)
-        life.screen().add(case)
+            name, steps = short_name(self.display_name), life.steps(plan)
+            life.screen().add(life.Watched(name, stage, self.job, steps, footprint.seconds))
 
     def _spend(self, cost: Cost) -> None:
         """Take the case's cost from the budget, and track the places to clean up after it."""

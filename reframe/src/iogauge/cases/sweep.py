@@ -35,11 +35,6 @@ def points(name: str, *needs: str) -> list[Any]:
     return sorted({point for of_partition in declared for point in of_partition})
 
 
-def models() -> list[str]:
-    """Return the models whose checkpoints some partition of the selected system declares."""
-    return sorted({model for extras in _extras(()).values() for model in extras.checkpoints})
-
-
 def partitions(name: str, point: object, *needs: str) -> list[str]:
     """Return the partitions, as ``system:partition``, that declare a point."""
     return [where for where, declared in _declared(name, needs).items() if point in declared]

@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from iogauge.cli import ready, reporting, results, running, site
-from iogauge.cli.screen import slips, warn
-from iogauge.core import registry
+from iogauge.cli.screen import slip, slips, warn
+from iogauge.core import processes, registry
 from iogauge.core.text import did_you_mean, visible
 from iogauge.records import names
 from iogauge.session import current
@@ -128,6 +128,11 @@ def common(
     ] = False,
 ) -> None:
     """Put folders of sites in front of the search path, for this command and what it starts."""
+    processes.open_streams()
+    try:
+        os.environ["PWD"] = os.getcwd()  # what started this command may have passed on its own
+    except FileNotFoundError as error:
+        raise slip("the current directory was removed: cd to another one") from error
     named = [str(folder.absolute()) for folder in sites or ()]
     before = os.environ.get(folders.VARIABLE)
     if named:

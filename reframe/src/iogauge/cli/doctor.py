@@ -11,19 +11,19 @@ import os
 import socket
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from iogauge.core import commands, processes
+from iogauge.core import commands, processes, registry
 from iogauge.core.paths import state_dir
 from iogauge.core.text import after, some
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import declared_node
-from iogauge.guards.preflight import cores, expected_settings, health, identity, servers
-from iogauge.node import probes
+from iogauge.guards.preflight import cores, health, identity, servers
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
@@ -66,12 +66,12 @@ class Check:
 _SHOWN: Final = 8
 
 
-def lustre_checks(path: str, extras: PartitionExtras | None) -> list[Check]:
+def lustre_checks(path: str, extras: PartitionExtras) -> list[Check]:
     """Return the lines about the Lustre file system of a path; raises OSError or :class:`LustreError`.
 
     They tell what Lustre itself says, and what this user cannot see, and who could.
     """
-    subject, topology = f"target {path}", extras.topology if extras else None
+    subject, topology = f"target {path}", extras.topology
     view = with_lustre(look(path), True)
     fsname = fsname_of(view.mount.source if view.mount else "")
     facts = client.facts(fsname)
@@ -105,9 +105,27 @@ def lustre_checks(path: str, extras: PartitionExtras | None) -> list[Check]:
         text = "hidden from you: what the client moved for each storage target (G8, G19)"
         what = "root sees it: lctl get_param 'osc.*.stats'; so do users from Lustre 2.17 on"
         lines.append(Check("note", subject, text, what))
-    if extras:
-        lines += _servers(subject, extras, {one.server or "" for one in view.targets})
+    lines += _servers(subject, extras, {one.server or "" for one in view.targets})
     return lines
+
+
+def _sources(subject: str, extras: PartitionExtras, view: View) -> list[Check]:
+    """Return a line about each source of the servers' counters, which no case needs."""
+    sources = extras.target.servers
+    fsname = fsname_of(view.mount.source if view.mount else "")
+
+    def asked(source: str) -> Check:
+        try:
+            told = registry.load("iogauge_answers", "servers.ask")(source)
+        except (OSError, ValueError) as error:
+            text = f"servers: {source} does not answer ({error}): cases run, without its counters"
+            return Check("note", subject, text, "correct target.servers")
+        named = some(sorted(name for name in told if name.startswith(f"{fsname}-")), _SHOWN)
+        text = f"servers: {source} counts for {named or f'no target of {fsname}'}"
+        return Check("ok" if named else "note", subject, text)
+
+    with ThreadPoolExecutor(len(sources) or 1) as pool:
+        return list(pool.map(asked, sources))
 
 
 def _asked(*words: str) -> str:
@@ -222,32 +240,28 @@ def extras_of(partition: Mapping[str, Any]) -> PartitionExtras:
     return PartitionExtras.of_partition(partition["extras"])
 
 
-def of_target(place: PartitionExtras | str) -> list[Check]:
-    """Return the lines about a target: one of a site, or a path."""
-    extras = None if isinstance(place, str) else place
-    path = place if isinstance(place, str) else place.target.path
+def of_target(extras: PartitionExtras) -> list[Check]:
+    """Return the lines about a site's target."""
+    path = extras.target.path
     subject = f"target {path}"
-    if extras and extras.target.of_job:
+    if extras.target.of_job:
         return [Check("note", subject, "made for each job: only a job sees it")]
     try:
         view = processes.call_in_time(path, lambda: look(path))
     except OSError as error:
-        what = "set IOGAUGE_TARGET to a directory"
-        if extras:
-            what = "correct target.path, or look on a node that mounts it"
+        what = "correct target.path, or look on a node that mounts it"
         return [Check("problem", subject, error.strerror or str(error), what)]
-    declared = extras is not None and extras.target.compresses is not None
-    checks = list(_target_mount(path, view, declared))
-    if extras:
-        checks += _target_otherwise(subject, extras, view)
-    on_lustre = view.on_lustre or (extras and extras.target.striped_by == "lustre")
+    checks = list(_target_mount(path, view, extras.target.compresses is not None))
+    checks += _target_otherwise(subject, extras, view)
+    on_lustre = view.on_lustre or extras.target.striped_by == "lustre"
     if on_lustre:
         try:
             checks += processes.call_in_time(path, partial(lustre_checks, path, extras))
         except (OSError, LustreError) as error:
             what = "put lfs of the client on PATH; ask the administrators of the file system"
             checks.append(Check("problem", subject, str(error), what))
-    guarded = (extras.target.lock_place if extras else None) or path
+        checks += _sources(subject, extras, view)
+    guarded = extras.target.lock_place or path
     try:
         by, writable, sessions, holder = processes.call_in_time(
             path,
@@ -377,13 +391,7 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
             cores(tasks if of_mpirun else 0, usable, declared.cores),
             declared_node(declared, [usable], [memory]),
         ]
-        path, subject = extras.target.path, f"site {folder.name}, partition {partition['name']}"
-        facts = probes.collect(path) if extras.expect else {}
-        if expect := {key: value for key, value in extras.expect.items() if key in facts}:
-            fsname, host = fsname_of(extras.target.source or "*"), socket.gethostname()
-            findings.append(
-                expected_settings(expect=expect, facts=facts, host=host, path=path, fsname=fsname)
-            )
+        subject = f"site {folder.name}, partition {partition['name']}"
         if extras.scale.nodes > 1:
             text = f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host"
             yield Check("problem", subject, text, "name a scheduler, or the nodes (extras.hosts)")

@@ -25,7 +25,7 @@ from iogauge.core import processes, untrusted
 from iogauge.core.groups import grouped
 from iogauge.core.paths import LIBRARY, history_dir, project_root
 from iogauge.core.text import after, count, did_you_mean, some
-from iogauge.core.units import UnitError, in_order, parse_seconds
+from iogauge.core.units import UnitError, duration, in_order, parse_seconds
 from iogauge.core.yamlfile import YamlError, load
 from iogauge.job import opening
 from iogauge.node.lustre.programs import LustreError
@@ -303,12 +303,12 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
         if sum(one.seconds for one in fits) + case.seconds <= seconds:
             fits.append(case)
     if not fits:
-        shortest = plan_table.duration(min((one.seconds for one in cases), default=0.0))
+        shortest = duration(min((one.seconds for one in cases), default=0.0))
         raise slip(f"--budget {budget}: no case fits; the shortest takes about {shortest}")
     out = [short_name(case.name) for case in cases if case not in fits]
     text = (
         f"budget {budget}: {len(fits)} of {count(len(cases), 'case')}, about "
-        f"{plan_table.duration(sum(one.seconds for one in fits))}"
+        f"{duration(sum(one.seconds for one in fits))}"
     )
     say(text + (f"; left out: {some(out)}" if out else ""))
     exact = [word for case in fits for word in ("-n", names.exactly(short_name(case.name)))]
@@ -331,8 +331,7 @@ def plan(arguments: list[str], wide: bool) -> bool:
 def show_plan(cases: list[PlannedCase], wide: bool = False) -> bool:
     """Print the footprints, the budget and the room on each target; return whether all suffices."""
     show(plan_table.table(cases, wide))
-    remarks = [*plan_table.remarks(cases), *plan_table.timed(cases)]
-    for line in [*remarks, *plan_table.within_budget(cases)]:
+    for line in [*plan_table.remarks(cases), *plan_table.timed(cases)]:
         say(line)
     over = [*plan_table.over_budget(cases), *plan_table.over_time(cases)]
     for line in over:

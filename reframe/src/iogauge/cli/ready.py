@@ -17,11 +17,12 @@ from iogauge.cli.planning import no_site, planned_cases, room
 from iogauge.cli.screen import say, slip
 from iogauge.core.groups import grouped
 from iogauge.core.text import count
-from iogauge.core.units import format_bytes
+from iogauge.core.units import duration, format_bytes
 from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
-from iogauge.site import folders, machine, programs, settings
+from iogauge.site import folders, programs, settings
+from iogauge.site.references import References
 
 
 def check(
@@ -129,7 +130,7 @@ def _summary(folder: Path, cases: Sequence[PlannedCase], here: bool) -> str:
     held = max(case.order.held_bytes + case.order.fill_bytes for case in cases)
     where = "" if folder.name == folders.LOCAL else f" --system={folder.name}"
     return (
-        f"{folder.name}: {count(len(cases), 'case')} can run; all take {plan_table.duration(seconds)}, "
+        f"{folder.name}: {count(len(cases), 'case')} can run; all take {duration(seconds)}, "
         f"with at most {format_bytes(held)} on the target. Next: iogauge run{where} -t quick"
     )
 
@@ -141,7 +142,10 @@ def _of_files(folder: Path) -> list[Check]:
     lines = [Check("problem", subject, str(one), "correct the file") for one in mistakes]
     return [
         *lines,
-        *(Check("note", subject, str(one), doctor.DOUBT) for one in settings.doubts(folder)),
+        *(
+            Check("note", subject, str(one), doctor.DOUBT)
+            for one in References.of_site(folder.name).doubts()
+        ),
     ]
 
 
@@ -151,11 +155,8 @@ def _of_site(folder: Path, here: bool) -> tuple[list[Check], list[PlannedCase]]:
     lines = _of_files(folder)
     if found:
         return lines, []
-    if here and folder.name == folders.LOCAL:
-        lines += doctor.of_target(machine.target_path())
-    elif here:
-        for partition in site["systems"][0]["partitions"]:
-            lines += _of_partition(folder, partition, site)
+    for partition in site["systems"][0]["partitions"] if here else ():
+        lines += _of_partition(folder, partition, site)
     cases, more = _as_planned(folder, here)
     return [*lines, *more], cases
 

@@ -16,7 +16,7 @@ from reframe.frontend.cli import main as reframe_main
 
 from iogauge.cli import doctor, planning
 from iogauge.cli.reporting import sessions_of, write_file
-from iogauge.cli.screen import Wide, say, show_details, show_ending, slip, warn
+from iogauge.cli.screen import Wide, say, show_ending, slip, warn
 from iogauge.core import processes, registry
 from iogauge.core.paths import history_dir, state_dir
 from iogauge.core.units import format_bytes
@@ -24,10 +24,10 @@ from iogauge.evidence import complaints
 from iogauge.records import journal, names
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
-from iogauge.report import plan_table, undone
+from iogauge.report import undone
 from iogauge.report.endings import SessionRecords
 from iogauge.session import current, life
-from iogauge.site import folders, machine, programs, settings
+from iogauge.site import folders, machine, programs
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
 
@@ -162,7 +162,9 @@ def _end(
     if status and not end.status:
         end = found.ending(gate, lack, [f"ReFrame ended with status {status}"])
     show_ending(found, end, wide)
-    show_details([one.details for one in ran if one.details.exists()])
+    for one in ran:
+        if one.details.exists():
+            say(f"ReFrame's details of the failures: {one.details}")
     if gate and not accept and (lack.unmatched or lack.gone):
         say(
             "A gate fails if a case of an earlier gate is missing. If you removed the case on purpose, "
@@ -214,30 +216,15 @@ def run(
 
 
 def _affordable(given: list[str], budget: str, over_budget: bool) -> list[str]:
-    """Return the options for what fits into a time, if one is given; end with status 1 if the budget does not allow it."""
+    """Return the options for what fits into a time, if one is given."""
     arguments = planning.within(given, budget) if budget else given
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
-    elif settings.any_budget(*folders.site_dirs()):
-        _keep_budget(given)
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
     planning.say_unclaimed(arguments)
     return arguments
-
-
-def _keep_budget(arguments: list[str]) -> None:
-    """End the command if the selected cases cost more than the budget of their partition."""
-    over = plan_table.over_budget(planning.planned_cases(arguments)[0])
-    if over:
-        for line in over:
-            warn(line)
-        warn(
-            "no case was run. 'iogauge run --dry-run' shows the cost of each case. To run them "
-            "nevertheless, add --over-budget"
-        )
-        raise typer.Exit(1)
 
 
 def _try_out(given: list[str], wide: bool) -> int:

@@ -6,10 +6,8 @@ import contextlib
 import os
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -18,7 +16,7 @@ from rich.console import Console, Group
 from iogauge.core.text import visible_lines
 from iogauge.core.units import moment
 from iogauge.judge.verdict import Verdict
-from iogauge.report import outcome, pricing
+from iogauge.report import outcome
 from iogauge.report.endings import Ending, SessionRecords
 from iogauge.report.layout import Table
 from iogauge.report.outcome import plain
@@ -128,8 +126,6 @@ def show_ending(records: SessionRecords, end: Ending, wide: bool = False) -> Non
     """Print the table, the ending, and what was not run."""
     if records:
         show(outcome.table(outcome.folded(records), wide))
-    if prices := pricing.costs(records):
-        show(pricing.cost_table(prices))
     for line in (f"iogauge: {end}", *end.remarks):
         say(line)
     if any(r.tier == "quick" and r.metrics for r in records):
@@ -147,20 +143,3 @@ def show_ending(records: SessionRecords, end: Ending, wide: bool = False) -> Non
             "UNREFERENCED is no pass: the figures are valid, but there is no reference to compare "
             "them with. Add references to the site's references.yaml (iogauge calibrate proposes them)."
         )
-
-
-def show_details(files: list[Path]) -> None:
-    """Say where ReFrame's blocks about failures are; a log of GitLab's has them in a folded section.
-
-    See "custom collapsible sections" in its documentation.
-    """
-    for number, file in enumerate(files):
-        if os.environ.get("GITLAB_CI") != "true":
-            say(f"ReFrame's details of the failures: {file}")
-            continue
-        mark, now = f"iogauge_failures_{number}", int(time.time())
-        # typer.echo would take the escapes away
-        print(f"\x1b[0Ksection_start:{now}:{mark}[collapsed=true]\r\x1b[0K", end="")
-        print("ReFrame's details of the failures:")
-        print(visible_lines(file.read_text(encoding="utf-8", errors="replace")), end="")
-        print(f"\x1b[0Ksection_end:{now}:{mark}\r\x1b[0K", flush=True)

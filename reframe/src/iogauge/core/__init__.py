@@ -5,7 +5,6 @@
 - measurement: metrics, quantities, outputs, in one form for every tool
 - paths: paths of the project and of its state; files written whole or not at all
 - processes: whether a process still lives, which ones outlived their job, and calls to storage with a time limit
-- quantiles: quantiles of the normal and the t distributions
 - registry: what a site can do without, found by its entry points
 - text: text that is safe to print, and digests
 - units: sizes, rates and durations, from text and back

@@ -68,10 +68,9 @@ def own_command() -> str:
 
     make activates a shell of its own (MAKELEVEL), which is not the user's.
     """
-    places = os.environ.get("PATH", "").split(os.pathsep)
-    if "MAKELEVEL" not in os.environ and any(
-        os.access(os.path.join(place, "iogauge"), os.X_OK) for place in places if place
-    ):
+    import shutil  # an agent starts without it
+
+    if "MAKELEVEL" not in os.environ and shutil.which("iogauge"):
         return "iogauge"
     installed = os.path.join(sys.prefix, "bin", "iogauge")
     return installed if os.access(installed, os.X_OK) else "iogauge"

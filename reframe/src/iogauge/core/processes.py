@@ -41,23 +41,25 @@ _KEEPER: Final = b"IOG_KEEPS=1"
 _WAIT_S: Final = 5.0
 
 
-def started(pid: int) -> int | None:
-    """Return when a process began, in ticks since boot: 0 if it has ended, None if unknown."""
+def _stat(pid: int) -> list[str]:
+    """Return what /proc tells of a process behind its name; nothing if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            words = file.read().rpartition(")")[2].split()
-        return 0 if words[0] in "ZX" else int(words[19])
-    except (OSError, ValueError, IndexError):
-        return None
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def started(pid: int) -> int | None:
+    """Return when a process began, in ticks since boot: 0 if it has ended, None if unknown."""
+    words = _stat(pid)
+    return None if len(words) < 20 else 0 if words[0] in "ZX" else int(words[19])
 
 
 def parent(pid: int) -> int:
     """Return the parent of a process; 0 if it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+    words = _stat(pid)
+    return int(words[1]) if len(words) > 1 else 0
 
 
 def identity(pid: int) -> list[int]:
@@ -145,6 +147,15 @@ def flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
+
+
+def open_streams() -> None:
+    """Let output that the caller closed lead nowhere, lest the next file take its place."""
+    while (number := os.open(os.devnull, os.O_RDWR)) < 3:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
 
 
 class Fork:
@@ -305,9 +316,7 @@ def _child(work: Callable[[Report], object], pipe: Connection, parent: int) -> N
 
 def _silence_s(place: str) -> float:
     """Return the seconds for which a target may be silent; raises NoAnswer for an invalid value."""
-    text = os.environ.get("IOGAUGE_SILENCE_S", "")
-    if not text:
-        return SILENCE_S
+    text = os.environ.get("IOGAUGE_SILENCE_S") or f"{SILENCE_S:.0f}"
     if not re.fullmatch(r"[1-9][0-9]{0,3}", text, re.ASCII):
         raise NoAnswer(
             f"{place} was not asked: IOGAUGE_SILENCE_S is {text[:30]!r}: expected seconds, from 1 to 9999"
@@ -371,6 +380,21 @@ def watch(
         # A process that waits for dead storage may never end, so it is not waited for.
         with contextlib.suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG if kind == "at" else 0)
+
+
+def beside(work: Callable[[], object]) -> None:
+    """Run ``work`` in a child process that ends with this one, takes only time that is left, and is not heard."""
+    import ctypes  # noqa: F401  # before the fork: the child has it too
+
+    flush()
+    parent = os.getpid()
+    if os.fork() == 0:
+        try:
+            _leave(parent, 2, (0, 1, 2))
+            os.nice(19)
+            work()
+        finally:
+            os._exit(0)
 
 
 def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) -> bool:

@@ -152,6 +152,14 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
+def duration(seconds: float) -> str:
+    """Return a duration for people: ``45 s``, ``12 min``, ``3 h 20 min``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
 def format_value(value: float) -> str:
     """Return a value for people: four significant digits, no exponent from 0.001 to a billion."""
     if 1e-3 <= abs(value) < 1e9:

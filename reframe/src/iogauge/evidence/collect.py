@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from iogauge.core import untrusted
+from iogauge.core import registry, untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.versions import too_old
@@ -42,7 +42,7 @@ from iogauge.node.view import View
 from iogauge.plan import seen
 from iogauge.plan import stage as files
 from iogauge.plan.case import REP, CasePlan, PhasePlan, Printed
-from iogauge.plan.seen import Instant, Noted
+from iogauge.plan.seen import Noted
 from iogauge.plan.stage import Opened, PhaseRun
 from iogauge.tools.mpi import Binding, alone, parse_bindings, unlabelled
 
@@ -133,6 +133,7 @@ def _collect(
         **_facts(noted, runs, plan, opened.clock),
         bindings=_bindings(stage, plan),
         samples=_samples(noted) if plan.sampled else (),
+        servers=_servers(noted, plan, runs),
     )
 
 
@@ -329,6 +330,17 @@ def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
     return next(iter(answers))
 
 
+def _servers(noted: Noted, plan: CasePlan, runs: Sequence[PhaseRun]) -> Mapping[str, Any]:
+    """Return the servers' series in each execution, as the record keeps them, if the site's sources were asked."""
+    if not any(noted.each(seen.SERVERS)):
+        return {}
+    names = {phase.name for phase in plan.repeat}
+    told: Mapping[str, Any] = registry.load("iogauge_answers", "servers")(
+        noted, [run for run in runs if run.name in names]
+    )
+    return told
+
+
 # What its tools printed.
 
 
@@ -343,8 +355,7 @@ def _outputs(
 
     Raises :class:`ToolOutputError`.
     """
-    told, activity = witness.witnesses(noted), noted.instants(seen.MOVED)
-    asked = noted.instants(seen.ASKED)
+    told, asked = witness.witnesses(noted), noted.instants(seen.ASKED)
     servers = (
         {ost_name(one.index): one.server for one in view.targets if one.server} if view else {}
     )
@@ -356,7 +367,7 @@ def _outputs(
         warm_up = repetition == 0 and phase.name in cold
         run = next((r for r in runs if (r.repetition, r.name) == (repetition, phase.name)), None)
         heard = witness.hear(plan, phase, repetition, run, told, asked)
-        output = _output(stage, phase, repetition, run, heard, activity, servers)
+        output = _output(stage, phase, repetition, run, heard, noted, servers)
         for part in [phase, *(p for p in plan.repeat if p.within == phase.name)]:
             if output is not None:
                 (cold if warm_up else judged)[part.name].append(output)
@@ -375,7 +386,7 @@ def _output(
     repetition: int,
     run: PhaseRun | None,
     testimony: Testimony,
-    activity: Sequence[Instant],
+    noted: Noted,
     servers: Mapping[str, str],
 ) -> ToolOutput | None:
     """Return the output of an execution, with what belongs to its time; raises :class:`ToolOutputError`."""
@@ -407,7 +418,7 @@ def _output(
         measured = {name for name, _ in phase.rates.values()}
         parsed = witness.synced(parsed, measured, testimony, what)
     if phase.series and run is not None:
-        parsed = phase.series(parsed, activity, run, what)
+        parsed = phase.series(parsed, noted, run, what)
     return parsed
 
 

@@ -50,6 +50,7 @@ _CAUSES: Final = re.compile(
     r"|A requested component was not found"
     r"|Your job has requested more processes than"
     r"|\S+ has lost communication with a remote daemon"
+    r'|The value of the MCA parameter "plm_rsh_agent"'
 )
 
 #: What follows the cause in such a paragraph: a list of guesses.
@@ -94,6 +95,9 @@ _RAN: Final = re.compile(
     r"|=* *BAD TERMINATION|srun: error: \S+: tasks? [\d,-]+: "
 )
 
+#: What stands before the words of a shell that starts a tool: the place in a script of this suite.
+_OF_SHELL: Final = re.compile(r"\S+/iogauge/job/\w+\.sh: (?:line )?\d+: (?:\d+ )?")
+
 _REMEDIES: Final = (
     (
         "not enough slots",
@@ -116,12 +120,27 @@ _REMEDIES: Final = (
         "attempt to run as root",
         "Run as an ordinary user, or set the two variables that mpirun names",
     ),
+    (
+        "daemon has unexpectedly failed",
+        "mpirun starts its daemons with srun if SLURM_JOB_ID is set. If that allocation has ended, run from a shell "
+        "without SLURM_* variables",
+    ),
+    (
+        '"plm_rsh_agent"',
+        "mpirun looks for ssh, even for one node. Install it, or set OMPI_MCA_plm=isolated in env_vars for one node",
+    ),
 )
 
 #: If MPI does not begin, its launcher is another's, or offers another way to meet.
 _MEET: Final = (
     "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the launcher "
     "of the MPI library that the tool was built with"
+)
+#: MPI could not make its own files.
+_OWN_FILES: Final = re.compile(r"PMIX ERROR: OUT-OF-RESOURCE|orte_session_dir failed")
+_ROOM: Final = (
+    "MPI keeps files of its own in $TMPDIR, or in /tmp. See that it exists on the node, and has room. If you ran "
+    "another mpirun there, which may have removed them as it ended, run again"
 )
 _MEETING: Final = re.compile(
     rf"{_UNKNOWN_MANAGER.pattern}|.*_Init(?:_thread)?: .*PMI_\w+ returned|.*An error occurred in MPI_Init|.*direct launched using|It looks like"
@@ -132,7 +151,8 @@ def launcher_cause(lines: Sequence[str]) -> str:
     """Return why a launcher did not run the tool, and what to do; empty if it does not say so."""
     found = next(_causes(lines), "")
     remedy = next((remedy for words, remedy in _REMEDIES if words in found), "")
-    remedy = remedy or (_MEET if _MEETING.match(found) else "")
+    if _MEETING.match(found):
+        remedy = _ROOM if any(map(_OWN_FILES.search, lines)) else _MEET
     return f"{found.rstrip('.')}. {remedy}" if remedy else found
 
 
@@ -281,9 +301,15 @@ def telling_line(stage: Path, run: PhaseRun, on_lustre: bool = False) -> str:
         if several := alone(unlabelled(text)):
             return several
         texts.append(
-            [line.strip() for line in unlabelled(text).splitlines() if not is_binding(line)]
+            [
+                _OF_SHELL.sub("", line).strip()
+                for line in unlabelled(text).splitlines()
+                if not is_binding(line)
+            ]
         )
     told = visible(next(filter(None, _telling(texts)), "it printed nothing"))
+    if run.status == 127 and told.endswith("not found"):
+        told += ". Put it on PATH there, by modules or prepare_cmds of the environment"
     cut_off = on_lustre and any(words in told for words in _CUT_OFF)
     return told + (_EVICTION if cut_off else "")
 

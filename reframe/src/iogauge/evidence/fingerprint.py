@@ -20,43 +20,8 @@ from typing import Final
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.core.text import digest, text_digest
 from iogauge.core.words import Fingerprint, Value
+from iogauge.node.keys import starred
 from iogauge.node.probes import PROBES, SECRET, UNANSWERED
-
-#: Keys (patterns of fnmatch) on which a result depends by design: their change starts a new series.
-#: Other keys only explain a change.
-STARRED: Final = (
-    "tool.*",
-    "stack",
-    "stack.*",
-    "mpi",
-    "preload.*",
-    "script.*",
-    "kernel",
-    "fs.uuid",
-    "layout.default",
-    "layout.directory",
-    "lustre.client",
-    "lustre.mdts",
-    "lustre.osts",
-    "lustre.servers",
-    "mount.options",
-    "node.model",
-    "cpu.model",
-    "cpu.sockets",
-    "cpu.cores",
-    "cpu.smt",
-    "cpu.numa_nodes",
-    "nic.*.model",
-    "nic.*.driver",
-    "nic.*.firmware",
-    "nic.*.speed_mbps",
-    "ib.*.rate",
-    "ib.*.firmware",
-    "tunable.llite.hybrid_io*",
-    "tunable.llite.fast_read",
-    "tunable.llite.parallel_dio",
-    "tunable.llite.unaligned_dio",
-)
 
 #: The starred keys that are no part of a series' name: records of before have no such key, and their
 #: series goes on. iogauge.records.query divides a series by them.
@@ -107,8 +72,8 @@ def fold(hosts: Sequence[str]) -> str:
 
 # Uses of a fingerprint.
 def series_subset(fingerprint: Mapping[str, Value]) -> Fingerprint:
-    """Return the keys whose change starts a new series: those that fit :data:`STARRED`."""
-    return {key: value for key, value in fingerprint.items() if _fits(key, STARRED)}
+    """Return the keys whose change starts a new series: those that fit :func:`~iogauge.node.keys.starred`."""
+    return {key: value for key, value in fingerprint.items() if _fits(key, starred())}
 
 
 _UNANSWERED: Final = {f"{UNANSWERED}{name}": keys for name, (_, keys) in PROBES.items()}
@@ -134,7 +99,7 @@ def agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
     return not any(
         key != FILE_SYSTEM and not (None in (old, new) and _fits(key, unknown))
         for key, old, new in _differences(one, other)
-        if _fits(key, STARRED)
+        if _fits(key, starred())
     )
 
 
@@ -174,7 +139,7 @@ def changed(
         for change in _differences(old, new)
         if not (None in change[1:] and _fits(change[0], unknown))
     ]
-    return sorted(changes, key=lambda change: (not _fits(change[0], STARRED), change[0]))
+    return sorted(changes, key=lambda change: (not _fits(change[0], starred()), change[0]))
 
 
 def merge(nodes: Sequence[Mapping[str, Value]]) -> Fingerprint:

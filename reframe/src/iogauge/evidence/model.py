@@ -73,6 +73,7 @@ class Evidence:
     ``changes`` is their activity between the first and the last judged phase. ``bindings`` are the
     cores that the launcher bound the tasks to, if it reports them. ``samples`` are the samples of
     the contents. ``mismatch`` is what the tool says of wrong data, if the warm-up ended with them.
+    ``servers`` are series of the servers' counters, see :mod:`iogauge_extras.loads.servers`.
     """
 
     views: tuple[View, ...]
@@ -105,6 +106,7 @@ class Evidence:
     bindings: tuple[Binding, ...] = ()
     samples: tuple[Sample, ...] = ()
     mismatch: str = ""
+    servers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def first(self) -> View | None:
@@ -161,7 +163,7 @@ def striping_of_repetitions(
     """
     found = []
     for repetition in [0] if plan.prepare else range(1, plan.repetitions + 1):
-        if repetition in noted or plan.striped:
+        if repetition in noted or (plan.striped and plan.keeps_files):
             silent = "the agent that keeps the lock did not answer in time"
             layouts = noted.get(repetition, Layouts(repetition=repetition, problem=silent))
             found.append(Striping(placed(repetition) if plan.pins else {}, layouts))

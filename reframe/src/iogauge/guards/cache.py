@@ -156,7 +156,8 @@ def write_back(seen: PhaseSeen) -> Finding | None:
         saw += f", but fsync proves nothing here{because(traits.unsynced)}"
     elif not fsync and not holds:
         saw += because(traits.why)
-    return rule("G2 write-back", factor=factor, memory=memory).decide(holds, saw)
+    case = "place" if fsync else ""
+    return rule("G2 write-back", case, factor=factor, memory=memory).decide(holds, saw)
 
 
 def server_cache(seen: PhaseSeen) -> Finding | None:

@@ -210,7 +210,7 @@ def coverage(seen: LayoutSeen) -> Finding | None:
     """Return G11: no placement can be better than the mean rounded up. A shared file hits as many targets as it
     has stripes, which G10 demands if the case asks for a layout.
     """
-    plan, noted, asked = seen.case.plan, seen.noted, seen.case.plan.striped
+    plan, noted, asked = seen.case.plan, seen.noted, seen.case.plan.places
     if plan.layout is not None and plan.layout.begins_on_metadata:
         return None  # They need no storage target.
     demanded = rule("G11 coverage")

@@ -85,6 +85,9 @@ def open_case(order_file: str, run: Callable[[list[str]], int]) -> int:
         if reasons:
             return REFUSED
         keeper = _Keeper(order, opened, run)
+        if order.servers and opened.view:
+            words = ["servers", *opened.view.counters, *order.servers]
+            processes.beside(lambda: run(words))
         try:
             keeper.serve(leaving)
         finally:

@@ -8,6 +8,7 @@
 - host: the node's clock and cores, and bytes and connections, counted before and after the phases
 - identity: the names of file systems
 - kernel: what the kernel tells: texts, names, answers about a file
+- keys: what a fingerprint may tell, as data
 - kinds: what is known of each type of file system, and what a stack below a mount takes away
 - lustre: Lustre's client: programs, parameters, targets, quotas, layouts
 - mounts: mounts and the room of a path

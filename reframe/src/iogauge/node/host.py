@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from iogauge.core.untrusted import Plain
 from iogauge.node.identity import uuid_of
+from iogauge.node.kernel import text
 from iogauge.node.lustre.client import read_parameters
 from iogauge.node.mounts import cache_id, existing_parent, find_mount, fsname_of
 
@@ -35,15 +36,9 @@ def core_count(cpus: Iterable[int], tree: Path) -> int:
 
     If the kernel does not tell the core of a CPU, this CPU counts as a core.
     """
-    return len({_threads_of_core(cpu, tree) for cpu in cpus})
-
-
-def _threads_of_core(cpu: int, tree: Path) -> str:
-    """Return the kernel's list of the CPUs that share a core with this one."""
-    for name in ("core_cpus_list", "thread_siblings_list"):  # since Linux 5.3, and before
-        with contextlib.suppress(OSError):
-            return (tree / f"cpu{cpu}" / "topology" / name).read_text(encoding="ascii").strip()
-    return str(cpu)
+    files = ("core_cpus_list", "thread_siblings_list")  # since Linux 5.3, and before
+    told = {cpu: [text(tree, f"cpu{cpu}/topology", file) for file in files] for cpu in cpus}
+    return len({next(filter(None, lists), str(cpu)) for cpu, lists in told.items()})
 
 
 def usable_cores() -> int:

@@ -10,7 +10,6 @@ from typing import Final, Literal
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, with_unit
 from iogauge.plan.case import Access, CasePlan, PhasePlan, access_of, nodes_of
-from iogauge.plan.stage import TimedPhases
 from iogauge.site.doubts import DOUBTFUL_SHARE, Doubt
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.site.topology import Ceiling
@@ -31,11 +30,10 @@ ASSUMED_SPEED: Final = f"{format_bytes(ASSUMED_BYTES_S)}/s a node"
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Expected bandwidth of a phase, and its source; ``assumed`` means that the site declares nothing."""
+    """Expected bandwidth of a phase, and its source."""
 
     bytes_s: float
     source: str
-    assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +99,7 @@ def speed(
         reference = references.get(metric)
         if reference and reference.unit in BANDWIDTH_UNITS:
             return Speed(convert(reference.value, reference.unit, "B/s"), "references")
-    assumed = Speed(ASSUMED_BYTES_S * plan.nodes, f"assumed: {ASSUMED_SPEED}", assumed=True)
+    assumed = Speed(ASSUMED_BYTES_S * plan.nodes, f"assumed: {ASSUMED_SPEED}")
     if probed := float(os.environ.get(PROBED, 0)):
         assumed = Speed(probed * plan.nodes, f"probed: {format_bytes(probed)}/s a node")
     topology = extras.topology
@@ -116,20 +114,6 @@ def speed(
     if phase.access.saturates == "bandwidth" or not phase.rates:
         return expected
     return min(expected, assumed, key=lambda estimate: estimate.bytes_s)
-
-
-def timed(plan: CasePlan, extras: PartitionExtras) -> tuple[TimedPhases, ...]:
-    """Return what the phases of a case that end by time may move, by direction."""
-    found = []
-    ways: tuple[Literal["write", "read"], ...] = ("write", "read")
-    for way in ways:
-        seconds = plan.timed_seconds(way, extras.limits.phase_seconds)
-        topology = extras.topology
-        limit = topology.bandwidth_ceiling(way, plan.nodes, plan.servers) if topology else None
-        if seconds:
-            most = None if limit is None else round(seconds * limit.value)
-            found.append(TimedPhases(way, seconds, most))
-    return tuple(found)
 
 
 def excess(budget: Budget, cost: Cost) -> list[str]:

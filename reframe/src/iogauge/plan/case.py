@@ -292,10 +292,20 @@ class CasePlan:
         return self.layout is not None or self.pins is not None
 
     @property
+    def keeps_files(self) -> bool:
+        """Return whether an execution leaves the files whose layouts are read."""
+        return any(p.access.direction == "write" or p.lays_out for p in self.phases)
+
+    @property
+    def places(self) -> bool:
+        """Return whether the case itself decides where its files lie: a site's pool leaves that to the file system."""
+        own = self.layout is not None and self.layout != Layout(pool=self.layout.pool)
+        return own or self.pins is not None
+
+    @property
     def shared_bytes(self) -> int:
         """Return the size of the file that all tasks share, 0 if they share none."""
-        of_each = self.executions if self.writes_first else 1
-        return self.held_bytes // of_each if self.shared_file else 0
+        return self.held_bytes // self.files if self.shared_file else 0
 
     def in_pool(self, pool: str | None) -> CasePlan:
         """Return the plan with its files in a pool of storage targets, if one is declared."""
@@ -348,15 +358,17 @@ class CasePlan:
         """Return the number of the first execution of ``repeat``: 0 (warm-up) or 1 (judged)."""
         return 0 if self.warm_up else 1
 
-    def timed_seconds(self, direction: str, phase_seconds: float) -> float:
-        """Return the seconds of all executions of phases in a direction that end by time alone."""
-
-        def seconds(phase: PhasePlan) -> float:
-            ways = (phase.access.direction, phase.beside)
-            by_time = phase.sized_bytes is None and direction in ways
-            return (phase.lasts_s or phase_seconds) if by_time else 0.0
-
-        return sum(map(seconds, self.prepare)) + self.executions * sum(map(seconds, self.repeat))
+    def timed_seconds(self, phase_seconds: float) -> dict[str, float]:
+        """Return the seconds of all executions of phases that end by time alone, by direction."""
+        each = [(1, phase) for phase in self.prepare]
+        each += [(self.executions, phase) for phase in self.repeat]
+        found: dict[str, float] = {}
+        for times, phase in each:
+            for way in ("write", "read") if phase.sized_bytes is None else ():
+                if way in (phase.access.direction, phase.beside):
+                    seconds = times * (phase.lasts_s or phase_seconds)
+                    found[way] = found.get(way, 0.0) + seconds
+        return found
 
     @property
     def _overhead_s(self) -> float:

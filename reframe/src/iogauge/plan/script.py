@@ -8,16 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from iogauge.plan import stage
 from iogauge.plan.case import AGENT, DIR, REP, STAGE, CasePlan, PhasePlan
-from iogauge.plan.stage import (
-    FACTS,
-    HOSTFILE,
-    PINNED,
-    PINS,
-    SPREAD,
-    evict_stem,
-    look_phase,
-)
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 
@@ -72,7 +64,7 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
         return []
     lines, more = [], ""
     if phase.access.evict:
-        words = launch.on_each_node("evict", directory, evict_stem(phase.name, REP))
+        words = launch.on_each_node("evict", directory, stage.evict_stem(phase.name, REP))
         lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")
     if phase.verifies is not None:
         lines.append(f"iog_verify {shell_command(phase.verifies.words)}")
@@ -109,7 +101,7 @@ def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
     """Return lines that look at all nodes before and after a phase of servers."""
     if not phase.witnessed:
         return [], []
-    before, after = (look_phase(when, phase.name) for when in ("before", "after"))
+    before, after = (stage.look_phase(when, phase.name) for when in ("before", "after"))
 
     def line(look: str, when: str) -> str:
         words = [*launch.each_node, *_witness(phase, launch), "--look", when]
@@ -146,11 +138,11 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
             f"iog_phase setstripe {shell_command(['lfs', 'setstripe', *plan.layout.arguments(), where])}"
         )
     if plan.pins is not None:
-        words = [*launch.agent, "pin", PINS, where, f"{PINNED}.{REP}"]
+        words = [*launch.agent, "pin", stage.PINS, where, f"{stage.PINNED}.{REP}"]
         before.append(f"iog_phase pin {shell_command(words)}")
     if plan.mdts:
-        words = [*launch.agent, SPREAD, str(plan.mdts), where]
-        before.append(f"iog_phase {SPREAD} {shell_command(words)}")
+        words = [*launch.agent, stage.SPREAD, str(plan.mdts), where]
+        before.append(f"iog_phase {stage.SPREAD} {shell_command(words)}")
     return before
 
 
@@ -171,7 +163,8 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
         return [f"    {line}" for line in [*start, *out]]
 
     start, first, last = (
-        f"iog_phase {out} {shell_command(launch.on_each_node('facts', DIR, out))}" for out in FACTS
+        f"iog_phase {out} {shell_command(launch.on_each_node('facts', DIR, out))}"
+        for out in stage.FACTS
     )
     prepare = [f"    {start}"]
     if plan.restores:
@@ -205,7 +198,7 @@ def host_options(launcher: str, hosts: Sequence[str]) -> list[str]:
             f"launcher {launcher!r} with extras.hosts: expected mpirun or mpirun-openmpi, which take a "
             "host file"
         )
-    return ["--hostfile", HOSTFILE]
+    return ["--hostfile", stage.HOSTFILE]
 
 
 def per_node_launcher(launcher: str, nodes: int, hosts: Sequence[str] = ()) -> list[str]:

@@ -130,7 +130,8 @@ class JobOrder(Plain):
     the directory of saved settings. ``max_fill`` and ``max_of_free`` are shares of the target.
     ``bound_tasks`` counts the tasks that the launcher binds to a core each on the node of the job script, 0 if
     there are none. ``cores`` is the declared count of cores. ``expect`` are settings, by their keys in a
-    fingerprint. ``devices`` are block devices that the case reads past the file system.
+    fingerprint. ``devices`` are block devices that the case reads past the file system. ``servers`` are asked for the servers'
+    counters meanwhile.
     """
 
     target: str
@@ -165,18 +166,7 @@ class JobOrder(Plain):
     fill_bytes: int = 0
     out: tuple[int, ...] = ()
     directory_layout: DirectoryLayout | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TimedPhases:
-    """The phases of a direction that end by time: their seconds in all, and the most that they move.
-
-    ``most_bytes`` is what the target's ceiling lets through meanwhile, None without a ceiling.
-    """
-
-    direction: str
-    seconds: float
-    most_bytes: int | None
+    servers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +174,8 @@ class PlannedCase(Plain):
     """Cost of a case, as a dry run leaves it for ``iogauge run --dry-run``.
 
     ``rests_on`` names the sources of the expected bandwidths. ``budget`` is the partition's, as
-    plain data. ``timed`` are the phases whose bytes are unknown; ``written_bytes`` and
-    ``read_bytes`` leave them out. ``doubts`` say which references prove little beside their ceilings, ``refused`` which
+    plain data. ``timed`` are the seconds of each direction whose bytes are
+    unknown; ``written_bytes`` and ``read_bytes`` leave them out. ``doubts`` say which references prove little beside their ceilings, ``refused`` which
     prove nothing: such a case does not run.
     """
 
@@ -201,7 +191,7 @@ class PlannedCase(Plain):
     seconds: float
     rests_on: tuple[str, ...]
     budget: Mapping[str, float | None] | None
-    timed: tuple[TimedPhases, ...] = ()
+    timed: Mapping[str, float] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
 

@@ -6,6 +6,5 @@
 - layout: columns of text that fit a width, without boxes
 - outcome: a session's records, a row a metric
 - plan_table: what the selected cases will cost
-- pricing: what the measured bandwidth costs
 - undone: cases that ReFrame knows and that have no verdict
 """

@@ -9,14 +9,13 @@ GitLab shows JUnit's XML beside a merge request and a pipeline. ReFrame's own JU
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
 import polars as pl
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.openmetrics.exposition import generate_latest
 
 from iogauge.core.text import visible
@@ -53,40 +52,6 @@ _ROW_GROUP: Final = 100_000
 SORTED: Final = ("system", "partition", "case", "metric", "time")
 
 
-class _Newest:
-    """A collector of prometheus_client."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._records = records
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics with their samples."""
-        families = {
-            name: GaugeMetricFamily(
-                name, text, labels=[*LABELS, *(["verdict"] if name == "iogauge_verdict" else [])]
-            )
-            for name, text in GAUGES.items()
-        }
-        for record in self._records:
-            for metric in record.metrics:
-                of_both = (
-                    *(record.system, record.partition, record.environment, record.check),
-                    *(record.short_name, record.tier, record.line, metric.name, metric.unit),
-                )
-                labels = [visible(str(value or "")) for value in of_both]
-                for name, value in zip(GAUGES, _values(metric), strict=False):
-                    if value is not None:
-                        families[name].add_metric(labels, float(value))
-                for verdict in Verdict:
-                    families["iogauge_verdict"].add_metric(
-                        [*labels, verdict.value], float(verdict is metric.verdict)
-                    )
-                families["iogauge_measured_timestamp_seconds"].add_metric(
-                    labels, microseconds(record.time) / 1e6
-                )
-        yield from families.values()
-
-
 def _values(metric: MetricRecord) -> tuple[float | None, ...]:
     """Return the values of the first of :data:`GAUGES`; None for one that is not known, or not valid."""
     measured = (metric.median, metric.spread) if metric.verdict.is_valid else (None, None)
@@ -98,7 +63,26 @@ def _values(metric: MetricRecord) -> tuple[float | None, ...]:
 def openmetrics(records: Sequence[Record]) -> str:
     """Return the newest results in the text form of OpenMetrics 1.0; ``records`` one a line."""
     registry = CollectorRegistry()
-    registry.register(_Newest(records))
+    gauges = {
+        name: Gauge(
+            name, text, [*LABELS, *["verdict"] * (name == "iogauge_verdict")], registry=registry
+        )
+        for name, text in GAUGES.items()
+    }
+    for record, metric in [(one, metric) for one in records for metric in one.metrics]:
+        of_both = (
+            *(record.system, record.partition, record.environment, record.check),
+            *(record.short_name, record.tier, record.line, metric.name, metric.unit),
+        )
+        labels = [visible(str(value or "")) for value in of_both]
+        for name, value in zip(GAUGES, _values(metric), strict=False):
+            if value is not None:
+                gauges[name].labels(*labels).set(value)
+        for verdict in Verdict:
+            given = gauges["iogauge_verdict"].labels(*labels, verdict.value)
+            given.set(verdict is metric.verdict)
+        begun = microseconds(record.time) / 1e6
+        gauges["iogauge_measured_timestamp_seconds"].labels(*labels).set(begun)
     text: bytes = generate_latest(registry)  # type: ignore[no-untyped-call]
     return text.decode()
 

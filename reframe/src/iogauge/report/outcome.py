@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -35,25 +34,17 @@ def newest(records: Sequence[Record]) -> list[Record]:
 def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
     """Return the operations per second that a bandwidth repeats, or the metric itself.
 
-    Samples that are proportional have the same spread. Single samples miss their references by
-    the same share.
+    Samples that are proportional have the same spread.
     """
-    if metric.verdict is not Verdict.FAIL:
-        return metric
-    for other in record.metrics:
-        fails = other.verdict is Verdict.FAIL and other.is_trouble(gate=False)
-        alike = other.name == operations_of(metric.name) and same_spread(
-            other.spread, metric.spread
-        )
-        if not (alike and fails):
-            continue
-        if metric.spread is not None:
-            return other
-        if metric.reference and other.reference:
-            shares = (m.median / m.reference.value for m in (metric, other) if m.reference)
-            if math.isclose(*shares, rel_tol=1e-3):
-                return other
-    return metric
+    alike = (
+        other
+        for other in record.metrics
+        if metric.verdict is other.verdict is Verdict.FAIL
+        and other.is_trouble(gate=False)
+        and other.name == operations_of(metric.name)
+        and same_spread(other.spread, metric.spread)
+    )
+    return next(alike, metric)
 
 
 #: How the source of a reference begins for which the ceiling stands in (plan.cost).

@@ -6,32 +6,21 @@ The cases are read from what a dry run writes into their stage directories.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from iogauge.core.groups import grouped
 from iogauge.core.text import some
-from iogauge.core.units import format_bytes, in_order
+from iogauge.core.units import duration, format_bytes, in_order
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.plan.bounds import ASSUMED_SPEED, Cost, excess
-from iogauge.plan.stage import PlannedCase, TimedPhases
+from iogauge.plan.stage import PlannedCase
 from iogauge.records.record import short_name
 from iogauge.report.layout import Table, columns
 from iogauge.site.extras import Budget
 
 #: More cases than this are shown as one row a check and partition.
 MOST_ROWS: Final = 40
-
-#: Number of cases to name if a budget is exceeded.
-_DEAREST: Final = 3
-
-
-def duration(seconds: float) -> str:
-    """Return a duration for people: ``45 s``, ``12 min``, ``3 h 20 min``."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
@@ -47,7 +36,7 @@ def _cells(cases: Sequence[PlannedCase]) -> tuple[str, ...]:
 
 def _moved(direction: str, known: float, cases: Sequence[PlannedCase]) -> str:
     """Return the bytes that are known before; of phases of a set time nobody knows them."""
-    timed = any(phases.direction == direction for case in cases for phases in case.timed)
+    timed = any(direction in case.timed for case in cases)
     return "by time" if timed and not known else format_bytes(known)
 
 
@@ -127,18 +116,13 @@ def _by_text(said: Iterable[tuple[PlannedCase, str]]) -> list[str]:
 
 
 def timed(cases: Iterable[PlannedCase]) -> list[str]:
-    """Return a line for each amount that phases of a set time may move; nobody knows it before."""
-
-    def text(phases: TimedPhases) -> str:
-        most = "Nobody knows how many they are: the site declares no ceiling"
-        if phases.most_bytes is not None:
-            most = f"At the ceiling they are {format_bytes(phases.most_bytes)}"
-        return (
-            f"{phases.direction}s for {duration(phases.seconds)} as fast as the target can. The table and the "
-            f"budget leave these bytes out. {most}"
-        )
-
-    return _by_text((case, text(phases)) for case in cases for phases in case.timed)
+    """Return a line for each time in which phases move what they can; nobody knows how much before."""
+    text = "{}s for {} as fast as the target can. The table and the budget leave these bytes out"
+    return _by_text(
+        (case, text.format(way, duration(seconds)))
+        for case in cases
+        for way, seconds in case.timed.items()
+    )
 
 
 _SEVERITY: Final = {Outcome.OK: 0, Outcome.WARN: 1}
@@ -152,48 +136,30 @@ def worst(
     Of findings that are equally bad, that of the largest case stands (G14: the one with the most
     files). Names are given of cases whose findings are not OK.
     """
-    numbered: list[tuple[tuple[str, int], PlannedCase, Finding]] = []
-    for case, found in findings:
-        seen: Counter[str] = Counter()
-        for finding in found:  # a guard may have several demands
-            numbered.append(((finding.guard, seen[finding.guard]), case, finding))
-            seen[finding.guard] += 1
+    each = [(case, finding) for case, found in findings for finding in found]
 
-    def badness(one: tuple[object, PlannedCase, Finding]) -> tuple[int, int]:
-        _, case, finding = one
+    def badness(one: tuple[PlannedCase, Finding]) -> tuple[int, int]:
+        case, finding = one
         size = case.order.files if finding.guard == "G14" else case.order.held_bytes
         return _SEVERITY.get(finding.outcome, 2), size
 
     chosen = []
-    for group in grouped(numbered, lambda one: one[0]).values():
-        worst = max(group, key=badness)[2]
-        bad = [case for _, case, one in group if one.outcome is worst.outcome is not Outcome.OK]
+    for group in grouped(each, lambda one: one[1].name).values():
+        worst = max(group, key=badness)[1]
+        bad = [case for case, one in group if one.outcome is worst.outcome is not Outcome.OK]
         chosen.append((worst, list(map(name_of, bad))))
     return chosen
 
 
-#: What a budget limits, by how :func:`excess` names it: the amount of a case, and its text.
-_AMOUNTS: Final[Mapping[str, tuple[Callable[[PlannedCase], float], Callable[[float], str]]]] = {
-    "written": (lambda case: case.written_bytes, format_bytes),
-    "node_hours": (lambda case: case.node_minutes / 60, lambda hours: f"{hours:.3g} node-hours"),
-}
-
-
-def _with_budget(cases: Iterable[PlannedCase]) -> dict[str, list[PlannedCase]]:
-    return grouped((case for case in cases if case.budget), lambda case: case.partition)
-
-
 def over_budget(cases: Iterable[PlannedCase]) -> list[str]:
-    """Return a line for each exceeded budget: by how much, and the most expensive cases."""
+    """Return a line for each exceeded budget, and by how much."""
     lines = []
-    for partition, group in _with_budget(cases).items():
+    limited = (case for case in cases if case.budget)
+    for partition, group in grouped(limited, lambda case: case.partition).items():
         budget = Budget.model_construct(None, **(group[0].budget or {}))
         costs = [Cost(case.node_minutes * 60, case.written_bytes, 1) for case in group]
-        for text in excess(budget, sum(costs, Cost())):
-            amount, shown = _AMOUNTS[text.partition(":")[0]]
-            dearest = sorted(group, key=amount, reverse=True)[:_DEAREST]
-            most = ", ".join(f"{name_of(case)} ({shown(amount(case))})" for case in dearest)
-            lines.append(f"over budget: {partition}: {text}. Most by: {most}")
+        over = excess(budget, sum(costs, Cost()))
+        lines += [f"over budget: {partition}: {text}" for text in over]
     return lines
 
 
@@ -209,19 +175,4 @@ def over_time(cases: Iterable[PlannedCase]) -> list[str]:
             f"{duration(limit)}, most of all {name_of(longest)} ({duration(longest.seconds)}). "
             "Raise the partition's time_limit, or lower limits.case_bytes"
         )
-    return lines
-
-
-def within_budget(cases: Sequence[PlannedCase]) -> list[str]:
-    """Return a line for each partition with a budget: the part that the cases will use."""
-    lines = []
-    for partition, group in _with_budget(cases).items():
-        budget, parts = group[0].budget or {}, []
-        if hours := budget["node_hours"]:
-            used = sum(case.node_minutes for case in group) / 60
-            parts.append(f"{used:.3g} of {hours:g} node-hours")
-        if limit := budget["written"]:
-            written = format_bytes(sum(case.written_bytes for case in group))
-            parts.append(f"{written} of {format_bytes(int(limit))} written")
-        lines.append(f"budget of {partition}: {', '.join(parts)}")
     return lines

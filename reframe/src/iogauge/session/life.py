@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import itertools
 import logging
 import os
 import re
@@ -25,9 +24,9 @@ from typing import Any, Final
 from iogauge.core import untrusted
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.text import visible
-from iogauge.plan.bounds import ASSUMED_SPEED
+from iogauge.core.units import duration
 from iogauge.plan.case import CasePlan
-from iogauge.plan.stage import OPENED, RUNS, PhaseRun, parse_runs, printed_file
+from iogauge.plan.stage import OPENED, RUNS, parse_runs, printed_file
 
 #: Environment variable with the file that keeps ReFrame's blocks about failures; unset: they are shown.
 DETAILS: Final = "IOGAUGE_DETAILS"
@@ -41,16 +40,6 @@ _LEAST_NAME: Final = 4
 #: Beginning of what the agent prints while it waits, and the part of the output that is read.
 _LOCK: Final = "iogauge: lock: "
 _TAIL_BYTES: Final = 4096
-
-
-def _duration(seconds: float) -> str:
-    """Return a duration for people: ``45 s``, ``12 min 05 s``, ``3 h 20 min``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,37 +61,15 @@ def steps(plan: CasePlan) -> list[Step]:
     return each
 
 
-def remaining_s(ahead: Sequence[Step], done: Sequence[PhaseRun]) -> float | None:
-    """Return the seconds that some executions will take, or None if one has not run before.
-
-    An execution takes as long as its phase did last time, with what came before it.
-    """
-    took = {run.name: run.ended - run.started for run in done[:1]}
-    took |= {run.name: run.ended - before.ended for before, run in itertools.pairwise(done)}
-    return sum(took[step.phase] for step in ahead) if all(s.phase in took for s in ahead) else None
-
-
 class Watched:
-    """A case whose job is about to be submitted; ``job`` is ReFrame's, ``expected_s`` the plan's estimate.
-
-    ``assumed`` means that the estimate rests on an assumed speed of the target.
-    """
+    """A case whose job is about to be submitted; ``job`` is ReFrame's, ``expected_s`` the plan's estimate."""
 
     def __init__(
-        self,
-        name: str,
-        stage: Path,
-        job: Any,
-        steps: Sequence[Step],
-        expected_s: float,
-        assumed: bool = False,
+        self, name: str, stage: Path, job: Any, steps: Sequence[Step], expected_s: float
     ) -> None:
         self.name, self.job, self._stage = name, job, stage
         self._steps, self._expected_s = steps, expected_s
-        self._at = f" at an assumed {ASSUMED_SPEED}" if assumed else ""
         self._opened_at: float | None = None
-        self._done = -1
-        self._changed_at = 0.0
 
     def look(self, now: float) -> tuple[bool, str]:
         """Return whether the job measures, and where it stands; ``now`` is monotonic."""
@@ -113,30 +80,16 @@ class Watched:
             return False, self._lock() or "looks at the target"
         if self._opened_at is None:
             self._opened_at = now
-        names = {step.phase for step in self._steps}
         try:
-            text = untrusted.read_text(self._stage / RUNS)
-            runs = [run for run in parse_runs(text) if run.name in names]
+            runs = parse_runs(untrusted.read_text(self._stage / RUNS))
         except (OSError, ToolOutputError):
             runs = []
-        if len(runs) != self._done:
-            self._done, self._changed_at = len(runs), now
         ended = {(run.repetition, run.name) for run in runs}
         ahead = [step for step in self._steps if (step.repetition, step.phase) not in ended]
-        times = f"{_duration(now - self._opened_at)} gone"
+        expected = duration(self._expected_s)
+        times = f"{duration(now - self._opened_at)} of about {expected} gone"
         if not ahead:
             return True, f"removes its files, {times}"
-        measured = remaining_s(ahead, runs)
-        left = (
-            self._expected_s - (now - self._opened_at)
-            if measured is None
-            else measured - (now - self._changed_at)
-        )
-        times += (
-            f", about {_duration(left)} left{self._at if measured is None else ''}"
-            if left > 0
-            else f", longer than expected ({_duration(self._expected_s)})"
-        )
         step = ahead[0]
         began = (self._stage / printed_file(step.phase, step.repetition)).exists()
         doing = step.phase if began else f"before {step.phase}"

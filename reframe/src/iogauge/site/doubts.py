@@ -10,7 +10,6 @@ from typing import Any, Final
 from iogauge.core.measurement import Reference
 from iogauge.core.units import dimension, format_value
 from iogauge.core.yamlfile import Mistake, show
-from iogauge.site.extras import PartitionExtras
 
 #: A doubt and a mistake: that a number passes which is so many times worse than its reference.
 #: Healthy storage varies by tens of percent. A bound of exactly a tenth is not yet a mistake.
@@ -106,29 +105,3 @@ def doubt_of_figure(figure: float, reference: Reference) -> Doubt | None:
         f"less than {MOST_SLACK:g} times",
         "Raise the reference (iogauge calibrate proposes one)",
     )
-
-
-def doubts_of_extras(key: str, extras: PartitionExtras) -> Iterator[Mistake]:
-    """Yield the doubtful limits of a partition; ``key`` leads to its extras."""
-    sizes = {
-        "limits": extras.limits,
-        **{f"tiers.{name}": sized for name, sized in extras.tiers.items()},
-        **{f"cases.{name}": sized for name, sized in extras.cases.items()},
-    }
-    why = {
-        "max_spread": "else a case is hardly ever UNSTABLE, however far its samples lie apart",
-        "max_foreign": "else a case is hardly ever CONTAMINATED, whatever others do meanwhile",
-        "max_deviation": "else a storage target or node at half of the others' speed passes",
-    }
-    for name, values in sizes.items():
-        for limit, meaning in why.items():
-            share = getattr(values, limit, None)
-            if share is not None and share > DOUBTFUL_LIMIT:
-                allowed = f"at most {DOUBTFUL_LIMIT:.0%}: {meaning}"
-                yield Mistake(f"{key}.{name}.{limit}", f"{share:.0%}", allowed)
-    efficiency = extras.topology.efficiency if extras.topology else None
-    for way in ("read", "write") if efficiency else ():
-        share = getattr(efficiency, way)
-        if share < DOUBTFUL_SHARE:
-            allowed = f"at least {DOUBTFUL_SHARE:.0%}: it is the reference of cases without one"
-            yield Mistake(f"{key}.topology.efficiency.{way}", f"{share:.0%}", allowed)

@@ -86,6 +86,10 @@ class Target(SiteModel):
     #: (``flash``). It replaces the target's default layout by one of the file system's own.
     pool: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_-]{1,15}$")
 
+    #: Where Lustre's servers tell what they count: addresses of exporters, or ``lctl`` if nodes of the jobs are servers. A case
+    #: asks meanwhile, for its series (docs/cluster.md); no verdict depends on it.
+    servers: tuple[Annotated[str, Field(pattern=r"^(lctl|https?://[!-~]+)$")], ...] = ()
+
     #: Directory whose lock guards the target, by default the target's own. Targets that share a
     #: file system can share a lock.
     lock: str | None = None
@@ -115,6 +119,10 @@ class Target(SiteModel):
     def _lasts(self) -> Target:
         if self.pool and self.striped_by != "lustre":
             raise ValueError(f"pool: {self.path} is not on Lustre, which alone has pools")
+        if self.servers and self.striped_by != "lustre":
+            raise ValueError(
+                f"servers: {self.path} is not on Lustre, whose counters alone are read"
+            )
         if self.uuid and self.of_job:
             raise ValueError(f"uuid: {self.path} is another file system in every job: leave it out")
         return self
@@ -384,25 +392,16 @@ class PartitionExtras(SiteModel):
     def for_check(self, check: str, tier: str = "") -> PartitionExtras:
         """Return these extras with the scale and limits of a check, in its own tier or another."""
         own = self.cases.get(check, CaseSize())
-        of_tier = [
-            sizes
-            for name, sizes in self.tiers.items()
-            if name == (tier or own.tier or self.limits.tier)
-        ]
+        of_tier = self.tiers.get(tier or own.tier or self.limits.tier, Sizes())  # type: ignore[call-overload]
         given: dict[str, Any] = {
-            name: value for sizes in (*of_tier, own) for name, value in sizes if value is not None
+            name: value for sizes in (of_tier, own) for name, value in sizes if value is not None
         }
-        if not given:
-            return self
-        scale: dict[str, Any] = {
-            name: given.pop(name) for name in ("nodes", "tasks_per_node") if name in given
+        scale = {name: given.pop(name) for name in Scale.model_fields if name in given}
+        sizes = {
+            "scale": self.scale.model_copy(update=scale),
+            "limits": self.limits.model_copy(update=given),
         }
-        return self.model_copy(
-            update={
-                "scale": self.scale.model_copy(update=scale),
-                "limits": self.limits.model_copy(update=given),
-            }
-        )
+        return self.model_copy(update=sizes)
 
     @classmethod
     def of_partition(cls, extras: dict[str, Any]) -> PartitionExtras:

@@ -15,11 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from iogauge.core import processes
-from iogauge.core.words import (
-    DARSHAN,
-    WRF_IO,
-)
+from iogauge.core import processes, words
 from iogauge.node import below
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
@@ -54,8 +50,8 @@ def wrf_header() -> str | None:
 
 
 def target_path() -> str:
-    """Return ``$IOGAUGE_TARGET``, or the current directory."""
-    path = os.environ.get("IOGAUGE_TARGET") or os.environ.get("PWD") or os.getcwd()
+    """Return ``$IOGAUGE_TARGET``, or the current directory; ReFrame reads settings in another one."""
+    path = os.path.join(os.environ.get("PWD") or os.getcwd(), os.environ.get("IOGAUGE_TARGET", ""))
     return processes.call_in_time(path, lambda: os.path.realpath(path))
 
 
@@ -120,11 +116,14 @@ def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> N
     library = (built and built.darshan) or darshan_library()
     mpi = dialect_of(here.programs["mpirun"].version) if "mpirun" in here.programs else None
     header = wrf_header()
-    found = (("mpi", mpi), (DARSHAN, library), (WRF_IO, header))
+    found = (("mpi", mpi), (words.DARSHAN, library), (words.WRF_IO, header))
     detected = {name: value for name, value in found if value}
     for environment in environments:
         if environment["name"] in partition.get("environs", []):
-            has = [*here.features, *(name for name in (DARSHAN, WRF_IO) if name in detected)]
+            has = [
+                *here.features,
+                *(name for name in (words.DARSHAN, words.WRF_IO) if name in detected),
+            ]
             environment["features"] = sorted({*environment.get("features", []), *has})
             environment["extras"] = detected | environment.get("extras", {})
             lacks = {name: why for name, why in here.lacks().items() if name not in has}

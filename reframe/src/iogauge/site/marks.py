@@ -91,13 +91,15 @@ def fits(key: object, value: object) -> bool:
     return key == value
 
 
-def has_entry(entry: object, values: Sequence[object]) -> bool:
-    """Return whether a check's references have an entry for the values of its index."""
+def look_up(entry: object, values: Sequence[object]) -> Mapping[Any, Any]:
+    """Return what a check's references have for the values of its index; empty if they have nothing.
+
+    A key that is a value comes before one that only fits it.
+    """
     for value in values:
-        if not isinstance(entry, Mapping):
-            return False
-        fitting = [key for key in entry if key != "$index" and fits(key, value)]
-        if not fitting:
-            return False
-        entry = entry[fitting[0]]
-    return bool(entry)
+        keys = entry if isinstance(entry, Mapping) else ()
+        fitting = [key for key in keys if key != "$index" and fits(key, value)]
+        if not isinstance(entry, Mapping) or not fitting:
+            return {}
+        entry = entry[value if value in fitting else fitting[0]]
+    return entry if isinstance(entry, Mapping) else {}

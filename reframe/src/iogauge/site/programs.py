@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -10,24 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from iogauge.core import commands, untrusted
-from iogauge.core.paths import project_root, state_dir
+from iogauge.core import commands, untrusted, words
+from iogauge.core.paths import project_root, replace_file, state_dir
 from iogauge.core.versions import too_old
-from iogauge.core.words import (
-    DARSHAN,
-    ELBENCHO,
-    FIO,
-    FIO_METADATA,
-    IO500,
-    IOR,
-    IOR_HDF5,
-    IOR_MPIIO,
-    IOR_NCMPI,
-    IPERF,
-    MD_WORKBENCH,
-    MDTEST,
-    WRF_IO,
-)
 from iogauge.node.between import version
 from iogauge.site.stack import Stack, StackError, of_program
 from iogauge.tools.fio.options import METADATA_PHASES
@@ -59,21 +45,14 @@ def brings(name: str) -> str:
 
 #: The program that gives an environment a feature.
 _PROGRAM_OF: Final = {
-    IOR: "ior",
-    IOR_MPIIO: "ior",
-    IOR_HDF5: "ior",
-    IOR_NCMPI: "ior",
-    MDTEST: "mdtest",
-    ELBENCHO: "elbencho",
-    FIO: "fio",
-    FIO_METADATA: "fio",
-    IPERF: "iperf3",
-    IO500: "io500",
-    MD_WORKBENCH: "md-workbench",
+    **dict.fromkeys((words.IOR, words.IOR_MPIIO, words.IOR_HDF5, words.IOR_NCMPI), "ior"),
+    words.FIO_METADATA: "fio",
+    **{name: name for name in (words.MDTEST, words.ELBENCHO, words.FIO, words.IPERF, words.IO500)},
+    words.MD_WORKBENCH: "md-workbench",
 }
 
 #: Features of IOR by its back ends.
-_BACK_ENDS: Final = {IOR_MPIIO: "MPIIO", IOR_HDF5: "HDF5", IOR_NCMPI: "NCMPI"}
+_BACK_ENDS: Final = {words.IOR_MPIIO: "MPIIO", words.IOR_HDF5: "HDF5", words.IOR_NCMPI: "NCMPI"}
 
 #: Programs that an MPI launcher starts.
 _BY_MPI: Final = ("io500", "ior", "md-workbench", "mdtest")
@@ -127,8 +106,8 @@ class Machine:
             if feature not in self.features
         }
         return missing | {
-            DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}",
-            WRF_IO: f"no wrf_io with its header is on PATH. It comes with: {BRINGS['wrf_io']}",
+            words.DARSHAN: f"no Darshan that sees MPI-IO is on PATH. It comes with: {BRINGS['darshan']}",
+            words.WRF_IO: f"no wrf_io with its header is on PATH. It comes with: {BRINGS['wrf_io']}",
         }
 
     def _why_not(self, feature: str, name: str) -> str:
@@ -144,9 +123,9 @@ class Machine:
         return f"{program.path} was built without it. Install a {name} with this feature: {BRINGS[name]}"
 
 
-def _output(words: list[str]) -> str:
+def _output(command: list[str]) -> str:
     """Return standard output and error of a program that reports about itself."""
-    done = commands.run(*words, seconds=60, environment=os.environ | mpi_environment())
+    done = commands.run(*command, seconds=60, environment=os.environ | mpi_environment())
     return done.stdout + done.stderr
 
 
@@ -163,15 +142,15 @@ def mpi_environment() -> dict[str, str]:
 
 #: How a program says its version.
 _SAID: Final = {
-    ELBENCHO: r"^elbencho\n \* Version: (\S+)",
-    FIO: r"fio-(\S+)",
-    IPERF: r"^iperf (\S+)",
+    words.ELBENCHO: r"^elbencho\n \* Version: (\S+)",
+    words.FIO: r"fio-(\S+)",
+    words.IPERF: r"^iperf (\S+)",
 }
 #: A word by which others are known: IO500's help speaks of no version, and its list of options of no MPI.
 _KNOWN_BY: Final = {
-    IO500: ("--list", r"\[mdtest-hard\]"),
-    MD_WORKBENCH: ("--help", "Synopsis md-workbench"),
-    MDTEST: ("--help", "(?i:mdtest)|-n"),
+    words.IO500: ("--list", r"\[mdtest-hard\]"),
+    words.MD_WORKBENCH: ("--help", "Synopsis md-workbench"),
+    words.MDTEST: ("--help", "(?i:mdtest)|-n"),
 }
 
 
@@ -186,7 +165,7 @@ def _ask(name: str, path: str) -> Program:
             match = re.search(_SAID[name], text)
             found = match[1] if match else ""
         else:
-            found = version(path) if name != IO500 else ""
+            found = version(path) if name != words.IO500 else ""
             option, word = _KNOWN_BY.get(name, ("--help", ""))
             text = "" if too_old(name, found) else _output([path, option])
             match = re.search(word, text)
@@ -195,12 +174,12 @@ def _ask(name: str, path: str) -> Program:
         if match is None:
             return _odd(name, path, text)
         features = [name]
-        if name == IOR:
+        if name == words.IOR:
             back_ends = options.parse_help(text)
             features += [f for f, back_end in _BACK_ENDS.items() if back_end in back_ends]
-        engines = _output([path, "--enghelp"]).split() if name == FIO else []
-        if METADATA_PHASES.keys() <= {*engines} and not too_old(FIO_METADATA, found):
-            features.append(FIO_METADATA)
+        engines = _output([path, "--enghelp"]).split() if name == words.FIO else []
+        if METADATA_PHASES.keys() <= {*engines} and not too_old(words.FIO_METADATA, found):
+            features.append(words.FIO_METADATA)
         return Program(name, path, found, tuple(features))
     except (OSError, ValueError) as error:
         return _odd(name, path, str(error))
@@ -234,13 +213,11 @@ def machine(cache: Path | None = None) -> Machine:
             program = _ask(name, path)
         programs[name], fresh[key] = program, asdict(program)
     if fresh != cached:
-        try:
+        with contextlib.suppress(
+            OSError
+        ):  # a cache that cannot be kept costs a second, not a result
             file.parent.mkdir(parents=True, exist_ok=True)
-            scratch = file.with_suffix(f".{os.getpid()}")
-            scratch.write_text(json.dumps(fresh), encoding="utf-8")
-            scratch.replace(file)
-        except OSError:
-            pass  # a cache that cannot be kept costs a second, not a result
+            replace_file(file, json.dumps(fresh).encode())
     return Machine(programs)
 
 

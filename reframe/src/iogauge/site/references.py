@@ -2,7 +2,7 @@
 
 ReFrame itself ignores a reference for a metric that does not exist. It only warns of a wrong unit,
 and skips a test whose file is missing. Each of these is a named mistake here, found before anything
-runs. The look-up (``$index``, scopes, ``$xfail``) is ReFrame's own.
+runs. The form (``$index``, ``$xfail``) is ReFrame's own; a key must fit the whole of a value.
 
 An expected failure ends: its reason says ``until YYYY-MM-DD``, the last day (UTC) on which it is
 expected.
@@ -32,18 +32,9 @@ from iogauge.core.text import did_you_mean
 from iogauge.core.units import UnitError, convert, dimension, with_unit
 from iogauge.core.untrusted import is_number
 from iogauge.core.yamlfile import Mistake, YamlError, load, located, show
+from iogauge.site import marks
 from iogauge.site.doubts import DOUBTFUL_SLACK, loose, of_reference
 from iogauge.site.folders import site_dir
-from iogauge.site.marks import (
-    ACCEPTED,
-    MARKS,
-    PUBLISHED,
-    RECORDED,
-    accepted_mistakes,
-    fits,
-    mark_mistakes,
-    recorded,
-)
 
 FILE: Final = "references.yaml"
 SOURCES: Final = "$sources"
@@ -120,17 +111,6 @@ def _walk(key: str, value: object, depth: int) -> Iterable[tuple[str, str, objec
         yield key, "", value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """The best value of a metric that a document prints of a system."""
-
-    system: str
-    check: str
-    metric: str
-    value: float
-    unit: str
-
-
 @dataclass(frozen=True, slots=True)
 class References:
     """The reference file of a site; empty if the site has none."""
@@ -149,23 +129,6 @@ class References:
         """Return the names of the checks that have references in the file."""
         return [name for name in self.data if isinstance(name, str) and not name.startswith("$")]
 
-    def published(self) -> list[Published]:
-        """Return the best value of each metric and check that the site marks as published."""
-        best: dict[tuple[str, str], Published] = {}
-        for check in self.data.get(PUBLISHED, ()) if not self.mistakes else ():
-            for _, metric, leaf in _leaves(check, self.data[check]):
-                value, *_, unit = leaf
-                one = Published(
-                    system=self.file.parent.name, check=check, metric=metric, value=value, unit=unit
-                )
-                if (check, metric) not in best or value > best[check, metric].value:
-                    best[check, metric] = one
-        return list(best.values())
-
-    def path_for(self, check: str) -> Path | None:
-        """Return the path of the file if it has an entry for the check, else None."""
-        return self.file if check in self.checks else None
-
     def check(self, check: str, metrics: Sequence[Metric]) -> None:
         """Raise :class:`ReferencesError` for mistakes in the file or in this check's entry."""
         mistakes = [*self.mistakes, *self.against(check, metrics)]
@@ -180,9 +143,9 @@ class References:
         return located(self.file, self._against(check, by_name))
 
     def _against(self, check: str, by_name: Mapping[str, Metric]) -> Iterator[Mistake]:
-        for name in sorted(recorded(self.data, check) - by_name.keys()):
-            yield Mistake(f"{RECORDED}.{check}", f"metric {name!r}", ", ".join(by_name))
-        for key, name, leaf in _leaves(check, self.data[check]):
+        for name in sorted(marks.recorded(self.data, check) - by_name.keys()):
+            yield Mistake(f"{marks.RECORDED}.{check}", f"metric {name!r}", ", ".join(by_name))
+        for key, name, leaf in leaves(check, self.data[check]):
             metric = by_name.get(name)
             if metric is None:
                 found = f"metric {name!r}{did_you_mean(name, by_name)}"
@@ -202,12 +165,12 @@ class References:
 
     def doubts(self) -> list[Mistake]:
         """Return the references that a number half as good as the value meets, or a worse one."""
-        leaves = [
+        each = [
             (key, leaf[2] if leaf[0] == XFAIL else leaf)
             for check in (() if self.mistakes else self.checks)
-            for key, _, leaf in _leaves(check, self.data[check])
+            for key, _, leaf in leaves(check, self.data[check])
         ]
-        found = [m for key, leaf in leaves for m in loose(key, leaf, DOUBTFUL_SLACK)]
+        found = [m for key, leaf in each for m in loose(key, leaf, DOUBTFUL_SLACK)]
         return located(self.file, found)
 
     def unfitting(
@@ -248,8 +211,7 @@ class References:
     def resolve(
         self, check: Any, metrics: Sequence[Metric], overridden: Mapping[str, object]
     ) -> tuple[dict[str, Reference], str]:
-        """Return the references of a ReFrame test's metrics, by ReFrame's look-up, and why some are
-        missing.
+        """Return the references of a ReFrame test's metrics, and why some are missing.
 
         ``overridden`` holds the variables that this run sets otherwise than the site declares. The
         case is then compared only if ``$index`` names each of them. The text is empty if neither
@@ -257,7 +219,7 @@ class References:
         """
         name = type(check).__name__
         entry = self.data.get(name, {})
-        index = [str(part) for part in entry.get("$index") or ()]
+        index = [str(part) for part in entry.get("$index") or ("$partition",)]
         foreign = [f"{key}={value}" for key, value in overridden.items() if key not in index]
         if foreign:
             return (
@@ -276,20 +238,13 @@ class References:
             else getattr(check, part, None)
             for part in index
         ]
-        if loose := _matched_in_part(entry, values):
-            key, value = loose
-            raise ReferencesError(
-                f"{self.file}: {name}: the key {key!r} matches only a part of {value!r}: expected "
-                f"'({key})', which matches the whole or nothing"
-            )
-        scoped, references = check._resolve_reference(), {}
+        found = marks.look_up(entry, values)
+        references = {}
         for metric in metrics:
-            try:
-                leaf = scoped[f"{check.current_partition.fullname}:{metric.name}"]
-            except KeyError:
+            if (leaf := found.get(metric.name)) is None:
                 continue
-            reason = getattr(leaf, "message", None)
-            value, lower, upper, unit = leaf.data if reason is not None else leaf
+            reason = leaf[1] if leaf[0] == XFAIL else None
+            value, lower, upper, unit = leaf if reason is None else leaf[2]
             until = None if reason is None else last_day(reason)
             references[metric.name] = Reference(
                 value, lower, upper, unit, str(self.data[SOURCES][name]), reason, until
@@ -319,32 +274,13 @@ def _unfitting(
         fitting = [
             case
             for case in cases
-            if part not in case or any(fits(name, value) for value in case[part])
+            if part not in case or any(marks.fits(name, value) for value in case[part])
         ]
         if fitting:
             yield from _unfitting(f"{key}.{name}", inner, below, fitting)
         else:
             what = f"{part.removeprefix('$')} {str(name)!r}{did_you_mean(name, known)}, which no case has"
             yield Mistake(f"{key}.{name}", what, ", ".join(known))
-
-
-def _matched_in_part(entry: Any, values: Iterable[object]) -> tuple[str, str] | None:
-    """Return the first key that ReFrame finds though it matches only a part of a value, and the
-    value.
-
-    ReFrame looks for ``^KEY$``: by the key ``a|b``, a value that begins with a is found.
-    """
-    for value in values:
-        if not isinstance(entry, dict):
-            return None
-        key: Any = value
-        if value not in entry:
-            words = [k for k in entry if isinstance(k, str)] if isinstance(value, str) else []
-            key = next((k for k in words if re.match(f"^{k}$", str(value))), None)
-            if key is not None and not re.fullmatch(key, str(value)):
-                return key, str(value)
-        entry = entry.get(key)
-    return None
 
 
 def _pattern_mistakes(key: str, value: object) -> Iterator[Mistake]:
@@ -357,7 +293,8 @@ def _pattern_mistakes(key: str, value: object) -> Iterator[Mistake]:
         yield from _pattern_mistakes(f"{key}.{name}", inner)
 
 
-def _leaves(check: str, entry: dict[str, Any]) -> list[tuple[str, str, Any]]:
+def leaves(check: str, entry: dict[str, Any]) -> list[tuple[str, str, Any]]:
+    """Return key, metric and value of every reference of a check."""
     index = entry.get("$index")
     depth = len(index) if isinstance(index, list) else 1
     body = {name: value for name, value in entry.items() if name != "$index"}
@@ -376,14 +313,14 @@ def find_mistakes(data: object) -> Iterator[Mistake]:
     for name, entry in data.items():
         if not isinstance(name, str):
             yield Mistake(show(name), "this key", "the name of a check")
-        elif name == ACCEPTED:
-            yield from accepted_mistakes(entry, data)
-        elif name in MARKS:
-            yield from mark_mistakes(name, entry, data)
+        elif name == marks.ACCEPTED:
+            yield from marks.accepted_mistakes(entry, data)
+        elif name in marks.MARKS:
+            yield from marks.mark_mistakes(name, entry, data)
         elif not name.startswith("$"):
             yield from _check_mistakes(name, entry, sources.get(name))
         elif name != SOURCES:
-            allowed = ", ".join([SOURCES, ACCEPTED, *MARKS])
+            allowed = ", ".join([SOURCES, marks.ACCEPTED, *marks.MARKS])
             yield Mistake(name, "this key", f"{allowed} and names of checks")
     for name in sources:
         if name not in data:
@@ -405,7 +342,7 @@ def _check_mistakes(name: str, entry: object, source: object) -> Iterator[Mistak
         yield Mistake(f"{name}.$index", show(index), "a list of names")
         return
     yield from _pattern_mistakes(name, entry)
-    for key, metric, leaf in _leaves(name, entry):
+    for key, metric, leaf in leaves(name, entry):
         if metric:
             yield from _leaf(key, leaf)
         else:

@@ -7,7 +7,6 @@ selected, they are an error.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,18 +15,16 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from iogauge.core import untrusted, words
+from iogauge.core import words
 from iogauge.core.paths import project_root, stages_dir, state_dir
 from iogauge.core.yamlfile import Mistake, YamlError, located
 from iogauge.core.yamlfile import load as load_yaml
 from iogauge.node.kinds import traits
 from iogauge.site import machine, stack
-from iogauge.site.doubts import doubts_of_extras
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import (
     SETTINGS,
     namesakes,
-    site_folders,
     spack_environments,
 )
 from iogauge.site.mistakes import (
@@ -196,15 +193,6 @@ def partitions(folder: Path) -> dict[str, PartitionExtras]:
     return {one["name"]: PartitionExtras.of_partition(one["extras"]) for one in found}
 
 
-def doubts(folder: Path) -> list[Mistake]:
-    """Return the declarations of a site under which a PASS means little; empty if it has mistakes."""
-    found = References.of_site(folder.name).doubts()
-    for name, extras in partitions(folder).items():
-        key = f"systems.{folder.name}.partitions.{name}.extras"
-        found += doubts_of_extras(key, extras)
-    return found
-
-
 def unfitting(
     folder: Path, cases: Mapping[str, Sequence[Mapping[str, Sequence[object]]]]
 ) -> list[Mistake]:
@@ -223,12 +211,3 @@ def unfitting(
         for check, values in cases.items()
         for mistake in references.unfitting(check, [{**places, **one} for one in values])
     ]
-
-
-def any_budget(*directories: Path) -> bool:
-    """Return whether any site may have a budget; mistakes are found elsewhere."""
-    for site in site_folders(*directories):
-        with contextlib.suppress(OSError):
-            if "budget" in untrusted.read_text(site / SETTINGS):
-                return True
-    return False

@@ -16,7 +16,7 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -77,6 +77,16 @@ class Stack:
         return kept
 
 
+def _features(built: Collection[str]) -> tuple[str, ...]:
+    """Return the features that programs give, and variants of ior, by their names."""
+    others = (words.FIO, words.IO500, words.ELBENCHO, words.DARSHAN)
+    found = [name for name in others if name in built]
+    if "ior" in built:
+        found += [words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH]
+        found += [f for name, f in _FEATURE_OF_VARIANT.items() if name in built]
+    return tuple(sorted(found))
+
+
 def read(file: Path) -> Stack:
     """Return the stack that a facts file describes; raises :class:`StackError`."""
     environment = file.parent.parent
@@ -84,15 +94,9 @@ def read(file: Path) -> Stack:
     try:
         facts = untrusted.read_json(file)
         packages: dict[str, dict[str, Any]] = facts["packages"]
-        built: set[str] = set()
-        if "ior" in packages:
-            variants = packages["ior"].get("variants", {})
-            built |= {words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH}
-            built |= {f for name, f in _FEATURE_OF_VARIANT.items() if variants.get(name) is True}
-        others = (words.FIO, words.IO500, words.ELBENCHO)
-        built |= {name for name in others if name in packages}
-        if "darshan-runtime" in packages:
-            built.add(words.DARSHAN)
+        variants = packages.get("ior", {}).get("variants", {})
+        built = {name for name in _FEATURE_OF_VARIANT if variants.get(name) is True}
+        built |= {name.removesuffix("-runtime") for name in packages} - {*_FEATURE_OF_VARIANT}
         names = {"darshan": "darshan-runtime"}
         names |= {name: name for name in ("ior", "fio", "mpi", "elbencho")}
         return Stack(
@@ -100,7 +104,7 @@ def read(file: Path) -> Stack:
             fingerprint=str(facts["stack"]),
             lock_sha256=str(facts["lock_sha256"]),
             hashes={k: str(packages[p]["hash"]) for k, p in names.items() if p in packages},
-            features=tuple(sorted(built)),
+            features=_features(built),
             directory=str(file.parent),
         )
     except OSError as error:
@@ -143,11 +147,8 @@ def planned(environments: Path, name: str) -> Stack:
     chosen = set(re.findall(r"\+([a-z0-9]+)", "".join(m[1] for m in _SPEC.finditer(text))))
     if "iogauge-stack" not in text:
         raise StackError(f"{file}: no spec iogauge-stack in it")
-    built = {words.IOR, words.IOR_MPIIO, words.MDTEST, words.MD_WORKBENCH, words.FIO}
-    built |= {f for variant, f in _FEATURE_OF_VARIANT.items() if variant in chosen}
-    built |= {name for name in (words.DARSHAN, words.IO500, words.ELBENCHO) if name in chosen}
     directory = str(folder / ".spack-env")
-    return Stack(str(folder), "", "", {}, tuple(sorted(built)), directory)
+    return Stack(str(folder), "", "", {}, _features({"ior", "fio", *chosen}), directory)
 
 
 def of_program(path: str) -> Stack | None:

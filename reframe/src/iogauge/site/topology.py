@@ -17,18 +17,12 @@ from pydantic import (
     model_validator,
 )
 
-from iogauge.core.units import (
-    format_bytes,
-    parse_bandwidth,
-    parse_bytes,
-    parse_fraction,
-    parse_seconds,
-)
+from iogauge.core import units
 
-ByteSize = Annotated[int, BeforeValidator(parse_bytes)]
-BytesPerSecond = Annotated[float, BeforeValidator(parse_bandwidth), Field(gt=0)]
-PositiveSeconds = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0)]
-Fraction = Annotated[float, BeforeValidator(parse_fraction)]
+ByteSize = Annotated[int, BeforeValidator(units.parse_bytes)]
+BytesPerSecond = Annotated[float, BeforeValidator(units.parse_bandwidth), Field(gt=0)]
+PositiveSeconds = Annotated[float, BeforeValidator(units.parse_seconds), Field(gt=0)]
+Fraction = Annotated[float, BeforeValidator(units.parse_fraction)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 
 Direction = Literal["read", "write"]
@@ -135,15 +129,15 @@ class Topology(SiteModel):
         parts: list[Ceiling] = []
         if self.clients:
             nic = self.clients.nic
-            parts.append(Ceiling(nodes * nic, f"{nodes} client(s) x {format_bytes(nic)}/s"))
+            parts.append(Ceiling(nodes * nic, f"{nodes} client(s) x {units.format_bytes(nic)}/s"))
         if self.servers:
             count, nic = servers or self.servers.count, self.servers.nic
-            parts.append(Ceiling(count * nic, f"{count} server(s) x {format_bytes(nic)}/s"))
+            parts.append(Ceiling(count * nic, f"{count} server(s) x {units.format_bytes(nic)}/s"))
         if self.devices:
             rate = self.devices.read if direction == "read" else self.devices.write
             if rate:
                 devices = self.devices.count * self._part(servers)
-                text = f"{devices:g} device(s) x {format_bytes(rate)}/s"
+                text = f"{devices:g} device(s) x {units.format_bytes(rate)}/s"
                 parts.append(Ceiling(devices * rate, text))
         return min(parts, key=lambda part: part.value, default=None)
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from iogauge.core.quantiles import t_quantile
 from iogauge.core.units import format_value
+from iogauge_extras.history.quantiles import t_quantile
 
 #: Probability of an accusation in a healthy network, for each of the two tests.
 FALSE_ACCUSATIONS: Final = 0.003

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -77,6 +77,11 @@ class _Line:
         """Send a line."""
         self._file.write(json.dumps(question).encode() + b"\n")
         self._file.flush()
+
+    def ask(self, what: str, within: float = _ANSWER_S, /, **words: Any) -> dict[str, Any]:
+        """Ask for something; return the answer, as :meth:`hear` does."""
+        self.tell(ask=what, **words)
+        return self.hear(within)
 
     def hear(self, seconds: float | None) -> dict[str, Any]:
         """Return the next line; raises :class:`StreamsError` if there is none, or it is a complaint."""
@@ -158,12 +163,9 @@ def _joined(
 
 def _turn(sender: _Line, receiver: _Line, plan: StreamPlan) -> dict[str, Any]:
     """Measure the stream of a pair; return its report, and what both ends counted."""
-    receiver.tell(ask="serve")
-    place = receiver.hear(_ANSWER_S)
-    sender.tell(ask="send", **place, seconds=plan.seconds, connections=plan.connections)
-    sent = sender.hear(plan.seconds + _ANSWER_S)
-    receiver.tell(ask="served")
-    received = receiver.hear(_ANSWER_S)
+    place, how = receiver.ask("serve"), {"seconds": plan.seconds, "connections": plan.connections}
+    sent = sender.ask("send", plan.seconds + _ANSWER_S, **place, **how)
+    received = receiver.ask("served")
     counted = {sender.host: sent["counted"], receiver.host: received["counted"]}
     return {"report": sent["report"], "counted": counted}
 
@@ -271,17 +273,11 @@ def join(address: str, port: str, word: str, interface: str) -> None:
         try:
             node = _Node(*_place(interface))
             leaving.callback(node.end)
-            while True:
-                match line.hear(None):
-                    case {"ask": "serve"}:
-                        line.tell(**node.serve())
-                    case {"ask": "served"}:
-                        line.tell(**node.served())
-                    case {"ask": "send", **asked}:
-                        line.tell(**node.send(**asked))
-                    case _:
-                        return
-        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            able: dict[str, Callable[..., dict[str, Any]]]
+            able = {"serve": node.serve, "served": node.served, "send": node.send}
+            while asked := able.get((said := line.hear(None)).pop("ask", "")):
+                line.tell(**asked(**said))
+        except (OSError, ValueError, TypeError, subprocess.TimeoutExpired) as error:
             print(visible(f"iogauge: streams: {error}"), file=sys.stderr, flush=True)
             with contextlib.suppress(OSError):
                 line.tell(failed=f"{host}: {error}")

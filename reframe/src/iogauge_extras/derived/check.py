@@ -169,7 +169,6 @@ class DerivedCheck(JudgedCheck):
         if self.max_age_days < 1:
             self._refuse(Verdict.ERROR, f"max_age_days is {self.max_age_days}: expected 1 or more")
         self.tier = self.sources()[0].tier
-        self._point_to_references()
 
     @builtins.sanity_function
     def _judge(self) -> bool:

@@ -19,18 +19,17 @@ from typing import Any, Final, Literal
 from iogauge.core import untrusted, yamlfile
 from iogauge.core.groups import grouped
 from iogauge.core.paths import written_beside
-from iogauge.core.quantiles import normal_quantile
 from iogauge.core.units import format_value, with_unit
 from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
 from iogauge.records.record import Record
-from iogauge.records.rows import COLUMNS
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.folders import LOCAL, NAME, site_dir
 from iogauge.site.marks import ACCEPTED
 from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
 from iogauge.site.settings import read_site
 from iogauge_extras.history import yamledit
+from iogauge_extras.history.quantiles import normal_quantile
 from iogauge_extras.history.runs import (
     Better,
     CalibrateError,
@@ -47,6 +46,11 @@ from iogauge_extras.history.runs import (
 from iogauge_extras.history.statistics import CONFIDENCE
 
 _SOURCE: Final = "calibrated by iogauge from records of this site"
+#: What is known of each run.
+_COLUMNS: Final = (
+    *("system", "partition", "case", "line", "series", "metric", "unit", "better", "time"),
+    *("median", "metric_verdict", "confirms", "fingerprint", *query.PLACE),
+)
 _NOTE: Final = "(values marked calibrated are from records of this site)"
 
 
@@ -368,7 +372,7 @@ def calibrate(
     Returns whether nothing was refused. Raises :class:`CalibrateError` for an impossible choice and
     for a broken site.
     """
-    chosen = choice.of(query.load(history_folder, columns=(*COLUMNS, *query.PLACE)))
+    chosen = choice.of(query.load(history_folder, columns=_COLUMNS))
     contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
     last = proven(chosen).unique("line", keep="last")
     newest = {one.line: one for one in query.valid_records(history_folder, last).values()}

@@ -106,8 +106,11 @@ def states_of(
     statistics.check_share(false_alarms)
     lines = frame["line"].unique().sort()
     parts = 1 + frame.height // _TOGETHER
-    found = (_judged(_valid(frame, lines[nth::parts]), false_alarms) for nth in range(parts))
-    return sorted((one for part in found for one in part), key=lambda one: (one.line, one.metric))
+    found: list[Judged] = []
+    for nth in range(parts):
+        some = frame.filter(pl.col("line").is_in(lines[nth::parts].implode()))
+        found += _judged(counting(some), false_alarms)
+    return sorted(found, key=lambda one: (one.line, one.metric))
 
 
 def _judged(rows: pl.DataFrame, false_alarms: float) -> Iterator[Judged]:
@@ -168,13 +171,12 @@ class _Rows:
         return found
 
 
-def _valid(frame: pl.DataFrame, lines: pl.Series) -> pl.DataFrame:
-    """Return the rows of some lines that count: valid ones that confirm no other run.
+def counting(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that count: valid ones that confirm no other run.
 
     A confirmation is not a random sample: a failure on the same day caused it.
     """
     return frame.filter(
-        pl.col("line").is_in(lines.implode()),
         pl.col("confirms").is_null(),
         pl.col("metric_verdict").is_in([v.value for v in Verdict if v.is_valid]),
         pl.col("median").is_finite() & (pl.col("median") > 0),

@@ -20,7 +20,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from iogauge.core.quantiles import normal_quantile, t_quantile
+from iogauge_extras.history.quantiles import normal_quantile, t_quantile
 
 Doubles = NDArray[np.float64]
 Counts = NDArray[np.intp]

@@ -19,8 +19,9 @@ from typing import Final, Literal
 from iogauge.core.measurement import Quantity, ToolOutput, ToolOutputError
 from iogauge.core.units import format_seconds, format_value
 from iogauge.evidence.model import SERIES
-from iogauge.plan.seen import Instant
+from iogauge.plan.seen import MOVED, Instant, Noted
 from iogauge.plan.stage import PhaseRun
+from iogauge_extras.loads.servers import explain, looks_of
 
 #: Seconds of a step and of a window, at most; a short execution has this many of each at least.
 _STEP_S: Final = 1.0
@@ -58,11 +59,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Bytes per second in each step of an execution; ``began`` is the time of the first, in seconds since the epoch."""
+    """Bytes per second in each step of an execution; ``began`` is the time of the first, in seconds since the epoch.
+
+    ``servers`` is what the servers counted in its slow times.
+    """
 
     step_s: float
     rates: tuple[float, ...]
     began: float = 0.0
+    servers: tuple[str, ...] = ()
 
     @property
     def window_s(self) -> float:
@@ -135,7 +140,15 @@ class Series:
                 f"{len(dips)} dip(s), the longest of {format_seconds(longest.seconds)} "
                 f"{self._after(longest.begin_s)}, down to {longest.lowest:.0%} of the median"
             )
-        return saw
+        return [*saw, *self.servers]
+
+    @property
+    def slow(self) -> list[tuple[float, float]]:
+        """Return begin and end in seconds of the longest dip, and of a lower level to the end."""
+        found = [(dip.begin_s, dip.begin_s + dip.seconds) for dip in self.dips[:1]]
+        if (change := self.change) and change.after < change.before:
+            found.append((change.at_s, len(self.rates) * self.step_s))
+        return found
 
     def _after(self, seconds: float) -> str:
         """Return when something began, also as the clocks of the servers have it, whose counters may explain it."""
@@ -186,9 +199,7 @@ def _at(times: Sequence[float], counts: Sequence[int], when: float) -> float:
     return counts[after - 1] + share * (counts[after] - counts[after - 1])
 
 
-def with_series(
-    output: ToolOutput, instants: Sequence[Instant], run: PhaseRun, what: str
-) -> ToolOutput:
+def with_series(output: ToolOutput, noted: Noted, run: PhaseRun, what: str) -> ToolOutput:
     """Return an output with the series of its only phase, and the quantities that follow from it.
 
     ``best_minute`` and ``worst_minute`` are the tool's bandwidth times the share that the best and the worst window
@@ -197,7 +208,7 @@ def with_series(
     """
     (phase,) = output.phases
     series = series_of_instants(
-        instants, "read" if phase.name == "read" else "write", run, phase.seconds
+        noted.instants(MOVED), "read" if phase.name == "read" else "write", run, phase.seconds
     )
     if series is None:
         raise ToolOutputError(
@@ -207,7 +218,11 @@ def with_series(
         )
     # The tool tells its end in seconds since the epoch, and the job in seconds since boot.
     end = max(moment.seconds for moment in output.moments if not moment.local)
-    series = replace(series, began=series.began + end - run.ended)
+    epoch, looks = end - run.ended, looks_of(noted)[0]
+    began = series.began
+    told = (explain(looks, began + a, began + b, run, epoch) for a, b in series.slow)
+    servers = tuple(filter(None, dict.fromkeys(told)))
+    series = replace(series, began=series.began + epoch, servers=servers)
     bandwidth = phase.rates["bw"]
     windows = [window / series.mean for window in series.windows]
     longest = max((dip.seconds for dip in series.dips), default=0.0)

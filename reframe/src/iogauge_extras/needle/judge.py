@@ -17,12 +17,12 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError, Unsettled
-from iogauge.core.quantiles import t_quantile
 from iogauge.core.units import with_unit
 from iogauge.tools.fio.output import join_options
 from iogauge.tools.parsing import excerpt, unique
-from iogauge_extras.needle.measured import Turn, by_round, parse_turns, rates_of
+from iogauge_extras.history.quantiles import t_quantile
 from iogauge_extras.needle.rounds import Again, again, shares, turns_again
+from iogauge_extras.needle.turns import Turn, by_round, parse_turns, rates_of
 
 #: Probability that a pass names any probe, if all are alike and some were measured again.
 FALSE_ALARMS: Final = 0.005

@@ -1,4 +1,4 @@
-"""What a needle's pass measures next: all probes round by round, and then the suspects again.
+"""The turns of a needle's pass: what was measured, and what is next: all probes round by round, then the suspects again.
 
 rounds.sh asks, by ``python -m iogauge.job.agent turns JOBFILE ROUNDS MEASURED [SERVERS]``, and runs
 fio once for each line of the answer: ``ROUND PROBE OPTION``. MEASURED is the file of what it has
@@ -11,11 +11,114 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from iogauge.core import untrusted
+from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.plan.stage import ROUNDS
+from iogauge.tools.fio.output import parse_json
 from iogauge_extras.needle import rounds as plan
-from iogauge_extras.needle.measured import by_round, parse_turns, rates_of
+
+#: The number of a needle's round, which rounds.sh gives to fio.
+ROUND: Final = "${IOG_ROUND}"
+#: The line that rounds.sh prints before each of fio's results.
+_TURN: Final = re.compile(r"^needle ([1-9][0-9]{0,8}) (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run of fio: the round, the probe that was measured alone, and fio's report."""
+
+    round: int
+    probe: str
+    output: ToolOutput
+
+    @property
+    def phase(self) -> Phase:
+        """Return the phase in which the probe was measured."""
+        return self.output.phases[0]
+
+    @property
+    def quantity(self) -> Quantity:
+        """Return MiB/s, or operations per second of a metadata engine."""
+        rates = self.phase.rates
+        return rates["bw"] if "bw" in rates else rates["rate"]
+
+
+def parse_turns(text: str) -> list[Turn]:
+    """Return the turns in the order in which they were measured.
+
+    Each turn is a line ``needle ROUND PROBE`` and the output of fio. Raises
+    :class:`ToolOutputError`, also for a turn with reads and writes. Text before the first turn is
+    no error here.
+    """
+    found = list(_TURN.finditer(text))
+    starts = [turn.start() for turn in found]
+    turns = []
+    for turn, end in zip(found, [*starts[1:], len(text)], strict=False):
+        number, probe = int(turn[1]), turn[2]
+        where = f"needle, round {number}, {probe}"
+        try:
+            output = parse_json(text[turn.end() : end])
+        except ToolOutputError as error:
+            raise ToolOutputError(f"{where}: {error}") from error
+        if len(output.phases) != 1:
+            names = " and ".join(phase.name for phase in output.phases)
+            raise ToolOutputError(f"{where}: {names}, expected one of them")
+        turns.append(Turn(number, probe, _of_whole(output, number, probe)))
+    return turns
+
+
+def _of_whole(output: ToolOutput, number: int, probe: str) -> ToolOutput:
+    """Return a turn's output with the words of the whole execution in place of the turn's own.
+
+    rounds.sh adds an end to the execution's word, and gives the number for the names of files.
+    """
+    found: Any = output.parameters["jobs"]
+
+    def whole(key: str, value: str) -> str:
+        if key == "description":
+            return value.removesuffix(f".{number}.{probe}")
+        if key == "filename_format" and value.startswith(f"{number}."):
+            return ROUND + value.removeprefix(str(number))
+        return value
+
+    jobs = {
+        name: {key: whole(key, value) for key, value in options.items()}
+        for name, options in found.items()
+    }
+    return replace(output, parameters={**output.parameters, "jobs": jobs})
+
+
+def by_round(turns: Sequence[Turn]) -> dict[int, dict[str, float]]:
+    """Return the rates by probe of each round; raises :class:`ToolOutputError` if a probe was measured twice in one."""
+    rounds: dict[int, dict[str, float]] = {}
+    for turn in turns:
+        row = rounds.setdefault(turn.round, {})
+        if turn.probe in row:
+            raise ToolOutputError(f"needle, round {turn.round}: {turn.probe} was measured twice")
+        row[turn.probe] = turn.quantity.value
+    return rounds
+
+
+def rates_of(
+    rounds: Mapping[int, Mapping[str, float]], names: Sequence[str], numbers: range
+) -> dict[str, tuple[float, ...]]:
+    """Return the rates of each probe in some rounds, of which each must have these probes and no others.
+
+    Raises :class:`ToolOutputError`.
+    """
+    for number in numbers:
+        row = rounds.get(number, {})
+        for name in [name for name in names if name not in row]:
+            raise ToolOutputError(
+                f"needle: {name} is missing in round {number}, the last is {numbers[-1]}"
+            )
+        for name in row.keys() - names:
+            raise ToolOutputError(f"needle: {name}, round {number}: it was not planned")
+    return {name: tuple(rounds[number][name] for number in numbers) for name in names}
 
 
 def next_turns(job_file: str, rounds: int, measured: str, servers: str | None) -> list[str]:

@@ -8,6 +8,8 @@
 - marks: the newest runs of every case as marks
 - page: sessions, or a span of time, as one page of HTML, with its form
 - past: the history of the lines that some records measured
+- pricing: what the measured bandwidth costs
+- published: what documents print of other systems
 - receivers: a command, a webhook, a note on a merge request
 - sweeps: which records make a curve over a parameter
 - trouble: what somebody must be told, in words

@@ -19,9 +19,9 @@ from iogauge.core.units import UnitError, convert, format_bytes, format_value, w
 from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import LAYER_CHECKS, MetricRecord, Record
-from iogauge.site.references import Published
 from iogauge_extras.ceilings.table import Chain
 from iogauge_extras.page.charts import TOP, WIDE, Axis, bounds, figure, linked, mark, word
+from iogauge_extras.page.published import Published
 from iogauge_extras.page.sweeps import Dot, Plot, drawable, held_of, label_of, spaced
 
 if TYPE_CHECKING:

@@ -56,9 +56,10 @@ def read_marks(
 
     Raises OSError for a file that cannot be read.
     """
-    wanted = (*CASE, "time", "verdict", "record", *query.PLACE)
-    frame = query.load(folder, columns=wanted).unique("record", keep="first", maintain_order=True)
-    frame = narrowed(frame, system=system, name=name)
+    wanted = (*CASE, "time", "verdict", "position", *query.PLACE)
+    of_cases = query.load(folder, columns=wanted).filter(pl.col("position") == 0)
+    of_cases = narrowed(of_cases, system=system, name=name)
+    frame = of_cases.group_by(CASE).tail(RUNS).sort("time", *query.PLACE)
     shown = (
         pl.col("case").cast(pl.String).str.replace_all(ADDED.pattern, "")
     )  # one row for all runs of --repeat

@@ -33,16 +33,16 @@ from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, microseconds
-from iogauge.report import outcome, pricing
+from iogauge.report import outcome
 from iogauge.report.endings import SessionRecords, Word
 from iogauge.report.layout import LOOKS
 from iogauge.report.outcome import newest
 from iogauge.session.current import suite
 from iogauge.site import folders
-from iogauge.site.references import References
 from iogauge_extras.ceilings.table import Shown, beside
-from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page import bars, charts, pricing, sweeps
 from iogauge_extras.page.collect import conclusion, tiles
+from iogauge_extras.page.published import of_site
 from iogauge_extras.page.trouble import DRIFT, Alarm, Days, Trouble
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         results=_results(records, below),
         layers=list(_layers(below, anchor)),
         plots=list(_plots(records, anchor)),
-        needles=[*_needles(last, anchor), *_maps(records, anchor)],
+        needles=[*_needles(last, anchor), *_maps(records, anchor), *_of_servers(last, anchor)],
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
         calendar=_calendar(alarm.days, {(r.where, visible(r.short_name)): anchor(r) for r in last}),
@@ -273,7 +273,7 @@ def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, st
 def _overviews(records: Sequence[Record], anchor: _Anchor) -> list[Markup]:
     """Return the best case of each check as bars, beside what documents print of other systems."""
     sites = folders.site_folders(project_root() / "site-configs")
-    published = [one for site in sites for one in References.of_site(site.name).published()]
+    published = [one for site in sites for one in of_site(site.name)]
     return list(map(Markup, bars.overviews(records, published, anchor)))
 
 
@@ -351,6 +351,14 @@ def _maps(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
         caption = f"darker: slower than the median of the faster half; {unit}"
         named = ", ".join(names) or "none"
         yield Drawing(drawn, caption, title, record.system, anchor(record), named)
+
+
+def _of_servers(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
+    """Yield what the servers counted in each execution."""
+    for record in records:
+        for title, unit, curves, caption in sweeps.of_servers(record):
+            drawn = Markup(charts.over_time(title, curves, unit))
+            yield Drawing(drawn, caption, title, record.system, anchor(record))
 
 
 def _says(text: str, name: str) -> bool:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from iogauge.core.groups import grouped
 from iogauge.core.text import count, visible
 from iogauge.core.units import with_unit
 from iogauge.evidence import fingerprint
 from iogauge.judge.verdict import Verdict
 from iogauge.records import query
 from iogauge.records.record import Record, short_name
+from iogauge.report.history_table import narrowed
 from iogauge.report.layout import GRAVEST
 from iogauge_extras.history import shown, states, statistics
 from iogauge_extras.history.states import Judged, State
@@ -36,7 +35,7 @@ _SIGMAS: Final = 3.0
 _NAMED: Final = 6
 
 _COLUMNS: Final = (
-    *("system", "partition", "case", "line", "series", "metric", "unit", "better", "record"),
+    *("system", "partition", "case", "line", "series", "metric", "unit", "better", "position"),
     *("time", "session", "median", "metric_verdict", "verdict", "fingerprint", "confirms"),
     *("nodes", "tasks_per_node"),
 )
@@ -46,18 +45,11 @@ UNCHANGED: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A part of the history; None is no limit, and both ends belong to it."""
 
     since: datetime | None = None
     until: datetime | None = None
-
-    def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows within the span."""
-        if self.since:
-            frame = frame.filter(pl.col("time") >= self.since)
-        return frame.filter(pl.col("time") <= self.until) if self.until else frame
 
 
 ALWAYS: Final = Span()
@@ -70,18 +62,23 @@ class History:
         """Load the rows of the records' lines; those after the span's end do not count."""
         lines = {record.line for record in records}
         frame = query.load(folder, columns=_COLUMNS)
-        rows = Span(until=span.until).of(frame.filter(pl.col("line").is_in(sorted(lines))))
+        rows = narrowed(frame.filter(pl.col("line").is_in(sorted(lines))), until=span.until)
         judged = states.states_of(rows)
         self.judged = {(series.line, series.metric): series for series in judged}
         self._span = span
         ids = shown.fingerprint_ids(judged)
         ids |= set(rows["fingerprint"].drop_nulls().unique())
         self.fingerprints = query.fingerprints(folder, ids)
-        every = rows.iter_rows(named=True)
-        self._rows = grouped(every, lambda row: (row["line"], row["metric"]))
-        cases = rows.unique("record", keep="first", maintain_order=True)
-        told = cases.with_columns(metric_verdict="verdict").iter_rows(named=True)
-        self._rows |= grouped(told, lambda row: (row["line"], ""))
+        # Rows as columns, since a long history has millions; of a case without a metric's name.
+        cases = rows.filter(pl.col("position") == 0).with_columns(metric_verdict="verdict")
+        cases = cases.with_columns(metric=pl.lit("").cast(rows.schema["metric"]))
+        self._rows = {
+            (str(line), None if metric is None else str(metric)): mine
+            for frame in (rows, cases)
+            for (line, metric), mine in frame.partition_by(
+                "line", "metric", as_dict=True, include_key=True, maintain_order=True
+            ).items()
+        }
         self._references = {(r.line, m.name): drawable(m) for r in records for m in r.metrics}
 
     def measured(self) -> list[tuple[str, str]]:
@@ -97,7 +94,8 @@ class History:
 
     def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
         """Return the runs of a metric (of the case if empty), oldest first."""
-        return self._rows.get((line, metric), [])
+        rows = self._rows.get((line, metric))
+        return [] if rows is None else rows.to_dicts()
 
     def curve(self, line: str, metric: str, since: str = "") -> Curve:
         """Return the newest runs of a metric that have the unit of the last run.
@@ -106,9 +104,9 @@ class History:
         alarm.
         """
         every, series = self._rows[line, metric], self.judged.get((line, metric))
-        rows = every[-SHOWN:]
+        rows = every.tail(SHOWN).to_dicts()
         if first := self._span.since:
-            rows = [row for row in rows if row["time"] >= first] or every[-1:]
+            rows = [row for row in rows if row["time"] >= first] or rows[-1:]
         last, bound = rows[-1], self._references.get((line, metric))
         if series and series.state is State.ALARM and series.change:
             since = series.change.session
@@ -144,28 +142,23 @@ class History:
         for name in [
             name for (of, name), s in self.judged.items() if (of, s.repeats) == (line, metric)
         ]:
-            last = self._rows[line, name][-1]
+            last = self._rows[line, name].row(-1, named=True)
             if last["median"] is not None:
                 value = with_unit(last["median"], last["unit"])
                 yield visible(f"{name} is proportional, newest {value}")
 
-    def _limits(self, rows: Sequence[Mapping[str, Any]], series: Judged | None) -> dict[str, Any]:
+    def _limits(self, rows: pl.DataFrame, series: Judged | None) -> dict[str, Any]:
         """Return level, control limits and steps of the newest series, if it has a baseline."""
         if series is None or series.level is None:
             return {}
-        valid = [
-            row
-            for row in rows
-            if row["series"] == series.series
-            and row["unit"] == series.unit
-            and row["confirms"] is None
-            and row["median"]
-            and Verdict(row["metric_verdict"]).is_valid
-        ]
-        values = [float(row["median"]) for row in valid]
+        valid = states.counting(rows).filter(
+            pl.col("series") == series.series,
+            pl.col("unit").eq_missing(pl.lit(series.unit)),
+        )
+        values = valid["median"].to_list()
         location, scale = statistics.fit(np.log(np.array([values[: series.baseline]])))
         low, high = (float(np.exp(location[0] + k * scale[0])) for k in (-_SIGMAS, _SIGMAS))
-        steps = tuple(valid[k]["session"] for k in statistics.change_points(values))
+        steps = tuple(valid["session"][k] for k in statistics.change_points(values))
         return {"level": series.level, "low": low, "high": high, "steps": steps}
 
     def _under(self, row: Mapping[str, Any]) -> str:
@@ -185,16 +178,18 @@ class History:
         cases = [rows for (_, metric), rows in self._rows.items() if metric == ""]
         if not cases:
             return {}
-        newest = max(rows[-1]["time"] for rows in cases).date()
+        newest = max(rows["time"][-1] for rows in cases).date()
         oldest = newest - timedelta(days=DAYS - 1)
         if self._span.since:
             oldest = max(oldest, self._span.since.date())
         found: dict[tuple[str, str], dict[date, Verdict]] = {}
-        for row in (row for rows in cases for row in rows):
-            where = visible(f"{row['system']}:{row['partition']}")
-            worst = found.setdefault((where, visible(short_name(row["case"]))), {})
-            day, verdict = row["time"].date(), Verdict(row["verdict"])
-            if day >= oldest:
+        for rows in cases:
+            last = rows.row(-1, named=True)
+            where = visible(f"{last['system']}:{last['partition']}")
+            worst = found.setdefault((where, visible(short_name(last["case"]))), {})
+            here = rows.filter(pl.col("time").dt.date() >= oldest)
+            for time, text in here.select("time", "verdict").iter_rows():
+                day, verdict = time.date(), Verdict(text)
                 worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
         return found
 

@@ -11,6 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
 from textwrap import shorten
 from typing import Any, Final, NamedTuple
 
@@ -306,3 +308,16 @@ def _parts(plot: Plot, curves: _Curves, name: Callable[[_Key], str]) -> Iterator
         traces.append(Trace(" ".join([name(key), *differing]), tuple(dots)))
     for first in range(0, len(traces), _MOST):
         yield replace(plot, traces=tuple(traces[first : first + _MOST]))
+
+
+def of_servers(record: Record) -> Iterator[tuple[str, str, dict[str, Any], str]]:
+    """Yield title, unit, curves and caption of what the servers counted in each execution, for each kind of target."""
+    found = dict(record.servers) if isinstance(record.servers, Mapping) else {}
+    silent = found.pop("unanswered", {})
+    for execution, curves in found.items():
+        for kind, unit in (("OST", "MiB/s"), ("MDT", "ops/s")):
+            if mine := {name: curve for name, curve in curves.items() if f"-{kind}" in name}:
+                steps = [b[0] - a[0] for curve in mine.values() for a, b in pairwise(curve)] or [0]
+                caption = f"counted by the servers, for all clients; a rate is that of {median(steps):.1f} s"
+                title = f"{record.short_name} {execution}: {kind}s of {record.where}"
+                yield title, unit, mine, "; ".join([caption, *map(str, silent.values())])

@@ -1,4 +1,4 @@
-"""Other benchmark programs.
+"""Other benchmark programs, and what libraries over MPI-IO make of one file.
 
 - elbencho: command lines of elbencho, and its JSON lines
 - elbencho_check: scenarios that run elbencho
@@ -6,6 +6,7 @@
 - io500_check: scenarios that run IO500
 - md_workbench: command lines of md-workbench, and its latencies
 - md_workbench_check: the scenario that runs md-workbench
+- shared_check: scenarios in which all tasks of IOR write one file together
 - wrf: reports of WRF-IO
 - wrf_check: the scenario that runs WRF-IO
 """

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from iogauge.cases.shared_file import WRITERS, count_writers
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.core.measurement import Metric
@@ -16,6 +15,7 @@ from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan
 from iogauge.tools import darshan
 from iogauge_extras.suites import wrf
+from iogauge_extras.suites.shared_check import WRITERS, count_writers
 
 #: Bytes of all variables at a point of the grid, at most; staggered variables have a row and a column more.
 _POINT_BYTES: Final = 3440
@@ -89,11 +89,12 @@ class WrfOutputCheck(StorageCheck):
             log, file = f"darshan.{REP}.log", "watched.nc"
             watched = self._write(file, darshan.run_words(self._watched, log))
             phases += [replace(watched, name="watched"), count_writers(log, file)]
+        files = 2 if self._watched else 1
         return self.case(
             "wrf_io",
             phases,
-            held_bytes=len(phases) * phases[0].stored_bytes,
-            files=len(phases),
+            held_bytes=files * phases[0].stored_bytes,
+            files=files,
             passing_files=self.total_tasks,
             layout=self.layout(),
             shared_file=True,

@@ -17,39 +17,10 @@ from typing import Final
 
 from iogauge.core.words import Fingerprint
 from iogauge.node.kernel import listed, text
+from iogauge.node.keys import tunables
 
 #: Directories of the parameters, below the root of the machine.
 TOPS = ("sys/fs/lustre", "sys/kernel/debug/lustre", "proc/fs/lustre")
-
-#: Parameters of the Lustre client that a fingerprint keeps, by the kind of device that has them.
-TUNABLES: Final[dict[str, tuple[str, ...]]] = {
-    "llite": (
-        "checksums",
-        "fast_read",
-        "file_heat",
-        "hybrid_io",
-        "hybrid_io_read_threshold_bytes",
-        "hybrid_io_write_threshold_bytes",
-        "max_cached_mb",
-        "max_read_ahead_mb",
-        "max_read_ahead_per_file_mb",
-        "max_read_ahead_whole_mb",
-        "opencache_threshold_count",
-        "parallel_dio",
-        "statahead_max",
-        "unaligned_dio",
-    ),
-    "osc": (
-        "checksum_type",
-        "checksums",
-        "max_dirty_mb",
-        "max_pages_per_rpc",
-        "max_rpcs_in_flight",
-        "resend_count",
-        "short_io_bytes",
-    ),
-    "mdc": ("max_mod_rpcs_in_flight", "max_rpcs_in_flight"),
-}
 
 #: A client's devices by kind. The devices of metadata servers (``-osc-MDT0000``), seen if client
 #: and server share a node, fit too, and are left out.
@@ -61,15 +32,6 @@ _DEVICES: Final = {
     "lmv": "{fs}-clilmv-*",
 }
 _OF_SERVER: Final = "-osc-MDT"
-
-#: What :func:`facts` reads of each kind of device.
-_FACTS: Final[dict[str, tuple[str, ...]]] = {
-    "": ("version",),
-    **TUNABLES,
-    "osc": (*TUNABLES["osc"], "ost_conn_uuid", "import"),
-    "lov": ("numobd",),
-    "lmv": ("numobd",),
-}
 
 
 def read_parameters(
@@ -113,7 +75,7 @@ def facts_of(parameters: Mapping[str, str]) -> Fingerprint:
             client_servers["addresses"].add(value.strip())
         elif last == "import" and (match := re.search(r"target_version:\s*([\d.]+)", value)):
             client_servers["versions"].add(match[1])
-        elif last in TUNABLES.get(first, ()) and _OF_SERVER not in name:
+        elif last in tunables().get(first, ()) and _OF_SERVER not in name:
             # The type in use stands in brackets; a value of many lines begins with its own name.
             pattern = r"\[(\S+)\]" if last == "checksum_type" else rf"(?m)^{last}:\s*(\S+)"
             if match := re.search(pattern, value):
@@ -128,7 +90,14 @@ def facts_of(parameters: Mapping[str, str]) -> Fingerprint:
 
 def facts(fsname: str, root: Path = Path("/")) -> Fingerprint:
     """Return what a node's Lustre client says of itself, of a file system and of its servers."""
-    return facts_of(read_parameters(fsname, _FACTS, root))
+    wanted = {
+        "": ("version",),
+        **tunables(),
+        "osc": (*tunables()["osc"], "ost_conn_uuid", "import"),
+        "lov": ("numobd",),
+        "lmv": ("numobd",),
+    }
+    return facts_of(read_parameters(fsname, wanted, root))
 
 
 def client_targets(fsname: str, root: Path = Path("/")) -> dict[str, tuple[int, bool]]:

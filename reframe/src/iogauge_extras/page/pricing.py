@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from iogauge.core.groups import grouped
-from iogauge.core.units import BANDWIDTH_UNITS, convert, format_value
+from iogauge.core.units import BANDWIDTH_UNITS, convert
 from iogauge.records.record import LAYER_CHECKS, PriceRecord, Record
-from iogauge.report.layout import Table, columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,27 +59,3 @@ def costs(records: Iterable[Record]) -> list[BandwidthPrice]:
             )
         )
     return prices
-
-
-def cost_table(prices: Sequence[BandwidthPrice]) -> Table:
-    """Return the prices as a table."""
-    per_month = ("per GB and month", "GB/s", "per GB/s and month")
-    sources = list(dict.fromkeys(price.source for price in prices))
-
-    def row(price: BandwidthPrice) -> tuple[str, ...]:
-        return (
-            price.case,
-            f"{price.per_gb_month:g} {price.currency}",
-            price.metric,
-            format_value(price.gb_s),
-            f"{price.per_gb_s_month:,.2f} {price.currency} [{sources.index(price.source) + 1}]",
-        )
-
-    return Table(
-        columns("what it costs", per_month[0], "for", *per_month[1:], right=per_month),
-        {
-            f"target {target}": list(map(row, mine))
-            for target, mine in grouped(prices, lambda price: price.target).items()
-        },
-        [f"price: {source}" for source in sources],
-    )

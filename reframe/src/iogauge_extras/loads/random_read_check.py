@@ -1,0 +1,161 @@
+"""Random reads over clients and servers; with Lustre's checksums and without."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any, Literal
+
+import reframe.core.builtins as builtins
+
+from iogauge.cases.fio import (
+    READ_BW,
+    READ_IOPS,
+    FioCheck,
+    checks_of,
+    checksum_interval,
+    span_of_boxes,
+)
+from iogauge.core import words
+from iogauge.core.measurement import Metric, Quantity
+from iogauge.core.units import parse_bytes
+from iogauge.node.lustre.request import Pins
+from iogauge.plan.case import DIR, Access, CasePlan, Computed, PhasePlan
+from iogauge.tools.fio.options import FioJob, layout_job, reader_of
+
+UNCHECKED_IOPS = Metric("read_iops_unchecked", "ops/s")
+CHECKSUM_RATIO = Metric("checksum_ratio", "1")
+
+#: Seconds of the document's runs.
+_PUBLISHED_SECONDS = 10
+
+
+class RandomReadCheck(FioCheck):
+    """Random reads with O_DIRECT by processes of one node or all; the readers lay out the files.
+
+    A subclass sets ``block`` (text with a unit), ``span`` and ``tasks``, the processes on each
+    client. On Lustre each process has a directory of its own, pinned to one target, round robin.
+    """
+
+    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT}"]
+    variants = ("sound", "published")
+    flaw = "runs of 10 s: too short to compare systems by"
+    block: str
+    #: Clients that read and servers that hold the files: ``one-client``, ``one-server``,
+    #: ``one-box``, ``2-boxes`` (:func:`span_of_boxes`), ``all``.
+    span: str
+    tasks: int
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return operations per second, and the bandwidth of the reads."""
+        return (READ_IOPS, READ_BW)
+
+    def declared(self) -> dict[str, Any]:
+        """Return the defaults of every check; the nodes follow from the span."""
+        nodes = 1 if self.span == "one-client" else self.site.scale.nodes
+        return {**super().declared(), "nodes": nodes, "tasks_per_node": self.tasks}
+
+    def servers_used(self) -> int | None:
+        """Return the number of object storage servers that hold the files, or None for all."""
+        if self.span in ("one-client", "all"):
+            return None
+        if self.span == "one-server":
+            return 1
+        # The partitions of a span of boxes have them.
+        assert self.site.topology and self.site.topology.servers
+        servers = self.site.topology.servers
+        some = (number for number in range(servers.boxes) if span_of_boxes(number) == self.span)
+        return next(some) * (servers.per_box or 1)
+
+    def _jobs(self) -> tuple[FioJob, FioJob]:
+        """Return the job that lays out the files, and the job that reads them."""
+        block, limits = parse_bytes(self.block), self.site.limits
+        # Each process reads as many bytes whatever the span.
+        most = max(self.nodes, self.site.scale.nodes) * self.tasks_per_node
+        published = self.variant == "published"
+        layout = layout_job(
+            file_bytes=self.share_of_file(block, most),
+            numjobs=self.tasks_per_node,
+            checksum_bytes=0 if published else checksum_interval(block),
+        )
+        if self._pins():
+            layout = replace(layout, filename_format="$jobnum/$clientuid.$filenum")
+        seconds = _PUBLISHED_SECONDS if published else limits.phase_seconds
+        return layout, reader_of(layout, block_bytes=block, runtime_s=seconds)
+
+    def _pins(self) -> Pins | None:
+        if self.site.target.striped_by != "lustre":
+            return None
+        names = tuple(str(number) for number in range(self.tasks_per_node))
+        return Pins(names=names, kind="directory", stripe_bytes=None, servers=self.servers_used())
+
+    def plan(self) -> CasePlan:
+        """Lay the files out once, then read."""
+        layout, read = self._jobs()
+        # The network limits large blocks, operations limit small ones.
+        full: Literal["bandwidth"] | None = (
+            "bandwidth" if parse_bytes(self.block) >= 128 << 10 else None
+        )
+        access = Access(direction="read", o_direct=True, saturates=full)
+        rates = {READ_IOPS.name: "iops", READ_BW.name: "bw"}
+        return self.laid_out_case(
+            layout,
+            [read],
+            [self.fio_phase(read, rates, access, verifies=checks_of(layout))],
+            pins=self._pins(),
+            sweeps_tasks=True,
+            servers=self.servers_used(),
+        )
+
+
+class ChecksumCheck(RandomReadCheck):
+    """Random reads of a client with Lustre's checksums on, then off, by turns.
+
+    Every repetition measures both, one after the other, so that drift touches both alike. The job
+    restores the original setting, whatever ends it. If the job was killed, the next job of this
+    suite on that node restores it.
+    """
+
+    valid_systems = [f"+{words.TARGET} +{words.O_DIRECT} +{words.CHECKSUMS}"]
+    span = "one-client"
+
+    @builtins.run_after("setup")
+    def _needs_root(self) -> None:
+        if os.getuid() != 0 and not self.is_dry_run():
+            self.skip(
+                "lctl set_param needs root: run as root, or take the right lustre-checksums away"
+            )
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return operations per second with and without checksums, and the ratio of the two."""
+        return (READ_IOPS, UNCHECKED_IOPS, CHECKSUM_RATIO)
+
+    def plan(self) -> CasePlan:
+        """Read as in every random read, with checksums as found, and again without."""
+        layout, read = self._jobs()
+        unchecked = replace(read, name="unchecked")
+        access, checked = Access(direction="read", o_direct=True), checks_of(layout)
+        sources = (READ_IOPS.name, UNCHECKED_IOPS.name)
+        return self.laid_out_case(
+            layout,
+            [read, unchecked],
+            [
+                self.set_checksums("on"),
+                self.fio_phase(read, {READ_IOPS.name: "iops"}, access, verifies=checked),
+                self.set_checksums("off"),
+                self.fio_phase(unchecked, {UNCHECKED_IOPS.name: "iops"}, access, verifies=checked),
+            ],
+            computed={CHECKSUM_RATIO.name: Computed(sources=sources, compute=_ratio)},
+            pins=self._pins(),
+            sweeps_tasks=True,
+            restores=True,
+        )
+
+    def set_checksums(self, state: Literal["on", "off"]) -> PhasePlan:
+        """Return a phase that switches the checksums of this client's connections to the target."""
+        words = ["checksums", state, DIR]
+        return PhasePlan(name=f"checksums-{state}", command=words, launch="agent")
+
+
+def _ratio(over: Quantity, under: Quantity) -> Quantity:
+    return Quantity(over.value / under.value, "1")

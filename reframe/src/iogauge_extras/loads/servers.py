@@ -1,0 +1,267 @@
+"""What the servers of a Lustre file system count while a case runs: a series of each target beside the clients'.
+
+A process beside the agent on the first node asks the site's sources again and again: exporters (lustrefs-exporter, lustre_exporter), or
+``lctl`` of the node itself, which is a server. All of them count when they are asked, so a rate is that of the time between two answers.
+No verdict depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import statistics
+import time
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from functools import partial
+from itertools import pairwise
+from operator import add, sub
+from typing import Final, NamedTuple
+
+from iogauge.core.units import format_value
+from iogauge.node.lustre.programs import ask_lctl
+from iogauge.plan.seen import SERVERS, Noted, append, boot_seconds, line_of
+from iogauge.plan.stage import PhaseRun
+
+#: Seconds between two questions, at least: to lctl, and to an exporter. One that answers slowly is asked less often.
+_STEP_S: Final = {"lctl": 1.0}
+_STEP_OF_EXPORTER_S: Final = 5.0
+_TIMEOUT_S: Final = 10.0
+_LARGEST: Final = 64 << 20
+
+#: A device; or a histogram of times that its disks took; or name, samples, unit and sum of a line.
+_LCTL: Final = re.compile(
+    r"^(?:obdfilter|mdt|osd-\w+)\.(\S+)\.(?:md_|brw_)?stats=$"
+    r"|^I/O time \(1/1000s\).*\n((?:\d+K?:.*\n)*)"
+    r"|^(\w+) +(\d+) samples \[(\w+)\](?: \d+ \d+ (\d+))?",
+    re.M,
+)
+_TIMES: Final = re.compile(r"^(\d+)(K?):\s+(\d+) .*\|\s+(\d+) ", re.M)
+_EXPORTED: Final = re.compile(
+    r"^lustre_(stats|read_bytes|write_bytes|io_time_milliseconds)_total\{(.*)\} ([0-9.e+]+)", re.M
+)
+#: The label is ``target``, in old exporters ``ost`` or ``mdt``. A name of a file system has eight characters at most.
+_TARGET: Final = re.compile(r'="([\w-]{1,8}-(?:OST|MDT)[0-9a-f]{4})"')
+_LABEL: Final = re.compile(r'\b(?:operation|size)="(\w+)"')
+#: Counted once more as what they are a part of.
+_PARTS: Final = re.compile(r"(?:same|cross)dir_rename|parallel_rename")
+
+
+class ServerCounts(NamedTuple):
+    """What a target has counted: bytes both ways, I/Os of its disks (of a metadata target: operations), and their milliseconds.
+
+    The milliseconds are rounded up to powers of two.
+    """
+
+    bytes: int = 0
+    operations: int = 0
+    ms: int = 0
+
+
+def _of_lctl(text: str) -> Iterator[tuple[str, ServerCounts]]:
+    """Yield what lctl counts for each target."""
+    target = ""
+    for name, times, what, samples, unit, total in _LCTL.findall(text):
+        target, of_data = name or target, "-OST" in (name or target)
+        if unit == "bytes":
+            yield target, ServerCounts(int(total or 0))
+        elif what and not of_data and not _PARTS.match(what):
+            yield target, ServerCounts(0, int(samples))
+        for size, kilo, reads, writes in _TIMES.findall(times) if of_data else ():
+            count = int(reads) + int(writes)
+            yield target, ServerCounts(0, count, count * int(size) * (1024 if kilo else 1))
+
+
+def _of_exporter(text: str) -> Iterator[tuple[str, ServerCounts]]:
+    """Yield what an exporter counts for each target."""
+    for what, labels, value in _EXPORTED.findall(text):
+        count, found = int(float(value)), _TARGET.search(labels)
+        label = _LABEL.findall(labels)[-1:]
+        if not found:
+            continue
+        of_data = "-OST" in found[1]
+        if what.endswith("_bytes"):
+            yield found[1], ServerCounts(count)
+        elif what == "stats" and not of_data and not (label and _PARTS.match(label[0])):
+            yield found[1], ServerCounts(0, count)
+        elif what != "stats" and of_data and label and label[0].isdigit():
+            yield found[1], ServerCounts(0, count, count * int(label[0]))
+
+
+def parse(text: str) -> dict[str, ServerCounts]:
+    """Return what targets have counted, by name; raises ValueError without any."""
+    sums: dict[str, ServerCounts] = {}
+    for target, count in (*_of_lctl(text), *_of_exporter(text)):
+        sums[target] = ServerCounts(*map(add, sums.get(target, ServerCounts()), count))
+    if not sums:
+        raise ValueError("no counters of a Lustre server in the answer")
+    return sums
+
+
+def ask(source: str) -> dict[str, ServerCounts]:
+    """Return what a source counts now; raises OSError or ValueError."""
+    if source == "lctl":
+        if os.geteuid():
+            raise ValueError("lctl tells the counters of a server to root alone")
+        return parse(ask_lctl("obdfilter.*.stats", "mdt.*.md_stats", "osd-*.*-OST*.brw_stats"))
+    from http.client import HTTPException
+    from urllib.request import urlopen
+
+    try:
+        with urlopen(source, timeout=_TIMEOUT_S) as answer:
+            return parse(answer.read(_LARGEST).decode(errors="replace"))
+    except HTTPException as error:
+        raise OSError(f"no answer of HTTP: {error!r}") from error
+
+
+def watch(words: Sequence[str]) -> int:
+    """Note what sources count, until the agent ends: the command ``servers FSNAME SOURCE...``."""
+    fsname, *sources = words
+    with ThreadPoolExecutor(len(sources)) as pool:
+        list(pool.map(partial(_follow, fsname), sources))
+    return 0
+
+
+def _follow(fsname: str, source: str) -> None:
+    said = ""
+    while True:
+        began, counts, problem = boot_seconds(), {}, ""
+        try:
+            told = ask(source)
+            counts = {name: count for name, count in told.items() if name.startswith(f"{fsname}-")}
+        except (OSError, ValueError) as error:
+            problem = str(error)
+        took = boot_seconds() - began
+        if counts or problem != said:
+            append(line_of(SERVERS, [source, problem, counts], began + took / 2))
+        said = problem
+        time.sleep(max(_STEP_S.get(source, _STEP_OF_EXPORTER_S), took))
+
+
+#: Looks at a target: seconds since the first node's boot, and what it had counted.
+Looks = Mapping[str, Sequence[tuple[float, ServerCounts]]]
+
+#: A target takes part in an execution if it moves so much of what the busiest one does.
+_PART: Final = 0.05
+#: It has fallen if it moves less than this share of what it moves at other times.
+_FELL: Final = 0.5
+#: Its disks are slow if an I/O takes them so many times as long as those of the others.
+_SLOW: Final = 4.0
+_NAMED: Final = 3
+#: Most points of a curve, and most curves, in a record.
+_POINTS, _CURVES = 40, 12
+
+
+def looks_of(noted: Noted) -> tuple[Looks, dict[str, str]]:
+    """Return the looks at each target, and what sources objected last."""
+    looks: dict[str, list[tuple[float, ServerCounts]]] = defaultdict(list)
+    problems = {}
+    kind = tuple[str, str, Mapping[str, tuple[int, int, int]]]
+    for _, at, (source, problem, counts) in noted.each(SERVERS, kind):
+        problems[source] = problem
+        for target, count in counts.items():
+            looks[target].append((at, ServerCounts(*count)))
+    return looks, {source: problem for source, problem in problems.items() if problem}
+
+
+def _between(
+    looks: Sequence[tuple[float, ServerCounts]], began: float, ended: float
+) -> tuple[float, float, ServerCounts] | None:
+    """Return the looks around a time, and what grew between them; None without two, or if the target began anew."""
+    times = [at for at, _ in looks]
+    first = max(0, bisect_right(times, began) - 1)
+    last = min(len(times) - 1, bisect_left(times, ended))
+    if last <= first:
+        return None
+    grown = ServerCounts(*map(sub, looks[last][1], looks[first][1]))
+    return (times[first], times[last], grown) if min(grown) >= 0 else None
+
+
+def explain(looks: Looks, began: float, ended: float, run: PhaseRun, epoch: float) -> str:
+    """Return what the storage targets counted around a slow time of an execution; empty if nobody knows.
+
+    Times are in seconds since boot, which was at ``epoch``.
+    """
+    slow, usual, took, times = {}, {}, {}, []
+    for target, seen in looks.items():
+        during, whole = _between(seen, began, ended), _between(seen, run.started, run.ended)
+        if "-OST" not in target or during is None or whole is None:
+            continue
+        seconds, rest_s = during[1] - during[0], whole[1] - whole[0] - (during[1] - during[0])
+        slow[target] = during[2].bytes / seconds
+        usual[target] = (whole[2].bytes - during[2].bytes) / rest_s if rest_s > 0 else 0.0
+        times += [during[:2]]
+        if during[2].operations:
+            took[target] = during[2].ms / during[2].operations
+    top = max([*usual.values(), 0.0])
+    used = [target for target, rate in usual.items() if top and rate >= _PART * top]
+    if not used:
+        return ""
+    fell = sorted((t for t in used if slow[t] < _FELL * usual[t]), key=lambda t: slow[t] / usual[t])
+    others = [target for target in used if target not in fell[:_NAMED]]
+    if not fell:
+        words = [f"its {len(used)} storage target(s) moved as much as at other times"]
+    elif len(fell) == len(used) > 1:
+        before, after = (statistics.median(of[t] for t in used) for of in (usual, slow))
+        words = [
+            f"all of its {len(used)} storage targets fell, from {_mib_s(before)} to {_mib_s(after)}"
+        ]
+    else:
+        words = [
+            f"{t} moved {_mib_s(slow[t])}, {_mib_s(usual[t])} at other times" for t in fell[:_NAMED]
+        ]
+        if others:
+            words.append(f"the others {_mib_s(statistics.median(slow[t] for t in others))}")
+    worst = max((t for t in used if t in took), key=took.__getitem__, default="")
+    rest = [took[t] for t in used if t in took and t != worst]
+    if rest and took[worst] >= _SLOW * statistics.median(rest):
+        words.append(
+            f"an I/O took the disks of {worst} about {took[worst]:.0f} ms, the others {statistics.median(rest):.0f} ms"
+        )
+    begin, end = (
+        datetime.fromtimestamp(epoch + at, timezone.utc)
+        for at in (min(times)[0], max(at for _, at in times))
+    )
+    return f"the servers counted from {begin:%H:%M:%S} to {end:%H:%M:%S} UTC: {', '.join(words)}"
+
+
+def _mib_s(bytes_s: float) -> str:
+    return f"{format_value(bytes_s / 2**20)} MiB/s"
+
+
+def for_record(noted: Noted, runs: Sequence[PhaseRun]) -> dict[str, dict[str, object]]:
+    """Return the curves of each execution, by target, as seconds and MiB/s (of a metadata target operations/s), and what sources objected."""
+    looks, problems = looks_of(noted)
+    found: dict[str, dict[str, object]] = {}
+    for run in runs:
+        curves = {target: _curve(target, seen, run) for target, seen in looks.items()}
+        moved = {target: sum(rate for _, rate in curve) for target, curve in curves.items()}
+        shown = sorted((t for t, sum_ in moved.items() if sum_), key=moved.__getitem__)[:_CURVES]
+        if shown:
+            found[f"{run.name}.{run.repetition}"] = {
+                target: curves[target] for target in sorted(shown)
+            }
+    return found | ({"unanswered": dict(problems)} if problems else {})
+
+
+def _curve(
+    target: str, looks: Sequence[tuple[float, ServerCounts]], run: PhaseRun
+) -> list[tuple[float, float]]:
+    """Return the middle of each step of an execution, in seconds after its begin, with the rate."""
+    times = [at for at, _ in looks]
+    mine = looks[max(0, bisect_right(times, run.started) - 1) : bisect_left(times, run.ended) + 1]
+    mine = mine[:: math.ceil(len(mine) / _POINTS)]
+    of_data = "-OST" in target
+    return [
+        (
+            round((before + after) / 2 - run.started, 2),
+            round(((grown.bytes / 2**20) if of_data else grown.operations) / (after - before), 3),
+        )
+        for (before, then), (after, now) in pairwise(mine)
+        for grown in [ServerCounts(*map(sub, now, then))]
+        if min(grown) >= 0
+    ]
