@@ -28,8 +28,7 @@ from iogauge.plan.seen import SERVERS, Noted, append, boot_seconds, line_of
 from iogauge.plan.stage import PhaseRun
 
 #: Seconds between two questions, at least: to lctl, and to an exporter. One that answers slowly is asked less often.
-_STEP_S: Final = {"lctl": 1.0}
-_STEP_OF_EXPORTER_S: Final = 5.0
+_STEP_OF_LCTL_S, _STEP_S = 1.0, 5.0
 _TIMEOUT_S: Final = 10.0
 _LARGEST: Final = 64 << 20
 
@@ -139,7 +138,7 @@ def _follow(fsname: str, source: str) -> None:
         if counts or problem != said:
             append(line_of(SERVERS, [source, problem, counts], began + took / 2))
         said = problem
-        time.sleep(max(_STEP_S.get(source, _STEP_OF_EXPORTER_S), took))
+        time.sleep(max(_STEP_OF_LCTL_S if source == "lctl" else _STEP_S, took))
 
 
 #: Looks at a target: seconds since the first node's boot, and what it had counted.
@@ -147,11 +146,8 @@ Looks = Mapping[str, Sequence[tuple[float, ServerCounts]]]
 
 #: A target takes part in an execution if it moves so much of what the busiest one does.
 _PART: Final = 0.05
-#: It has fallen if it moves less than this share of what it moves at other times.
-_FELL: Final = 0.5
 #: Its disks are slow if an I/O takes them so many times as long as those of the others.
 _SLOW: Final = 4.0
-_NAMED: Final = 3
 #: Most points of a curve, and most curves, in a record.
 _POINTS, _CURVES = 40, 12
 
@@ -201,36 +197,26 @@ def explain(looks: Looks, began: float, ended: float, run: PhaseRun, epoch: floa
     used = [target for target, rate in usual.items() if top and rate >= _PART * top]
     if not used:
         return ""
-    fell = sorted((t for t in used if slow[t] < _FELL * usual[t]), key=lambda t: slow[t] / usual[t])
-    others = [target for target in used if target not in fell[:_NAMED]]
-    if not fell:
-        words = [f"its {len(used)} storage target(s) moved as much as at other times"]
-    elif len(fell) == len(used) > 1:
-        before, after = (statistics.median(of[t] for t in used) for of in (usual, slow))
-        words = [
-            f"all of its {len(used)} storage targets fell, from {_mib_s(before)} to {_mib_s(after)}"
-        ]
-    else:
-        words = [
-            f"{t} moved {_mib_s(slow[t])}, {_mib_s(usual[t])} at other times" for t in fell[:_NAMED]
-        ]
-        if others:
-            words.append(f"the others {_mib_s(statistics.median(slow[t] for t in others))}")
-    worst = max((t for t in used if t in took), key=took.__getitem__, default="")
-    rest = [took[t] for t in used if t in took and t != worst]
-    if rest and took[worst] >= _SLOW * statistics.median(rest):
+    low = min(used, key=lambda target: slow[target] / usual[target])
+    words = [f"{low} moved {_mib_s([slow[low]])}, {_mib_s([usual[low]])} at other times"]
+    if others := [target for target in used if target != low]:
+        now, else_ = (_mib_s([of[target] for target in others]) for of in (slow, usual))
+        words.append(f"the {len(others)} other(s) {now}, {else_} at other times")
+    timed = sorted((target for target in used if target in took), key=took.__getitem__)
+    rest = statistics.median(took[target] for target in timed[:-1]) if timed[1:] else math.inf
+    if timed and took[timed[-1]] >= _SLOW * rest:
         words.append(
-            f"an I/O took the disks of {worst} about {took[worst]:.0f} ms, the others {statistics.median(rest):.0f} ms"
+            f"an I/O took the disks of {timed[-1]} about {took[timed[-1]]:.0f} ms, the others {rest:.0f} ms"
         )
     begin, end = (
         datetime.fromtimestamp(epoch + at, timezone.utc)
         for at in (min(times)[0], max(at for _, at in times))
     )
-    return f"the servers counted from {begin:%H:%M:%S} to {end:%H:%M:%S} UTC: {', '.join(words)}"
+    return f"the servers counted from {begin:%H:%M:%S} to {end:%H:%M:%S} UTC: {'; '.join(words)}"
 
 
-def _mib_s(bytes_s: float) -> str:
-    return f"{format_value(bytes_s / 2**20)} MiB/s"
+def _mib_s(bytes_s: Sequence[float]) -> str:
+    return f"{format_value(statistics.median(bytes_s) / 2**20)} MiB/s"
 
 
 def for_record(noted: Noted, runs: Sequence[PhaseRun]) -> dict[str, dict[str, object]]:
