@@ -43,6 +43,7 @@ class Job:
             env={
                 "PATH": os.environ["PATH"],
                 "CASE_DIR": str(self.directory),
+                "PYTHONHOME": "/set/by/a/module",
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -248,7 +248,7 @@ def activate(project: Project, shell: str, script: str) -> subprocess.CompletedP
     found = shutil.which(shell)
     assert found is not None
     flags = ["-f"] if shell == "zsh" else []
-    env = {"A": str(project.root / "activate")}
+    env = {"A": str(project.root / "activate"), "PYTHONHOME": "/set/by/a/module"}
     return project.run(found, *flags, "-c", f"cd /\n{script}", env=env)
 
 
@@ -268,6 +268,7 @@ def test_activate_sets_the_variables_and_is_idempotent(project, shell, options):
     assert once == again
     assert once.startswith(f"{project.root}/.venv/bin:{prefix}/bin:{project.bin}:")
     assert f"IOGAUGE_ROOT={project.root}" in environment
+    assert not [line for line in environment if line.startswith("PYTHONHOME=")]
     assert f"RFM_CONFIG_PATH={project.root}/site-configs" in environment
 
 

@@ -23,7 +23,8 @@ from iogauge.core.text import after, some
 from iogauge.core.units import format_bytes
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.nodes import declared_node
-from iogauge.guards.preflight import cores, health, identity, servers
+from iogauge.guards.preflight import cores, expected_settings, health, identity, servers
+from iogauge.node import probes
 from iogauge.node.below import loop_remedy
 from iogauge.node.host import usable_cores
 from iogauge.node.kernel import memory_bytes
@@ -391,7 +392,13 @@ def declared_nodes(folder: Path) -> Iterator[Check]:
             cores(tasks if of_mpirun else 0, usable, declared.cores),
             declared_node(declared, [usable], [memory]),
         ]
-        subject = f"site {folder.name}, partition {partition['name']}"
+        path, subject = extras.target.path, f"site {folder.name}, partition {partition['name']}"
+        facts = probes.collect(path) if extras.expect else {}
+        if expect := {key: value for key, value in extras.expect.items() if key in facts}:
+            fsname, host = fsname_of(extras.target.source or "*"), socket.gethostname()
+            findings.append(
+                expected_settings(expect=expect, facts=facts, host=host, path=path, fsname=fsname)
+            )
         if extras.scale.nodes > 1:
             text = f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host"
             yield Check("problem", subject, text, "name a scheduler, or the nodes (extras.hosts)")
