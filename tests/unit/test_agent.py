@@ -250,18 +250,6 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return target
 
 
-def test_a_striped_target_is_opened_with_its_storage_targets(lustre):
-    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
-    view = View.from_json(opened()["view"])
-    assert [(t.index, t.active, t.server) for t in view.targets] == [
-        (0, True, "10.0.0.11@tcp"),
-        (1, True, "10.0.0.12@tcp"),
-        (2, True, "10.0.0.11@tcp"),
-        (3, True, "10.0.0.12@tcp"),
-    ]
-    assert [quota.owner.split()[0] for quota in view.quotas] == ["user", "group"]
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "why"),
     [

@@ -12,7 +12,6 @@ import pytest
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence import collect as evidence_collect
 from iogauge.evidence import complaints, model
-from iogauge.node.counters import Reading
 from iogauge.plan.case import CasePlan, Verification
 from iogauge.plan.stage import PhaseRun
 from support import stage as healthy
@@ -165,30 +164,6 @@ def test_what_another_session_left_is_no_evidence(stage):
         ToolOutputError, match=r"holds the case \('s', 'c'\), expected \('t', 'c'\)"
     ):
         evidence_collect.collect(stage, healthy.plan(), 0, ("t", "c"))
-
-
-LINE = "read.1 0 10.00 12.50 - 5 0 1 0 4 0 0 end\n"
-#: The counters of its node, before and after.
-LOOKS = (
-    '[9.9, "counters", ["read.1", "before", {"8:0": [1, 1, 1], "8:1": [512, 0, 1], "net": [5, 5, null]}]]\n'
-    '[12.6, "counters", ["read.1", "after", {"8:1": [1536, 0, 3], "net": [6, 5, null]}]]\n'
-)
-
-
-@pytest.mark.parametrize(
-    ("lines", "complete"),
-    [([], False), ([LINE], True), ([LINE[:-8]], False), ([LINE, LINE], False)],
-)
-def test_what_the_kernel_says_of_each_execution(stage, lines, complete):
-    """A line that is cut, or one too many, is no error: there is no witness then."""
-    (stage / "tasks.n1").write_text("".join(lines))
-    with (stage / "seen.n1.jsonl").open("a") as file:
-        file.write(LOOKS)
-    first, second = collect(stage).testimony["read"]
-    assert (first.complete, second.complete) == (complete, False)
-    if complete:
-        assert (first.moved.read, first.seconds) == (4, 2.5)
-        assert first.counted({"n1": ["8:0", "8:1"]}) == Reading(1024, 0, 2)
 
 
 def test_a_scheduler_that_tells_no_status_is_no_error(stage):

@@ -254,22 +254,6 @@ def shifted(tmp_path: Path, said: dict[str, Any], caches: int = 2) -> case.Judge
 SAID = {"clients per node": 1, "taskPerNodeOffset": 1, "reorderTasks": 1}
 
 
-@pytest.mark.parametrize(
-    ("said", "caches"),
-    [
-        ({}, 2),
-        ({**SAID, "reorderTasks": 0}, 2),
-        ({**SAID, "taskPerNodeOffset": 2}, 2),
-        ({**SAID, "clients per node": 2}, 2),
-        (SAID, 1),
-    ],
-)
-def test_a_shift_that_did_not_happen_clears_nothing(tmp_path, said, caches):
-    decided = shifted(tmp_path, said, caches)
-    assert decided.metrics[1].verdict is Verdict.INVALID
-    assert "G1 client cache: " in decided.reason
-
-
 def test_a_shift_that_happened_leaves_no_doubt_of_a_cache(tmp_path):
     assert "G1 client cache: " not in shifted(tmp_path, SAID).reason
 

@@ -332,29 +332,6 @@ def longer(looks: Evidence, **says: Any) -> witness.Testimony:
     return replace(one, witnesses=(replace(one.witnesses[0], **says),))
 
 
-@pytest.mark.parametrize(("task_tells", "outcome"), [(True, Outcome.OK), (False, Outcome.INVALID)])
-def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(left, task_tells, outcome):
-    """It wrote 512 MiB within 2 s. Then others made the used bytes grow as much, after they had made room for them."""
-    size = 512 << 20
-    output = output_of(left, seconds=2.0, bytes_moved=size)
-    looks = replace(
-        told(left, size),
-        outputs={**left.outputs, "write": [output]},
-        activity=tuple(
-            Instant(1 + n / 10, 0, size * min(n, 20) // 20, 5, size * min(n, 60) // 60)
-            for n in range(71)
-        ),
-        asked=tuple(Instant(1 + n / 10, 0, size * min(n, 20) // 20) for n in range(71))
-        if task_tells
-        else (),
-    )
-    ran = longer(looks, ended=8.0, asked=Reading(1, size), moved=Reading(0, size))
-    seen = phase(replace(looks, testimony={"write": (ran,)}), 0)
-    finding = clock.seconds_witnessed(on(seen, "ext4"))
-    assert finding.outcome is outcome, finding
-    assert ("as the target filled" in finding.saw) is (not task_tells)
-
-
 @pytest.mark.parametrize(
     ("sharing", "of_tasks", "outcome"),
     [(1, False, Outcome.INVALID), (3, False, Outcome.WARN), (3, True, Outcome.INVALID)],
@@ -543,29 +520,3 @@ def test_g8_asks_the_disks_below_devices_that_are_read(left, read, outcome):
     of_devices = replace(seen.phase, of_devices=True, launch="once")
     found = list(bytes_witnessed(replace(seen, phase=of_devices)))
     assert found[0].outcome is outcome, found
-
-
-@pytest.mark.parametrize(
-    ("tool", "name", "seconds", "outcome"),
-    [
-        ("mdtest", "create", 6.0, Outcome.OK),
-        ("mdtest", "create", 5.0, Outcome.INVALID),
-        ("md-workbench", "benchmark", 5.0, Outcome.INVALID),
-        ("mdtest", "stat", 5.0, Outcome.OK),
-    ],
-)
-def test_data_of_new_files_time_what_makes_them(left, tool, name, seconds, outcome):
-    """The first task passed data to the kernel for 6 s while it made files."""
-    output = output_of(left, name=name, seconds=seconds, bytes_moved=None)
-    made = replace(output, tool=tool, parameters={})
-    size = 64 << 20
-    looks = replace(
-        told(left, 0),
-        outputs={**left.outputs, "write": [made]},
-        asked=tuple(Instant(1 + n / 10, 0, size * min(n, 60) // 60) for n in range(71)),
-        printed=((1.2, 700), (6.2, 700), (7.4, 1500)),
-    )
-    ran = longer(looks, ended=8.0)
-    seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
-    finding = clock.seconds_witnessed(seen)
-    assert finding.outcome is outcome, finding

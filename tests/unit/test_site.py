@@ -180,17 +180,6 @@ def test_a_mistake_elsewhere(path, value, start, allowed):
     assert allowed in mistake
 
 
-@pytest.mark.parametrize(
-    ("path", "misspelt"),
-    [(f"{PARTITION}.max_jobs", "max_job"), (f"{EXTRAS}.limits.case_bytes", "case_byte")],
-)
-def test_a_misspelt_key_is_one_mistake(path, misspelt):
-    above, _, key = path.rpartition(".")
-    data = changed(f"{above}.{misspelt}", 1, changed(path, DELETE))
-    (mistake,) = mistakes(data)
-    assert f".{misspelt}: found an unknown key (did you mean {key}?)" in mistake
-
-
 @pytest.mark.parametrize("data", [None, []])
 def test_content_that_is_no_mapping_is_a_mistake(data):
     (mistake,) = mistakes(data)

@@ -60,19 +60,6 @@ def test_one_repetition():
     assert output.parameters["clients per node"] == 2
 
 
-def test_repetitions_in_order():
-    output = parse_json(sample("ior_i3.json"))
-    assert [(p.name, p.rates["bw"].value) for p in output.phases] == [
-        ("write", 1126.1388),
-        ("read", 23831.2727),
-        ("write", 1441.8371),
-        ("read", 26630.5016),
-        ("write", 1605.1680),
-        ("read", 28532.6803),
-    ]
-    assert all(phase.bytes_moved == 2 * 2**20 for phase in output.phases)
-
-
 def test_bytes_that_only_the_summary_tells():
     """A stonewall moves more than the plan, as the summary says of the first repetition only."""
     output = parse_json(sample("ior_stone_wear.json"), sample("ior_stone_wear.stdout"))
