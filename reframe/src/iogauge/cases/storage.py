@@ -369,7 +369,7 @@ class StorageCheck(JudgedCheck):
         limit = f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
         ended = f"the job ended as {self.job.state}{limit}"
         if not self.job.state:
-            ended = "the job never started (ReFrame prints the reason)"
+            ended = "the job never started (ReFrame's details of the failures say why)"
         if signal_name := current().ended_by:
             ended = f"{signal_name} told the session to end"
         reason = f"run: {ended}, before the case was decided"
