@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from reframe.frontend.cli import main as reframe_main
@@ -99,6 +99,10 @@ def _run(arguments: list[str], gate: bool, confirms: str = "") -> _Ran:
     return _Ran(name, status, [*records, *missing], details)
 
 
+#: What --distribute adds to a case after it was chosen.
+_OF_NODE: Final = re.compile(r" %\.(part|nid)=\S+")
+
+
 def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
     """Measure every failed case once more, on all nodes with ``--distribute``; return all runs.
 
@@ -111,7 +115,8 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
     for place in dict.fromkeys(r.place for r in failed):
         system, partition, environment = place
         failures = [r for r in failed if r.place == place]
-        cases = dict.fromkeys(names.exactly(short_name(r.case)) for r in failures)
+        chosen_by = (_OF_NODE.sub("", r.case) for r in failures)
+        cases = dict.fromkeys(names.exactly(short_name(case)) for case in chosen_by)
         chosen = [word for case in cases for word in ("-n", case)]
         where = [f"--system={system}:{partition}", "-p", f"^{re.escape(environment)}$"]
         one = _run([*kept, *where, *chosen], False, confirms=failures[0].session)
