@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from iogauge.records.record import MetricRecord, Record
 from iogauge.site.extras import Ceilings
 from iogauge_extras.ceilings import measured as ceilings
 from iogauge_extras.ceilings import table as report
+from iogauge_extras.ceilings.iperf3 import Wire
 from support import records
 from support.extras import extras
 from support.records import METRIC, RECORD
@@ -122,18 +122,21 @@ def test_g6_names_what_was_not_measured(problems, outcome):
 
 
 @pytest.mark.parametrize(
-    ("counted", "cores", "outcome", "words"),
+    ("counted", "beside", "cores", "outcome", "words"),
     [
-        (100, 0.95, Outcome.OK, "1 end(s)"),
-        (98, 0.5, Outcome.OK, ""),
-        (97, 0.5, Outcome.INVALID, "took another way"),
-        (114, 0.5, Outcome.OK, ""),
-        (116, 0.5, Outcome.CONTAMINATED, "others used it"),
-        (100, 0.96, Outcome.INVALID, "may be the limit of a core"),
+        (100, 0, 0.95, Outcome.OK, "1 end(s)"),
+        (98, 0, 0.5, Outcome.OK, ""),
+        (97, 0, 0.5, Outcome.INVALID, "took another way"),
+        (114, 0, 0.5, Outcome.OK, ""),
+        (116, 0, 0.5, Outcome.CONTAMINATED, "others used it"),
+        # A slow link loses what is sent to it: the sender repeats half of it.
+        (164, 50, 0.5, Outcome.OK, ""),
+        (166, 50, 0.5, Outcome.CONTAMINATED, "others used it"),
+        (100, 0, 0.96, Outcome.INVALID, "may be the limit of a core"),
     ],
 )
-def test_g26(counted, cores, outcome, words):
-    wire = SimpleNamespace(turn="n1 to n2", way="sent", host="n1", claimed=100, counted=counted)
+def test_g26(counted, beside, cores, outcome, words):
+    wire = Wire("n1 to n2", "n1", "sent", 100, counted, beside)
     whole = data()
     for at, (used, wires) in enumerate([(0.1, []), (cores, [wire])]):
         told = {"cores": used, "wires": wires}

@@ -163,6 +163,12 @@ def test_a_mistake_under_extras(path, value, said, allowed):
             "environments.env.modules: found [",
             "systems.good.modules_system",
         ),
+        (
+            f"{PARTITION}.sched_options",
+            {"use_nodes_opton": True},
+            f"{NAMED}.sched_options.use_nodes_opton: found an unknown key (did you mean use_nodes_",
+            "the keys hosts, ignore_reqnodenotavail",
+        ),
         ("systems.0.modules", ["a"], "systems.good.modules: found ['a']", "modules_system, one of"),
         (f"{PARTITION}.access", ["-A x"], f"{NAMED}.access: found ['-A x']", "takes no options"),
         (

@@ -249,9 +249,9 @@ class StorageCheck(JudgedCheck):
             self._refuse(Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}")
         try:
             launch = job_files.launch_of(self.job, plan, extras, stage, per_node, bind)
+            self.extra_resources = job_files.resources(plan, extras, self.current_partition)
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
-        self.extra_resources = job_files.resources(plan, extras)
         loaded = [self.current_partition.local_env, self.current_environ]
         lines = job_files.script_lines(self.job, plan, extras, launch, order, loaded)
         self.job.launcher = getlauncher("local")()
