@@ -1398,7 +1398,7 @@ WRITTEN = (
         "data-journal", "node", "below.py",
         '        if "data=journal" in options:',
         '        if "data=journalled" in options:',
-        "tests/unit/test_below.py::test_a_loop_device_over_journalled_data_is_cached",
+        "tests/unit/test_below_real.py::test_o_direct_that_reads_from_the_page_cache_is_named",
         "data that go through a journal count as written in place",
     ),
     # plan

@@ -322,6 +322,14 @@ class Rig:
         text = data if isinstance(data, str) else yaml.safe_dump(data or self.settings())
         (self.site / "settings.yaml").write_text(text)
 
+    def declare(self, **parts: Any) -> None:
+        """Write settings whose partition has other extras: mappings beside what is there."""
+        data = self.settings()
+        extras = data["systems"][0]["partitions"][0]["extras"]
+        for name, part in parts.items():
+            extras[name] = extras.get(name, {}) | part if isinstance(part, dict) else part
+        self.write_settings(data)
+
     def write_references(self, references: Mapping[str, Any] | str | None) -> None:
         """Write references.yaml (metrics by check, for the only partition), or remove it."""
         file = self.site / "references.yaml"

@@ -22,9 +22,7 @@ def rig(make_rig: Callable[..., Rig]) -> Rig:
 def test_plan_and_run_refuse_what_is_over_the_budget(make_rig):
     """Three cases of 4 MiB each, on a site that allows 10 MiB."""
     rig = make_rig(limits={"case_bytes": "16 MiB"})
-    data = rig.settings()
-    data["systems"][0]["partitions"][0]["extras"]["budget"] = {"written": "10 MiB"}
-    rig.write_settings(data)
+    rig.declare(budget={"written": "10 MiB"})
     chosen = ("-n", "FioRandomRead", "--exec-order=name", "--exec-policy=serial")
     for command in (("run", "--dry-run"), ("run",)):
         run = rig.iogauge(*command, *chosen)
@@ -136,10 +134,7 @@ def test_each_mode_holds_the_one_before(make_rig):
 @pytest.mark.needs_ior
 def test_all_writes_of_an_acceptance_come_before_the_first_read(make_rig):
     rig = make_rig(tools=("ior",), limits={"repetitions": 2, "case_bytes": "24 MiB"})
-    data = rig.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    partition["extras"]["tiers"] = {"quick": {"case_bytes": "192 MiB", "writes_first": True}}
-    rig.write_settings(data)
+    rig.declare(tiers={"quick": {"case_bytes": "192 MiB", "writes_first": True}})
     run = rig.run("-n", "IorPosix%files=per-process%order=sequential%cache=buffered")
     record = run.record
     # Two repetitions may spread by more than 100 % if the machine is busy.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,16 +58,6 @@ def run(site: tuple[Hosts, Rig]) -> Run:
     return run_on(*site, "-n", CHECKS, "--keep-stage-files")
 
 
-def record_of(run: Run, check: str, **parameters: str) -> dict[str, Any]:
-    """The only record of a check with some parameters."""
-    (found,) = (
-        r
-        for r in run.records
-        if r["check"] == check and parameters.items() <= r["parameters"].items()
-    )
-    return found
-
-
 def test_a_healthy_volume_is_not_refused(run):
     assert sorted((r["check"], r["verdict"]) for r in run.records) == [
         ("Checkpoint", "PASS"),
@@ -96,29 +85,3 @@ def test_a_shared_file_is_read_by_the_host_that_did_not_write_it(site):
     for metrics in found.values():
         verdicts = {metric["verdict"] for metric in metrics.values()}
         assert verdicts <= {"UNREFERENCED", "UNSTABLE"}, [r["reason"] for r in done.records]
-
-
-@pytest.fixture(scope="module")
-def walk(site: tuple[Hosts, Rig]) -> Run:
-    """A software stack that one host unpacked and the other walks."""
-    return run_on(*site, "-n", "^ColdWalk", "--keep-stage-files")
-
-
-def test_a_walk_is_over_the_tree_of_the_other_host(walk):
-    assert [r["verdict"] for r in walk.records if r["check"] == "ColdWalk"] == [
-        "UNREFERENCED"
-    ] * 2, walk.out
-    for meanwhile in ("alone", "changed"):
-        record = record_of(walk, "ColdWalk", meanwhile=meanwhile)
-        values = {metric["name"]: metric["median"] for metric in record["metrics"]}
-        assert list(values) == [
-            "unpack_rate",
-            "list_rate",
-            "clone_rate",
-            "remove_rate",
-            "import_time",
-        ]
-        assert all(value > 0 for value in values.values())
-        said = {(f["metric"], f["guard"], f["saw"]) for f in record["findings"]}
-        for metric in ("list_rate", "clone_rate", "remove_rate", "import_time"):
-            assert (metric, "G1", "readers shifted by 1 of 2 nodes") in said

@@ -313,10 +313,7 @@ def medians_of(one: dict[str, Any]) -> dict[str, float]:
 def swept(make_rig: Callable[..., Rig]) -> Rig:
     """A site with a sweep over tasks, and references as RedLine's plateau demands."""
     swept = make_rig(tools=("ior",), launcher="local")
-    settings = swept.settings()
-    extras = settings["systems"][0]["partitions"][0]["extras"]
-    extras["sweeps"] = {"tasks_per_node": list(WRITES)}
-    swept.write_settings(settings)
+    swept.declare(sweeps={"tasks_per_node": list(WRITES)})
     swept.write_references({"TaskScalingCurve": CURVE})
     return swept
 

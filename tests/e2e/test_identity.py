@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -129,10 +128,7 @@ def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig
         cluster = stack.enter_context(Hosts(2, storage, disks.point, other))
         b = look(str(other)).uuid
         rig = make_rig(target=disks.target, tools=("ior", "mdtest"), declared={"source": None})
-        settings = rig.settings()
-        extras = settings["systems"][0]["partitions"][0]["extras"]
-        extras |= {"scale": {"nodes": 2, "tasks_per_node": 1}, "hosts": cluster.names}
-        rig.write_settings(settings)
+        rig.declare(scale={"nodes": 2, "tasks_per_node": 1}, hosts=cluster.names)
         healthy = run_on(cluster, rig, "-n", "^MdtestEasy")
         (record, *_) = healthy.records
         said = {f["guard"]: f["outcome"] for f in record["findings"] if f["metric"] is None}
@@ -217,15 +213,6 @@ def test_what_lies_below_is_storage(devices, make_rig, make):
 DIRECT = ("-n", r"IorPosix%files=per-process%order=sequential%cache=direct$")
 
 
-def declares(rig: Rig, **parts: dict[str, Any]) -> None:
-    """Change a rig's declarations: keys of its partition's extras."""
-    data = rig.settings()
-    extras = data["systems"][0]["partitions"][0]["extras"]
-    for name, values in parts.items():
-        extras[name] = extras.get(name, {}) | values
-    rig.write_settings(data)
-
-
 # --- cores ----------------------------------------------------------------------------------------
 
 
@@ -235,7 +222,7 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(make_rig):
     """Open MPI would abort; the case and the doctor say what to write."""
     cores = usable_cores()
     rig = make_rig(tools=("ior",), tasks=cores + 1)
-    declares(rig, node={"cores": 2 * cores})
+    rig.declare(node={"cores": 2 * cores})
     saw = f"{cores + 1} task(s) on {cores} physical core(s), node.cores is {2 * cores}"
     run = rig.run(*DIRECT)
     assert run.record["verdict"] == "INVALID", run.out
@@ -258,10 +245,7 @@ def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written
     rig = make_rig(tools=("ior",), tasks=1)
 
     def expecting(**expect: object) -> Run:
-        data = rig.settings()
-        (partition,) = data["systems"][0]["partitions"]
-        partition["extras"]["expect"] = {key.replace("__", "."): v for key, v in expect.items()}
-        rig.write_settings(data)
+        rig.declare(expect={key.replace("__", "."): v for key, v in expect.items()})
         return rig.run(*DIRECT, "-S", "repetitions=1")
 
     kernel = os.uname().release

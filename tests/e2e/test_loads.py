@@ -27,13 +27,6 @@ pytestmark = [pytest.mark.needs_fio]
 STATE = "66 MiB"
 
 
-def declare(rig: Rig, **models: dict[str, str]) -> None:
-    """Declare models of a rig's site."""
-    data = rig.settings()
-    data["systems"][0]["partitions"][0]["extras"]["checkpoints"] = models
-    rig.write_settings(data)
-
-
 def checkpoint(save: str = "60 s", restart: str = "60 s") -> dict[str, str]:
     return {"state": STATE, "save": save, "restart": restart}
 
@@ -45,7 +38,9 @@ def found(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @pytest.fixture(scope="module")
 def models(make_module_rig: Callable[..., Rig]) -> Rig:
     rig = make_module_rig(tools=("ior",), tasks=2)
-    declare(rig, small=checkpoint(), slow=checkpoint(save="1 ms", restart="60 s"))
+    rig.declare(
+        checkpoints={"small": checkpoint(), "slow": checkpoint(save="1 ms", restart="60 s")}
+    )
     return rig
 
 
@@ -108,7 +103,7 @@ def test_another_size_has_no_budget(models):
     case = ("-n", "^Checkpoint%model=small%files=shared")
     done = models.run(*case, "-S", f"total_bytes={96 * MIB}")
     assert done.record["verdict"] == "UNREFERENCED", done.out
-    declare(models, small=checkpoint() | {"state": "1 GiB"})
+    models.declare(checkpoints={"small": checkpoint() | {"state": "1 GiB"}})
     models.run(*case).never_passed(
         "checkpoints.small.state is 1 GiB", "raise the limit for Checkpoint"
     )
@@ -175,12 +170,8 @@ LEVEL = 80
 
 def fillable(filled: Rig, fill_bytes: str | None = "900 MiB") -> None:
     """Declare the levels, and the bytes that may be taken."""
-    data = filled.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    partition["extras"]["sweeps"] = {"fill_levels": [0, LEVEL]}
-    if fill_bytes:
-        partition["extras"]["limits"]["fill_bytes"] = fill_bytes
-    filled.write_settings(data)
+    limits = {"fill_bytes": fill_bytes} if fill_bytes else {}
+    filled.declare(sweeps={"fill_levels": [0, LEVEL]}, limits=limits)
 
 
 @pytest.fixture(scope="module")
@@ -347,18 +338,10 @@ DEPTHS = [1, 4]
 VALID = {"UNREFERENCED", "CONTAMINATED"}
 
 
-def deepen(deep: Rig, depths: list[int], name: str = "queue_depths") -> None:
-    """Declare the points of a sweep of a deep's site."""
-    data = deep.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    partition["extras"]["sweeps"] = {name: depths}
-    deep.write_settings(data)
-
-
 @pytest.fixture(scope="module")
 def deep(make_module_rig: Callable[..., Rig]) -> Rig:
     deep = make_module_rig(tools=("fio",), tasks=1)
-    deepen(deep, DEPTHS)
+    deep.declare(sweeps={"queue_depths": DEPTHS})
     return deep
 
 
@@ -452,9 +435,7 @@ def test_both_ways_are_measured_and_the_reads_alone(mixed):
 
 
 def test_a_run_says_the_share_of_reads(mixing):
-    data = mixing.settings()
-    data["systems"][0]["partitions"][0]["extras"]["sweeps"] = {"read_shares": [30]}
-    mixing.write_settings(data)
+    mixing.declare(sweeps={"read_shares": [30]})
     done = mixing.run("-n", "^Mixed%order=(random%cache=direct|sequential%cache=buffered)")
     mixing.write_settings()
     by_cache = {record["parameters"]["cache"]: record for record in done.records}

@@ -163,9 +163,7 @@ def test_without_a_usable_site_nothing_runs(fio_rig):
     text = done.stdout + done.stderr
     assert done.returncode != 0, text
     assert "RFM_CONFIG_PATH" in text and "nothing was measured" in text
-    data = fio_rig.settings()
-    data["systems"][0]["partitions"][0]["extras"]["limits"]["case_byte"] = "1 MiB"
-    fio_rig.write_settings(data)
+    fio_rig.declare(limits={"case_byte": "1 MiB"})
     run = fio_rig.run(*METADATA)
     run.never_passed("settings.yaml", "nothing was measured", "case_byte", "case_bytes")
     assert run.records == []

@@ -145,14 +145,7 @@ def hosts(storage: Path) -> Iterator[Hosts]:
 
 def short(hosts: Hosts, rig: Rig) -> dict[str, Any]:
     """Run the short form from both hosts; return its record, with what the tool printed as ``printed``."""
-    settings = rig.settings()
-    (partition,) = settings["systems"][0]["partitions"]
-    partition["extras"] |= {
-        "scale": {"nodes": 2, "tasks_per_node": 2},
-        "hosts": hosts.names,
-        "interface": "eth0",
-    }
-    rig.write_settings(settings)
+    rig.declare(scale={"nodes": 2, "tasks_per_node": 2}, hosts=hosts.names, interface="eth0")
     done: Run = run_on(hosts, rig, "-n", "Io500Short", "--keep-stage-files")
     rig.assert_clean()
     assert len(done.records) == 1, done.out
@@ -233,13 +226,7 @@ def test_a_shared_file_is_written_by_all_hosts_through_each_library(cluster, mak
     IOR cannot do that through PnetCDF: there each reads its own part, from an emptied cache.
     """
     rig = make_module_rig(tools=offered(), limits={"case_bytes": "96 MiB"})
-    data = rig.settings()
-    data["systems"][0]["partitions"][0]["extras"] |= {
-        "scale": {"nodes": 3, "tasks_per_node": 2},
-        "hosts": cluster.names,
-        "interface": "eth0",
-    }
-    rig.write_settings(data)
+    rig.declare(scale={"nodes": 3, "tasks_per_node": 2}, hosts=cluster.names, interface="eth0")
     done = run_on(cluster, rig, "-n", "^SharedFile")
     rig.assert_clean()
     found = of_shared_files(done)

@@ -82,32 +82,6 @@ def fio_run(make_module_rig: Callable[..., Rig]) -> Run:
 
 
 @pytest.mark.needs_fio
-def test_fio_metadata_values(fio_run):
-    stage = fio_run.stage / "rig/default/tools/FioMetadata"
-
-    def rates(name: str, way: str) -> list[float]:
-        return [fio_job(stage / f"fio-{name}.{rep}.json")[way]["iops"] for rep in (1, 2)]
-
-    def synced(name: str) -> list[float]:
-        ways = [fio_job(stage / f"fio-{name}.{rep}.json")["write"] for rep in (1, 2)]
-        return [
-            with_sync(way["iops"], way["runtime"] / 1000, stage / f"{name}.{rep}.err")
-            for rep, way in enumerate(ways, 1)
-        ]
-
-    check(
-        fio_run,
-        "FioMetadata",
-        {
-            "create_rate": ("ops/s", synced("create")),
-            "stat_warm_rate": ("ops/s", rates("stat", "read")),
-            "remove_rate": ("ops/s", synced("remove")),
-        },
-        exact=1e-9,
-    )
-
-
-@pytest.mark.needs_fio
 def test_fio_random_read_values(fio_run):
     (stage,) = (fio_run.stage / "rig/default/tools").glob("FioRandomRead_*")
     reads = [fio_job(stage / f"fio-randread.{rep}.json")["read"] for rep in (1, 2, 3)]

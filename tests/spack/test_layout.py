@@ -5,7 +5,6 @@ import re
 import subprocess
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 
@@ -103,57 +102,6 @@ def test_no_lock_of_a_system_that_was_only_pretended():
         ["git", "ls-files", "environments"], cwd=ROOT, stdout=subprocess.PIPE, text=True
     ).stdout.split()
     assert [path for path in tracked if path.endswith("spack.lock")] == []
-
-
-#: What of Spack's own schema is used here. A key that Spack does not know is an error in its own schema too; a key that
-#: is known to Spack and new here is added to this one, knowingly.
-EXTERNAL = {
-    "type": "object",
-    "required": ["spec", "prefix"],
-    "additionalProperties": False,
-    "properties": {
-        "spec": {"type": "string", "pattern": r"^[a-z0-9-]+@[0-9][\w.-]*( [\w~+=,.'-]+)*$"},
-        "prefix": {"type": "string", "pattern": "^/"},
-        "modules": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-        "extra_attributes": {
-            "type": "object",
-            "required": ["compilers"],
-            "additionalProperties": False,
-            "properties": {
-                "compilers": {
-                    "type": "object",
-                    "required": ["c", "cxx", "fortran"],
-                    "additionalProperties": {"type": "string", "pattern": "^/"},
-                }
-            },
-        },
-    },
-}
-PACKAGE = {
-    "type": "object",
-    "minProperties": 1,
-    "additionalProperties": False,
-    "properties": {
-        "buildable": {"const": False},
-        "require": {"type": "string"},
-        "target": {"type": "array", "items": {"type": "string"}},
-        "externals": {"type": "array", "items": EXTERNAL, "minItems": 1},
-    },
-}
-
-
-@pytest.mark.parametrize(
-    "path",
-    sorted((ROOT / "environments").glob("*/*.yaml")),
-    ids=lambda p: f"{p.parent.name}-{p.stem}",
-)
-def test_packages_have_only_what_spack_knows(path):
-    """A misspelt key of a package is one that Spack refuses, on the site."""
-    data = read(path)
-    for package, settings in data.get("spack", data).get("packages", {}).items():
-        jsonschema.validate(settings, PACKAGE)
-        for external in settings.get("externals", ()):
-            assert external["spec"].partition("@")[0] == package, path
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=name)

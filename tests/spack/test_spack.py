@@ -153,29 +153,6 @@ def test_what_was_built_is_what_was_promised(stack):
     assert facts["packages"]["ior"]["version"] == "4.0.0"
 
 
-@pytest.mark.slow
-def test_a_wrong_external_is_caught(stack):
-    """The MPI that was declared is not the one at its prefix."""
-    lock = (stack / "spack.lock").read_text()
-    data = json.loads(lock)
-    (mpi,) = [
-        spec for spec in data["concrete_specs"].values() if spec["name"] in ("openmpi", "mpich")
-    ]
-    declared, mpi["version"] = mpi["version"], "99.1"
-    try:
-        (stack / "spack.lock").write_text(json.dumps(data))
-        done = subprocess.run(
-            [ROOT / "ci/check_stack.py", stack],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    finally:
-        (stack / "spack.lock").write_text(lock)
-    assert done.returncode == 1
-    assert f"is {mpi['name']} {declared}, but {mpi['name']} 99.1 is declared" in done.stdout
-
-
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_stand_alone_tests(spack, stack):

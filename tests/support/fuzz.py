@@ -515,31 +515,6 @@ _OSTS = _lines(
     "lfs check: error: check 'lustre-OST0001-osc-ffff888': Resource temporarily unavailable (11)",
 )
 
-SETTINGS.append(
-    yaml.safe_dump(
-        {
-            "systems": [
-                {
-                    "name": "site",
-                    "hostnames": ["n[0-9]+"],
-                    "partitions": [
-                        {
-                            "name": "lustre",
-                            "scheduler": "local",
-                            "launcher": "mpirun",
-                            "environs": ["default"],
-                            "max_jobs": 1,
-                            "time_limit": "30m",
-                            "extras": yaml.safe_load(_EXTRAS),
-                        }
-                    ],
-                }
-            ],
-            "environments": [{"name": "default", "target_systems": ["site"], "features": ["ior"]}],
-        }
-    ).encode()
-)
-
 TOOL = (ToolOutputError,)
 
 

@@ -250,18 +250,6 @@ def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return target
 
 
-def test_a_striped_target_is_opened_with_its_storage_targets(lustre):
-    assert agent.main(["open", case(lustre, striping="lustre")]) == 0
-    view = View.from_json(opened()["view"])
-    assert [(t.index, t.active, t.server) for t in view.targets] == [
-        (0, True, "10.0.0.11@tcp"),
-        (1, True, "10.0.0.12@tcp"),
-        (2, True, "10.0.0.11@tcp"),
-        (3, True, "10.0.0.12@tcp"),
-    ]
-    assert [quota.owner.split()[0] for quota in view.quotas] == ["user", "group"]
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "why"),
     [
@@ -383,22 +371,6 @@ def test_what_a_target_passes_on_is_seen_before_the_first_byte(lustre, monkeypat
     assert (str(seen.default), seen.mdts, seen.pool) == ("2 x default size", (0,), (0, 1))
     assert [target.index for target in seen.metadata] == [0, 1]
     assert not seen.unanswered
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("pools", "why"),
-    [
-        ("", "G12 pool: lfs pool_list lustre.flash: exit status 2: "),
-        ("flash:1", "G12 pool: the pool flash has 1 storage targets, 0 active"),
-    ],
-)
-def test_a_pool_that_will_not_do_is_refused(lustre, monkeypatch, pools, why):
-    monkeypatch.setenv("LFS_POOLS", pools)
-    monkeypatch.setenv("LFS_INACTIVE", "1")
-    assert agent.main(["open", case(lustre, striping="lustre", pool="flash")]) == REFUSED
-    assert any(reason.startswith(why) for reason in opened()["refused"]), opened()["refused"]
-    assert not list(lustre.iterdir())
 
 
 @pytest.mark.slow

@@ -103,12 +103,6 @@ def test_a_gate_lets_only_pass_through(tmp_path, verdict):
     assert collected(tmp_path / "b", both).failed == (verdict == "INVALID")
 
 
-def test_a_failure_that_the_history_takes_for_damaged_is_told(tmp_path):
-    found = collected(tmp_path, [record(1), record(2, 50, "FAIL", tasks_per_node="2")])
-    (trouble,) = found.troubles
-    assert (trouble.kind, trouble.metric) == ("FAIL", "write_bw")
-
-
 def test_a_line_that_is_no_record_is_a_trouble(tmp_path):
     good = collected(tmp_path, [record(0)])
     assert not good.failed

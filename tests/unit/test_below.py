@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node import below, btrfs
+from iogauge.node import below
 from iogauge.node.kinds import Below, Traits, traits
 from iogauge.node.mounts import Mount
 
@@ -148,26 +148,6 @@ def test_the_paths_of_an_nvme_disk_count_if_the_disk_does_not(tree, counts, devi
     assert set(tree.resolve("/fuse").ways) == {"8:0", *devices}
 
 
-def test_several_disks_below_each_counted_once(tree):
-    tree.device("sda2", "8:2", folder="pci0/ata1/block/sda", partition="2")
-    tree.device("sda3", "8:3", folder="pci0/ata1/block/sda", partition="3")
-    tree.disk("sdb", "8:16")
-    tree.device("md0", "9:0", "sda2 sdb")
-    tree.device("dm-0", "252:0", "md0 sda3", dm__uuid="LVM-x")
-    tree.mount("/m", "ext4", "252:0")
-    found = tree.resolve("/m")
-    assert (found.devices, found.disks) == (("252:0",), ("8:0", "8:16"))
-    assert found.names == {
-        "252:0": "dm-0",
-        "9:0": "md0",
-        "8:2": "sda2",
-        "8:3": "sda3",
-        "8:0": "sda",
-        "8:16": "sdb",
-    }
-    assert not (found.memory or found.cached or found.fsync or found.compresses)
-
-
 #: Clients, and the numbers that their mounts bear. Lustre's is recorded (2.17.0; the same source since 2.10); a hash may
 #: also be the number of a disk. Others take one of the kernel's anonymous numbers, or a node of /dev of their own (GPFS).
 CLIENTS = {
@@ -248,16 +228,6 @@ def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(tree, kind, mem
     assert f"loop0 on {kind} at /back" in found.memory + found.cached or not cached
 
 
-def test_a_loop_device_over_journalled_data_is_cached(tree):
-    tree.mount("/back", "ext4", "8:0", "rw,data=journal")
-    tree.place("/back/image").touch()
-    tree.loop("loop0", "7:0", "/back/image")
-    tree.mount("/m", "xfs", "7:0")
-    found = tree.resolve("/m")
-    assert found.cached.endswith("page cache: ext4 with data=journal")
-    assert (found.o_direct, found.copies) == ("", (1, 1))
-
-
 def upper(tree: Tree, point: str, directory: str, options: str = "") -> None:
     """An overlay, which shows its upper directory as it is."""
     tree.place(directory).mkdir(parents=True, exist_ok=True)
@@ -336,28 +306,6 @@ def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree, hidden)
 def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree):
     tree.mount("/m", "btrfs", "0:44")
     assert "btrfs" in tree.resolve("/m").cached
-
-
-@pytest.mark.parametrize(
-    ("bits", "devices", "missing", "copies"),
-    [
-        ([None], 1, 0, (1, 1)),
-        ([3], 4, 0, (1, 1)),
-        ([4], 2, 0, (2, 2)),
-        ([10], 4, 0, (4, 4)),
-        ([7], 5, 0, (1.25, 2)),
-        ([None, 9], 3, 0, (1, 3)),
-        # With devices out.
-        ([4], 1, 1, (1, 2)),
-        ([4], 3, 2, (1, 2)),
-        ([9], 2, 1, (2, 3)),
-        ([7], 4, 1, (1, 2)),
-        ([8], 5, 1, (1.25, 3)),
-    ],
-)
-def test_copies_of_btrfs(bits, devices, missing, copies):
-    flags = [1 | (0 if bit is None else 1 << bit) for bit in bits]
-    assert btrfs.copies(flags, devices, missing) == copies
 
 
 @pytest.mark.parametrize(

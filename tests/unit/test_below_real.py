@@ -7,7 +7,6 @@ import mmap
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -228,22 +227,6 @@ def test_a_loop_device_in_memory_is_memory_until_it_is_hidden(devices):
         inner.image("image", 100)
 
 
-@pytest.mark.parametrize("hidden", ["deleted", "bound over"])
-def test_a_loop_device_whose_file_is_hidden_proves_nothing(devices, hidden):
-    image = devices.image("image")
-    loop = devices.loop(image)
-    point = devices.made("ext4", loop)
-    assert below(point).cached == ""
-    if hidden == "deleted":
-        image.unlink()
-    else:
-        run("mount", "--bind", devices.image("other"), image)
-        devices.leaving.callback(unmount, image)
-    found = below(point)
-    assert f"{loop.name}, whose file {image}" in found.cached
-    assert (found.fsync, found.disks) == (found.cached, ())
-
-
 @pytest.mark.parametrize("volatile", [False, True])
 def test_an_overlay_is_its_upper_directory(devices, volatile):
     loop = devices.loop(devices.image("image"))
@@ -266,24 +249,6 @@ def test_an_overlay_is_its_upper_directory(devices, volatile):
         file.flush()
         os.fsync(file)
         assert (moved(found.devices)[1] - before < 8 * MIB) is volatile
-
-
-def test_an_overlay_in_memory_is_memory_until_it_is_hidden(devices):
-    storage = devices.mount("iogauge-test", "memory", "tmpfs")
-    point = overlay(devices, storage)
-    assert below(point).memory == f"tmpfs at {storage}"
-    bound = devices.folder / "bound"
-    bound.mkdir()
-    (point / "part").mkdir(0o700)
-    run("mount", "--bind", point / "part", bound)
-    devices.leaving.callback(unmount, bound)
-    assert below(bound).memory == f"tmpfs at {storage}"
-    time.sleep(0.1)  # directories made in one tick of the clock look alike
-    devices.mount("iogauge-test", "memory", "tmpfs")
-    for _ in range(2):
-        for place in (point, bound):
-            assert f"upper directory {storage}/upper cannot be seen here" in below(place).fsync
-        (storage / "upper/part").mkdir(parents=True, exist_ok=True)
 
 
 def test_a_journal_on_a_device_of_its_own_is_a_part_of_the_storage(devices):

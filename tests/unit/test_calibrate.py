@@ -107,21 +107,6 @@ def test_the_spread_has_a_floor_and_ignores_one_wild_run(values):
 # --- steps ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("runs", "share"), [(20, 0.03), (30, 0.015), (100, 0.015)])
-def test_stable_runs_have_a_step_as_rarely_as_promised(runs, share):
-    draw = np.random.default_rng(11)
-    found = [change_points(list(np.exp(0.05 * draw.standard_normal(runs)))) for _ in range(400)]
-    assert sum(map(bool, found)) <= 400 * share + 3 * math.sqrt(400 * share)
-
-
-@pytest.mark.parametrize("change", [0.8, 1.1])
-@pytest.mark.parametrize("at", [8, 15])
-def test_a_step_is_found_where_it_is(change, at):
-    values = noisy(30, spread=0.02)
-    found = change_points([v * (change if n >= at else 1) for n, v in enumerate(values)])
-    assert min(abs(split - at) for split in found) <= 1
-
-
 def test_what_is_smaller_than_the_floor_is_no_step():
     assert change_points([100.0] * 15 + [100.5] * 15) == []
     assert change_points([100.0] * 15 + [101.5] * 15) == [15]
@@ -367,26 +352,6 @@ def proposal(text: str, *all_runs: Runs, lower: str | None = None) -> Proposal:
 
 def state(found: Proposal) -> list[str]:
     return [outcome.state for outcome in found.outcomes]
-
-
-def test_a_check_without_an_entry_gets_one_that_can_be_read():
-    found = proposal("", runs(noisy(24)), runs(noisy(24, 10, seed=2), metric="t", better="less"))
-    assert state(found) == ["proposed", "proposed"]
-    data = yaml.safe_load(found.after)
-    assert not list(find_mistakes(data))
-    assert data["Ior"]["$index"] == ["$partition", "files"]
-    leaf = data["Ior"]["here:disk"]["shared"]["bw"]
-    assert leaf[0] == pytest.approx(1000, rel=0.005) and -0.2 < leaf[1] < -0.05
-    assert data["Ior"]["here:disk"]["shared"]["t"][1] is None
-    assert data["$accepted"]["Ior"]["here:disk"]["shared"]["bw"] == [leaf[0], "MiB/s", TODAY]
-    words = " ".join(found.after.replace("#", " ").split())
-    for word in (
-        "here:disk.shared.bw: calibrated 2026-11-21, 24 runs 2026-09-01 to 2026-09-24",
-        "nodes n[1-4]",
-        "stack prefix 4.1",
-        "series 5e71e5000001",
-    ):
-        assert word in words
 
 
 def test_what_was_accepted_stays_when_the_reference_moves():

@@ -86,31 +86,6 @@ def test_the_evidence_is_the_likelihood_ratio_of_the_t_test(seed, count, by):
     assert found == pytest.approx(math.copysign((freedom + 1) / 2 * math.log1p(t * t / freedom), t))
 
 
-@pytest.mark.parametrize("factor", [0.3, 0.7, 3.0])
-def test_a_single_run_is_no_alarm_and_three_in_a_row_are(factor):
-    values = noisy(3, 60, 0.04)
-    for runs, alarm in ((1, False), (3, True)):
-        for at in (30, 31, 45):
-            changed = values.copy()
-            changed[0, at : at + runs] = changed[0, :30].mean() - abs(math.log(factor))
-            found = detector.evidence(changed, 30)
-            over = found.loss > detector.limits(found.scale, 30)
-            assert over.any() == alarm
-
-
-@pytest.mark.parametrize("cv", [0.01, 0.05])
-def test_a_repair_shows_after_a_few_runs(cv):
-    """Though ten of the newest fifteen are still slow; and not while the loss lasts."""
-    values = noisy(3, 30 + 20 + 12, cv, 500)
-    values[:, 30:50] += math.log(0.8)
-    found = detector.evidence(values, 30)
-    calm = found.loss < detector.CALM
-    assert not calm[:, 5:20].any()
-    # Chance alone keeps some evidence for a while.
-    assert calm[:, 20:26].any(axis=1).mean() > 0.85
-    assert calm[:, 20:].any(axis=1).mean() > 0.95
-
-
 @pytest.mark.parametrize("share", [0, 0.0009, 0.21, 1, math.nan])
 def test_a_share_of_false_alarms_that_was_not_verified_is_refused(share):
     with pytest.raises(ValueError, match=r"expected 0\.001 to 0\.2"):

@@ -29,14 +29,6 @@ FILE = "/scratch/iogauge/data"
 MIB, GIB = 1 << 20, 1 << 30
 
 
-def test_the_job_is_read():
-    log = darshan.parse(OMPIO)
-    assert log.command == "ior -a MPIIO -c -w -e -t 1m -b 4m -o /scratch/iogauge/data"
-    assert (log.tasks, log.format_version, log.library_version) == (4, "3.41", "3.5.0")
-    assert log.run_seconds == 0.0335
-    assert log.modules == {"POSIX": True, "MPI-IO": True, "STDIO": True, "HEATMAP": True}
-
-
 def test_the_layout_is_read_and_its_words_are_not():
     log = darshan.parse(LUSTRE)
     assert (log.tasks, log.library_version) == (48, "3.1.3")
@@ -143,16 +135,6 @@ def wrote(bytes_: float, seconds: float, calls: int = 1024, meta: float = 0) -> 
     }
 
 
-def test_writers_on_behalf_of_others_are_compared_with_each_other() -> None:
-    """A public log of 384 ranks, of which 64 wrote: the slowest took 5.9 s, and the median rank nothing."""
-    of_ranks = {f"f{n}": (n, wrote(4e9, 4 + n / 10, meta=0.1)) for n in range(4)}
-    of_ranks |= {f"f{n}": (n, wrote(0, 0, meta=0.01)) for n in range(4, 16)}
-    assert not [text for text in profile.told(made_of(of_ranks, 12)) if text.startswith("Rank")]
-    of_ranks["f3"] = (3, wrote(4e9, 11))
-    (text,) = [text for text in profile.told(made_of(of_ranks, 12)) if text.startswith("Rank")]
-    assert text.startswith("Rank 3 spends 11")
-
-
 @pytest.mark.parametrize(
     ("files", "slow"),
     [
@@ -187,23 +169,6 @@ def test_a_target_is_accused_by_what_its_own_bytes_cost(files, slow):
     said = [text for text in profile.told(made_of(files)) if text.startswith("A byte on")]
     assert len(said) == len(slow)
     assert all(f"OST {n} takes" in text for n, text in zip(slow, said, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("counters", "finding"),
-    [
-        ({"SIZE_WRITE_0_100": 900_000}, "100 KiB each"),
-        ({"FILE_NOT_ALIGNED": 900_000}, "at no boundary"),
-        ({"F_META_TIME": 40.0}, "open, stat, seek and close"),
-    ],
-)
-def test_a_share_is_told_if_its_time_matters(counters, finding):
-    many = {**wrote(GIB, 30, calls=1_000_000), **counters}
-    few = {**many, "WRITES": 20, **{n: min(v, 18) for n, v in counters.items() if "_F" not in n}}
-    few |= {"F_META_TIME": 0.9, "F_WRITE_TIME": 0.9}
-    assert finding in " ".join(profile.told(made_of({"a": (1, many)})))
-    assert profile.told(made_of({"a": (1, few)})) == []
-    assert profile.told(made_of({"a": (1, many)}, run_s=1e5)) == []
 
 
 def test_one_stripe_of_a_large_shared_file_and_waiting_in_mpi_io_are_told():

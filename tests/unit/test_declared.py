@@ -11,17 +11,14 @@ import pytest
 import yaml
 
 from iogauge.cases import job_files
-from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import collect
 from iogauge.evidence.model import Evidence
-from iogauge.guards import figures, nodes, others, preflight
+from iogauge.guards import figures, others, preflight
 from iogauge.guards.cache import client_cache, write_back
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.judge import case
 from iogauge.node import probes
-from iogauge.plan import bounds
-from iogauge.plan.case import Access
 from iogauge.site import folders
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
@@ -109,29 +106,6 @@ def test_a_control_group_limits_memory(tmp_path, groups, files, limit):
 # --- nodes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "saw", "right"),
-    [
-        ({"cores": [12, 11]}, "a node has 11 physical core(s), node.cores is 12", "cores: 11"),
-        (
-            {"memories": [19 * GIB]},
-            "a node has 19 GiB of memory, node.memory is 16 GiB",
-            "memory: 19456 MiB",
-        ),
-        ({"cores": [1], "memories": [1 << 40]}, "12, a node", "cores: 1, memory: 1048576 MiB"),
-    ],
-)
-def test_nodes_that_are_not(change, saw, right):
-    given = {"cores": [12, 24], "memories": [17 * GIB, 2 * GIB], **change}
-    facts = [{"cpu.cores": n} for n in given["cores"]]
-    facts += [{"mem.bytes": n} for n in given["memories"]]
-    whole = data().declared(node={"cores": 12, "memory": "16 GiB"})
-    finding = nodes.as_declared(whole.alter(nodes=tuple(facts)).seen())
-    assert (finding.guard, finding.outcome) == ("G15", WARN)
-    assert saw in finding.saw
-    assert finding.remedy == f"Write into the partition's extras: node: {{{right}}}"
-
-
 # --- cores, before the launch ---------------------------------------------------------------------
 
 
@@ -217,39 +191,6 @@ def test_wide_bounds(tmp_path, monkeypatch, leaf, doubtful, refused):
 
 
 # --- references: beside the ceiling ---------------------------------------------------------------
-
-WRITE = Access(direction="write", saturates="bandwidth")
-PARTS = {
-    "source": "offer",
-    "clients": {"nic": "100 MB/s"},
-    "servers": {"count": 4, "nic": "50 MB/s"},
-    "devices": {"count": 8, "write": "20 MB/s"},
-}
-
-
-@pytest.mark.parametrize(
-    ("value", "lower", "access", "refused"),
-    [
-        (163, -0.1, WRITE, None),
-        (164, -0.1, WRITE, False),
-        (19.2, 0, WRITE, False),  # 12 %
-        (0.2, 0, WRITE, False),
-        (0.19, 0, WRITE, True),
-        (160, -0.9999, WRITE, True),
-        # What does not drive the target to its ceiling may be far below.
-        (0.1, 0, Access(direction="write"), None),
-        # No ceiling is declared for reads by devices, but the servers' holds.
-        (201, 0, Access(direction="read"), None),
-        (205, 0, Access(direction="read"), False),
-    ],
-)
-def test_references_beside_their_ceiling(value, lower, access, refused):
-    reference = Reference(value, lower, None, "MB/s", "x")
-    site = extras(topology=PARTS)
-    doubt = bounds.MetricBounds(Metric("bw", "MB/s"), access, site, 2).doubt(reference)
-    assert (doubt and doubt.refused) is refused, doubt
-    assert doubt is None or " of the ceiling " in doubt.saw
-    assert bounds.MetricBounds(Metric("bw", "MB/s"), access, extras(), 2).doubt(reference) is None
 
 
 def test_the_job_is_told_which_storage_targets_are_out():

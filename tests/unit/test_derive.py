@@ -47,24 +47,11 @@ _CURVE_FORMULAS = [
     derive.fit,
     derive.best_x,
 ]
-
-# RedLine, four servers: a plateau of 12,900 MiB/s from 16 tasks on a node on.
-REDLINE = {1: 806.25, 2: 1612.5, 4: 3225.0, 8: 6450.0, 16: 12900.0, 24: 12850.0, 32: 12800.0}
 #: 361 GB by one writer and by 144 (KAUST), bytes/s.
 KAUST = {1: 361e9 / 674.26, 144: 361e9 / 10.35}
 
 
 # --- curves ---------------------------------------------------------------------------------------
-
-
-def test_the_published_curve():
-    points = curve(REDLINE)
-    assert derive.plateau(points).value == 12900
-    assert derive.saturation(points) == 16
-    assert derive.linearity(points).value == pytest.approx(1)
-    assert derive.hold(points).value == 12800 / 12900
-    assert [point.x for point in derive.linearity(points).used] == [1, 2, 4, 8, 16]
-    assert [point.x for point in derive.hold(points).used] == [16, 32]
 
 
 def test_from_95_percent_on_it_is_saturated():
@@ -117,17 +104,6 @@ def test_what_a_sweep_is_too_short_for_is_said():
         derive.hold(curve({1: 50, 2: 100}))
     with pytest.raises(NotComputable, match="needs the point 1,"):
         derive.speedup(curve({2: 50, 4: 100}), 1)
-
-
-@given(st.floats(1e-3, 1e6), st.sets(st.integers(1, 1000), min_size=2, max_size=12))
-def test_what_is_proportional_is_perfect(rate, xs):
-    points = curve({x: rate * x for x in xs})
-    assert derive.scale_out(points).value == pytest.approx(1)
-    assert derive.fit(points).value == pytest.approx(1)
-    try:
-        assert derive.linearity(points).value == pytest.approx(1)
-    except NotComputable:
-        assert min(xs) >= 0.95 * max(xs)
 
 
 @given(curves)
@@ -212,43 +188,6 @@ def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict):
     found = newest(record(1, verdict), record(2), record(4))
     assert [p.x for p in found.points["write_bw"]] == [2, 4]
     assert found.without("write_bw") == (LeftOut("tasks=1", f"{verdict} in s0", "write_bw", True),)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"check": "Other"},
-        {"partition": "other"},
-        {"environment": "other"},
-        {"tier": "quick"},
-        {"overridden": {"nodes": 2}},
-        {"pinned": "n17"},
-        {"age": 30.1},
-        {"tasks": 3},
-    ],
-)
-def test_what_belongs_to_another_case_is_no_point(change):
-    found = newest(record(**{"tasks": 1, **change}))
-    assert found.points["write_bw"] == ()
-    assert left(found) == [f"tasks={x} (not measured)" for x in (1, 2, 4)]
-
-
-def test_parameters_that_are_not_varied_must_fit():
-    source = Source(
-        check="StripeCount",
-        partition="disk",
-        environment="env",
-        tier="daily",
-        varied="stripe_count",
-        expected=(1, 64),
-        metrics=(WRITE,),
-        fixed={"api": "MPIIO"},
-    )
-    both = [
-        record(check="StripeCount", parameters={"api": api, "stripe_count": 64}, value=value)
-        for api, value in (("HDF5", 1.0), ("MPIIO", 2.0))
-    ]
-    assert [p.value for p in newest(*both, source=source).points["write_bw"]] == [2.0]
 
 
 def test_points_at_another_scale_than_the_newest_are_left_out():

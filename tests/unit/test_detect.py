@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from iogauge.node import mounts
 from iogauge.node.mounts import Space
 from iogauge.site import machine as site_machine
 from iogauge.site import programs as site_programs
-from iogauge.site import settings
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace import directory
 from support.extras import extras
@@ -47,16 +45,6 @@ def put(programs: Path, name: str, script: str) -> None:
 def put_ior(programs: Path) -> None:
     (programs / "help.txt").write_text(IOR_HELP)
     put(programs, "ior", f"exec /bin/cat '{programs}/help.txt'")
-
-
-def test_programs_are_asked_what_they_can_do(programs):
-    put(programs, "fio", FIO)
-    put(programs, "mpirun", MPIRUN)
-    put(programs, "mdtest", MDTEST)
-    put_ior(programs)
-    found = site_programs.machine()
-    assert found.programs["fio"].version == "3.33"
-    assert {"fio", "ior", "ior-mpiio", "mdtest"} <= set(found.features)
 
 
 def test_a_target_is_where_the_caller_stands_not_where_settings_are_read(tmp_path, monkeypatch):
@@ -222,17 +210,3 @@ def test_what_dead_sessions_left_is_named(tmp_path):
     place = extras(target={"path": str(tmp_path), "type": "ext4"})
     texts = [f"{c.text} {c.remedy}" for c in doctor.of_target(place)]
     assert any(f"left by dead sessions: {case.parent} run: iogauge clean" in text for text in texts)
-
-
-def test_a_site_is_examined_with_its_references(tmp_path, monkeypatch):
-    monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
-    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
-    (tmp_path / "checks").mkdir()
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "settings.yaml").write_text("systems: [")
-    entry = {"$sources": {"Nothing": "x"}, "Nothing": {"d": {"m": [1, 0, 0, "s"]}}}
-    (tmp_path / "here" / "references.yaml").write_text(json.dumps(entry))
-    found = [str(mistake) for mistake in settings.read_site(tmp_path / "here")[1]]
-    assert len(found) == 2
-    assert "settings.yaml" in found[0]
-    assert "no check of that name" in found[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -142,25 +141,6 @@ def test_who_holds_the_lock_is_named(examined, tmp_path):
     finally:
         mine.release()
     assert "nobody holds its lock" in said(examined(), "ok")
-
-
-@pytest.mark.parametrize(
-    ("processes", "node", "text", "remedy"),
-    [
-        ([[999_999_999, 1]], None, ", whose processes have ended", "run: iogauge clean, which "),
-        (
-            [[1, 1]],
-            ["elsewhere"],
-            ")",
-            "wait until it has ended. If it is dead, run: iogauge clean",
-        ),
-    ],
-)
-def test_a_lock_is_broken_only_if_its_holder_is_not_known_to_live(processes, node, text, remedy):
-    content = {"session": "night", "node": node or lock._node(), "processes": processes}
-    holder = lock.Holder("/target/x", "x", json.dumps(content).encode())
-    (check,) = doctor._target_sessions("/target", [], holder)
-    assert check.text.endswith(text) and check.remedy.startswith(remedy)
 
 
 @pytest.mark.parametrize(

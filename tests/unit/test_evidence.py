@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +12,6 @@ import pytest
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence import collect as evidence_collect
 from iogauge.evidence import complaints, model
-from iogauge.node.counters import Reading
 from iogauge.plan.case import CasePlan, Verification
 from iogauge.plan.stage import PhaseRun
 from support import stage as healthy
@@ -28,23 +26,6 @@ def stage(tmp_path: Path) -> Path:
 
 def collect(stage: Path, plan: CasePlan = PLAN, status: int | None = 0) -> model.Evidence:
     return evidence_collect.collect(stage, plan, status)
-
-
-def test_a_healthy_job(stage):
-    found = collect(stage)
-    assert found.refused == ()
-    assert found.views == (healthy.VIEW,)
-    assert {name: len(outputs) for name, outputs in found.outputs.items()} == {
-        "write": 2,
-        "read": 2,
-    }
-    assert {name: len(outputs) for name, outputs in found.cold.items()} == {"write": 1, "read": 1}
-    assert [e.proven_empty for e in found.evictions["read"]] == [True, True]
-    assert len(found.runs) == 9
-    assert found.outputs["write"][0].phases[0].rank_seconds
-    rates = model.rates_of(PLAN, found.outputs)
-    assert rates["write_bw"] == [Quantity(540.8034, "MiB/s")] * 2
-    assert rates["read_iops"] == [Quantity(23183.408296, "ops/s")] * 2
 
 
 def without(name: str, rep: int) -> Callable[[str], str]:
@@ -126,48 +107,11 @@ def test_wrong_data_of_a_refused_write_are_told_with_the_refusal(stage, more, wh
     assert complaints.mismatch(stage, plan, runs) == f"write: {wrong}{why}"
 
 
-BOUND = """\
-[n1:3927] MCW rank 0 bound to socket 0[core 0[hwt 0]]: [B/.]
-[n1:3927] MCW rank 1 bound to socket 0[core 1[hwt 0]]: [./B]
-"""
-
-
-def test_what_the_launcher_says_of_bindings_is_no_word_of_the_tool(stage):
-    file = stage / "phases.tsv"
-    file.write_text(file.read_text().replace("1\twrite\t0", "1\twrite\t137"))
-    (stage / "write.1.err").write_text(BOUND)
-    with pytest.raises(ToolOutputError, match=r"\(exit status 137\): it printed nothing"):
-        collect(stage)
-
-
-def test_bindings_are_those_of_the_first_judged_execution(stage):
-    assert collect(stage).bindings == ()
-    (stage / "write.0.err").write_text(BOUND)
-    assert collect(stage).bindings == ()
-    (stage / "write.1.err").write_text(f"warning: x\n{BOUND}")
-    (stage / "write.2.err").write_text(BOUND)
-    assert [(one.host, one.rank) for one in collect(stage).bindings] == [("n1", 0), ("n1", 1)]
-
-
 def test_a_phase_that_ran_twice_is_an_error(stage):
     with open(stage / "phases.tsv", "a") as file:
         file.write("1\twrite\t0\t1\t2\tt\n")
     with pytest.raises(ToolOutputError, match=r"phases.tsv: write, repetition 1: appears twice"):
         collect(stage)
-
-
-def test_a_refusal_is_returned_and_nothing_else(stage):
-    opened = json.loads((stage / "open.json").read_text())
-    (stage / "open.json").write_text(json.dumps({**opened, "refused": ["G9: no"]}))
-    found = collect(stage, status=3)
-    assert (found.refused, found.outputs, found.runs) == (("G9: no",), {}, ())
-
-
-def test_a_lock_that_was_never_had_is_returned_and_nothing_else(stage):
-    opened = json.loads((stage / "open.json").read_text())
-    (stage / "open.json").write_text(json.dumps({**opened, "occupied": "bob has it"}))
-    found = collect(stage, status=3)
-    assert (found.refused, found.occupied, found.runs) == ((), "bob has it", ())
 
 
 @pytest.mark.parametrize(
@@ -211,16 +155,6 @@ def output(*names: str, rate: str = "bw") -> ToolOutput:
     return ToolOutput("ior", "4", phases)
 
 
-@pytest.mark.parametrize(
-    ("names", "there"), [((), "none"), (("read",), "read"), (("write", "write"), "write, write")]
-)
-def test_a_phase_must_be_in_an_output_once(names, there):
-    with pytest.raises(
-        ToolOutputError, match=rf"{names.count('write')} phases 'write'.*\(there: {there}\)"
-    ):
-        model.tool_phases(output(*names), "write")
-
-
 # --- what belongs to others -----------------------------------------------------------------------
 
 
@@ -230,30 +164,6 @@ def test_what_another_session_left_is_no_evidence(stage):
         ToolOutputError, match=r"holds the case \('s', 'c'\), expected \('t', 'c'\)"
     ):
         evidence_collect.collect(stage, healthy.plan(), 0, ("t", "c"))
-
-
-LINE = "read.1 0 10.00 12.50 - 5 0 1 0 4 0 0 end\n"
-#: The counters of its node, before and after.
-LOOKS = (
-    '[9.9, "counters", ["read.1", "before", {"8:0": [1, 1, 1], "8:1": [512, 0, 1], "net": [5, 5, null]}]]\n'
-    '[12.6, "counters", ["read.1", "after", {"8:1": [1536, 0, 3], "net": [6, 5, null]}]]\n'
-)
-
-
-@pytest.mark.parametrize(
-    ("lines", "complete"),
-    [([], False), ([LINE], True), ([LINE[:-8]], False), ([LINE, LINE], False)],
-)
-def test_what_the_kernel_says_of_each_execution(stage, lines, complete):
-    """A line that is cut, or one too many, is no error: there is no witness then."""
-    (stage / "tasks.n1").write_text("".join(lines))
-    with (stage / "seen.n1.jsonl").open("a") as file:
-        file.write(LOOKS)
-    first, second = collect(stage).testimony["read"]
-    assert (first.complete, second.complete) == (complete, False)
-    if complete:
-        assert (first.moved.read, first.seconds) == (4, 2.5)
-        assert first.counted({"n1": ["8:0", "8:1"]}) == Reading(1024, 0, 2)
 
 
 def test_a_scheduler_that_tells_no_status_is_no_error(stage):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +17,13 @@ from typer.testing import CliRunner
 from iogauge.cli import app
 from iogauge.cli.results import explain
 from iogauge.core.paths import project_root
+from iogauge.guards.finding import Outcome
 from iogauge.guards.rules import rows
+from iogauge.judge.verdict import Verdict
+from iogauge.report.endings import Word
 from iogauge.report.layout import LOOKS
 from iogauge.site.references import known_checks
+from iogauge_extras.history.states import State
 from support import records
 from support.records import append
 
@@ -97,6 +103,49 @@ def test_a_word_of_the_glossary():
     assert "A case has a verdict and a record." in said("Case")
 
 
+def _texts(node: ast.AST, known: dict[str, list[ast.AST]]) -> Iterator[str]:
+    """Whole texts of an expression, and of the plain names and tuples in it."""
+    if isinstance(node, ast.JoinedStr):
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    for value in known.pop(node.id, []) if isinstance(node, ast.Name) else ():
+        if isinstance(value, ast.Constant | ast.Tuple):
+            yield from _texts(value, known)
+    for one in ast.iter_child_nodes(node):
+        yield from _texts(one, known)
+
+
+def printed() -> set[str]:
+    """Headings of all tables, names of all metrics, and the words of all enumerations that are printed."""
+    found = {word.value for kind in (Verdict, Word, State, Outcome) for word in kind}
+    for file in (project_root() / "reframe" / "src").rglob("*.py"):
+        tree = ast.parse(file.read_text())
+        given: dict[str, list[ast.AST]] = {}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    given.setdefault(ast.unparse(target), []).append(node.value)
+        for node in ast.walk(tree):
+            called = getattr(node, "func", None)
+            if isinstance(called, ast.Name) and called.id in ("columns", "Column", "Metric"):
+                for argument in node.args[: 1 if called.id == "Metric" else None]:
+                    found |= {*_texts(argument, dict(given))}
+    return found - {"", "_"}
+
+
+def test_every_word_that_tables_print_is_explained():
+    words = printed()
+    assert {"changed just before", "read_bw", "B / A", "node-minutes", "too few runs"} <= words
+    unknown = set()
+    for word in words:
+        try:
+            explain(word)
+        except ValueError:
+            unknown.add(word)
+    assert unknown == set()
+
+
 def test_an_unknown_word_is_answered_with_what_was_meant():
     with pytest.raises(ValueError, match=r"Did you mean UNSTABLE"):
         explain("unstabel")
@@ -131,6 +180,14 @@ def history(
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     return tmp_path
+
+
+def test_since_when_a_case_fails(home):
+    history(home, "FPFF")
+    assert "FAIL for 2 runs: " in run()[1]
+    history(home, "P", case="Ior %a=c")
+    history(home, "F", case="Ior %a=c", start=2)
+    assert "FAIL for 1 run: " in run()[1]
 
 
 def test_cases_that_are_no_longer_measured_are_left_out(home):

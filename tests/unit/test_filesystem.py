@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,6 @@ import pytest
 from iogauge.node import mounts
 from iogauge.node.lustre import quotas
 from iogauge.node.lustre.quotas import Quota
-from iogauge.node.view import View
-from support.shell import completed
 
 LUSTRE = Path(__file__).parents[1] / "data" / "lustre"
 MOUNTINFO = r"""
@@ -46,29 +42,11 @@ def test_a_mount_is_read(point, source, fstype):
     assert (source, fstype) in [(m.source, m.type) for m in MOUNTS if m.point == point]
 
 
-@pytest.mark.skipif(shutil.which("findmnt") is None, reason="needs findmnt")
-@pytest.mark.parametrize("path", ["/", "/proc", "/dev/null", "/sys/kernel", "/tmp"])
-def test_this_machine_agrees_with_findmnt(path):
-    words = ["findmnt", "-T", os.path.realpath(path), "-no", "TARGET,FSTYPE", "--raw"]
-    seen = completed(words, check=True)
-    mount = mounts.find_mount(path)
-    assert mount
-    assert [mount.point, mount.type] == seen.stdout.splitlines()[-1].split()
-
-
 def block(file: str, command: str) -> str:
     """Output of one command in a recorded terminal session."""
     blocks = re.split(r"^\$ ", (LUSTRE / file).read_text(), flags=re.MULTILINE)
     (found,) = [b for b in blocks if b.splitlines() and b.splitlines()[0].endswith(command)]
     return found.partition("\n")[2].rpartition("[exit")[0]
-
-
-@pytest.mark.parametrize(
-    "command", ["lfs quota -q -u bench /mnt/lustre", "lfs quota -u bench /mnt/lustre"]
-)
-def test_recorded_quota_without_limits(command):
-    quota = quotas.parse_lfs_quota(block("quota.txt", f"(bench) {command}"), "user 1000")
-    assert quota == Quota("user 1000", None, None)
 
 
 def test_one_question_gives_the_quotas_of_user_and_group():
@@ -125,17 +103,3 @@ def test_after_its_grace_a_soft_limit_is_a_hard_one(word):
 )
 def test_quota(text, bytes_left, files_left, over):
     assert quotas.parse_lfs_quota(text, "u") == Quota("u", bytes_left, files_left, over)
-
-
-@pytest.mark.parametrize("inodes", [-1, 2**64 - 1, 2**63, 0])
-def test_where_no_limit_is_known_none_is_met(monkeypatch, inodes):
-    """A file system without a limit says 0, or the largest number there is."""
-    real = os.statvfs("/")
-    said = os.statvfs_result([*real[:5], inodes, inodes, inodes, *real[8:]])
-    monkeypatch.setattr(os, "statvfs", lambda _: said)
-    room = mounts.space_of("/")
-    assert (room.inodes_total, room.inodes_free) == (0, 0)
-    huge = os.statvfs_result([*real[:2], 2**62, 2**62, 2**62, *real[5:]])
-    monkeypatch.setattr(os, "statvfs", lambda _: huge)
-    view = View("host", "/a", None, mounts.space_of("/"))
-    assert View.from_json(view.to_json()) == view

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import threading
 from pathlib import Path
@@ -48,11 +47,6 @@ EXPECTED = {
 PARAMETERS = parse_parameters(ALL)
 
 
-@pytest.mark.parametrize("fsname", ["lustre", "*"])
-def test_the_parameters_of_a_client(tmp_path, fsname):
-    assert client.facts(fsname, kernel(tmp_path, PARAMETERS)) == EXPECTED
-
-
 def test_what_a_user_may_not_see_gives_no_key(tmp_path):
     answer = LUSTRE["(user bench) lctl get_param llite.*.max_cached_mb"]
     assert (answer.stdout, answer.status) == ("", 2)
@@ -77,40 +71,6 @@ def test_servers_are_counted_by_their_addresses(tmp_path):
 
 
 # --- what was not answered ------------------------------------------------------------------------
-
-
-UNKNOWN = {"kernel": "6.1", "unanswered.lustre": True}
-KNOWN = {"kernel": "6.1", "lustre.client": "2.17.0", "tunable.llite.hybrid_io": "1"}
-
-
-def test_what_was_not_answered_is_no_change():
-    changed = evidence_fingerprint.changed
-    assert changed(KNOWN, UNKNOWN) == changed(UNKNOWN, KNOWN) == []
-    other = {**UNKNOWN, "kernel": "6.2"}
-    assert changed(KNOWN, other) == [("kernel", "6.1", "6.2")]
-    # What both know differs; what one has not asked for is gone.
-    assert changed(KNOWN, {**UNKNOWN, "lustre.client": "2.16.1"}) == [
-        ("lustre.client", "2.17.0", "2.16.1")
-    ]
-    assert len(changed(KNOWN, {"kernel": "6.1"})) == 2
-    # A case that was refused before anybody looked at a node.
-    refused = {"nodes": "vm", "command": "fio"}
-    assert changed(KNOWN, refused) == changed(refused, KNOWN) == changed({}, KNOWN) == []
-    assert changed({**KNOWN, "nodes": "n1"}, refused) == [("nodes", "n1", "vm")]
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        (KNOWN, UNKNOWN, True),
-        (KNOWN, {**UNKNOWN, "kernel": "6.2"}, False),
-        (KNOWN, {**UNKNOWN, "lustre.client": "2.16"}, False),
-        ({**KNOWN, "fs.uuid": "A"}, {**UNKNOWN, "fs.uuid": "B"}, True),
-        ({**KNOWN, "mpi": "x"}, {**UNKNOWN, "unanswered.mpi": True}, True),
-    ],
-)
-def test_fingerprints_that_may_be_of_one_series(one, other, same):
-    assert evidence_fingerprint.agree(one, other) is same
 
 
 # --- nothing secret -------------------------------------------------------------------------------
@@ -164,39 +124,6 @@ def test_a_command_line_is_without_session_repetition_and_secrets():
     assert evidence_fingerprint.normalise("ior -o ${IOG_DIR}/f -k") == "ior -o DIR/f -k"
 
 
-def unfold(text: str) -> set[str]:
-    found = set()
-    for part in re.findall(r"[^,\[\]]*\[[^\]]*\][^,\[\]]*|[^,]+", text):
-        match = re.fullmatch(r"(.*)\[(.*)\](.*)", part)
-        for run in match[2].split(",") if match else ():
-            first, _, last = run.partition("-")
-            numbers = range(int(first), int(last or first) + 1)
-            found |= {f"{match[1]}{n:0{len(first)}d}{match[3]}" for n in numbers}
-        if not match:
-            found.add(part)
-    return found
-
-
-@given(st.sets(st.from_regex(r"[a-c]{1,2}[0-9]{0,3}(-ib)?", fullmatch=True), min_size=1))
-def test_folded_names_say_all_and_nothing_else(hosts):
-    assert unfold(evidence_fingerprint.fold(sorted(hosts))) == hosts
-
-
-ROUTES = """\
-Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
-eth0	00000000	010200C0	0003	0	0	0	00000000	0	0	0
-eth0	000200C0	00000000	0001	0	0	0	00FFFFFF	0	0	0
-ib0	0000000A	00000000	0001	0	0	0	000000FF	0	0	0
-"""
-
-
-@pytest.mark.parametrize(
-    ("address", "interface"), [("192.0.2.9", "eth0"), ("10.1.2.3", "ib0"), ("8.8.8.8", "eth0")]
-)
-def test_the_way_to_a_server(address, interface):
-    assert probes.route_interface(ROUTES, address) == interface
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [
@@ -219,15 +146,6 @@ def test_the_version_of_mpi(text, version):
 
 values = st.one_of(st.text(max_size=5), st.integers(), st.booleans())
 prints = st.dictionaries(st.from_regex(r"[a-z]{1,4}(\.[a-z]{1,4})?", fullmatch=True), values)
-
-
-@given(prints)
-def test_the_identity_is_that_of_the_content(content):
-    name = evidence_fingerprint.identity(content)
-    assert re.fullmatch(r"[0-9a-f]{12}", name)
-    assert evidence_fingerprint.identity(dict(reversed(content.items()))) == name
-    assert evidence_fingerprint.identity(json.loads(json.dumps(content))) == name
-    assert evidence_fingerprint.identity({**content, "surplus.key": 1}) != name
 
 
 @given(prints, prints)
@@ -376,22 +294,3 @@ def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(tmp_path, monkeypat
     assert "mem.bytes" in found
     assert "late" not in found
     assert [key for key in found if key.startswith("unanswered.")] == ["unanswered.network"]
-
-
-def test_hints_in_files_are_looked_at(tmp_path, monkeypatch):
-    for name in [*os.environ]:
-        if probes._HINTS.fullmatch(name):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    hints = tmp_path / "romio-hints"
-    hints.write_text("cb_nodes 4\n")
-    monkeypatch.setenv("ROMIO_HINTS", str(hints))
-    (tmp_path / ".openmpi").mkdir()
-    (tmp_path / ".openmpi" / "mca-params.conf").write_text(
-        "# mine\nio = romio321  # not ompio\nplm_rsh_agent = ssh\nbtl=^openib\n\nlonely\n"
-    )
-    first = probes.collect(str(tmp_path))["hints.environment"]
-    assert isinstance(first, str)
-    assert first.startswith(f"OMPI_MCA_btl=^openib; OMPI_MCA_io=romio321; ROMIO_HINTS={hints} (")
-    hints.write_text("cb_nodes 8\n")
-    assert probes.collect(str(tmp_path))["hints.environment"] != first

@@ -15,7 +15,7 @@ from iogauge.core.units import format_bytes
 from iogauge.evidence.model import DIRECTORIES_FOUND, DIRECTORIES_READ, Striping
 from iogauge.evidence.witness import NodeActivity, change
 from iogauge.guards import figures, ledger, nodes, others, preflight, striping, witness
-from iogauge.guards.cache import client_cache, server_cache, write_back
+from iogauge.guards.cache import client_cache, server_cache
 from iogauge.guards.clock import seconds_claims
 from iogauge.guards.contents import data_entropy
 from iogauge.guards.finding import Finding, Outcome
@@ -34,7 +34,6 @@ from iogauge.node.view import View
 from iogauge.plan.seen import Instant
 from iogauge.plan.stage import FILL, PhaseRun
 from iogauge.tools import mpi
-from iogauge.tools.fio import output as tools_output
 from iogauge.tools.ior.output import parse_json
 from support.extras import extras
 from support.lustre.recorded import parse_parameters, sessions
@@ -162,14 +161,6 @@ def test_g1_objects(finding, saw, remedy):
     assert "zfs" not in saw or "the O_DIRECT variant" not in finding.remedy
 
 
-def test_g1_names_what_helps_and_nothing_else():
-    loop = "loop7, whose file /srv/a image goes through the page cache (losetup --direct-io)"
-    on_loop = data(o_direct=False).below(cached=f"vg0, on {loop}").planned("read", evict=False)
-    finding = client_cache(on_loop.phase("read"))
-    assert finding and finding.remedy == "Run: losetup --direct-io=on /dev/loop7"
-    assert g1(size=None).remedy == "Use two nodes or more"
-
-
 @pytest.mark.parametrize(
     ("fetched", "outcome"),
     [
@@ -193,33 +184,6 @@ def test_g1_tasks_must_have_fetched_what_they_read(fetched, outcome):
 # --- G2: write-back -------------------------------------------------------------------------------
 
 
-def g2(kind: str = "ext4", size: int = GIB, **access: Any) -> Finding:
-    """G2 of a write with neither fsync nor O_DIRECT."""
-    whole = data().declared(target={"type": kind})
-    whole = whole.planned(
-        "write", **{"fsync": False, "o_direct": False, "data_bytes": size, **access}
-    )
-    finding = write_back(whole.phase("write"))
-    assert finding
-    return finding
-
-
-@pytest.mark.parametrize(
-    ("change", "saw"),
-    [
-        ({"size": 32 * GIB - 1}, "no fsync"),
-        ({"o_direct": True, "kind": "zfs"}, "no fsync, O_DIRECT"),
-        ({"size": 64 * GIB, "kind": "tmpfs"}, "the target is memory"),
-        ({"fsync": True, "kind": "tmpfs"}, "Choose a directory on storage"),
-    ],
-)
-def test_g2_objects(change, saw):
-    finding = g2(**change)
-    assert finding.outcome is INVALID
-    says(finding, "G2", saw, "M = 16 GiB", "fsync")
-    assert ("Let the tool fsync" in finding.remedy) is not ("fsync" in change)
-
-
 # --- G4: duration ---------------------------------------------------------------------------------
 
 
@@ -238,14 +202,6 @@ def test_g2_objects(change, saw):
 def test_g4(tier, seconds, outcome):
     whole = data().output("read", 0, seconds=1000.0).output("read", 1, seconds=seconds)
     assert figures.duration(whole.phase("read", tier)).outcome is outcome
-
-
-@pytest.mark.parametrize(("seconds", "outcome"), [(0.01, WARN), (59.9, WARN), (60, OK)])
-def test_g4_demands_no_time_of_a_phase_that_follows(seconds, outcome):
-    whole = data().output("read", 0, seconds=seconds).planned("read", follows=True)
-    assert figures.duration(whole.phase("read", "acceptance")).outcome is WARN
-    whole = whole.output("read", 1, seconds=1000.0).output("read", 0, seconds=seconds)
-    assert figures.duration(whole.phase("read", "acceptance")).outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -304,13 +260,6 @@ def ceiling(value: float, **access: Any) -> Finding:
     (found,) = figures.ceiling(whole.phase("read", read_bw=[value, 10.0]))
     assert found.metric == "read_bw"
     return found
-
-
-def test_g6_does_not_remark_on_a_scenario_that_drives_no_limit():
-    for value, outcome in ((1.0, OK), (103.0, INVALID)):
-        assert ceiling(value, saturates=None).outcome is outcome
-    (found,) = figures.ceiling(data().phase("read"))
-    assert found.saw == "no ceiling declared"
 
 
 # --- G7, G8: units and bytes ----------------------------------------------------------------------
@@ -1064,15 +1013,6 @@ def test_g23_believes(size, stripe, count):
     assert stripes_of(size, stripe, count).outcome is OK
 
 
-@pytest.mark.parametrize(
-    ("size", "stripe", "count"), [(32 * MIB - 1, MIB, 4), (0, MIB, 4), (MIB, MIB, 4)]
-)
-def test_g23_objects(size, stripe, count):
-    finding = stripes_of(size, stripe, count)
-    assert finding.outcome is INVALID
-    says(finding, "G23", f"over {count} storage target(s)", "8 x stripe count", "Raise")
-
-
 # --- G3: the servers' cache -----------------------------------------------------------------------
 
 
@@ -1267,15 +1207,6 @@ def test_g18_knows_the_data_of_recorded_runs(sample, outcome):
     assert finding.outcome is outcome
 
 
-@pytest.mark.parametrize(
-    ("sample", "outcome"), [("fio_randread.json", OK), ("fio_file.json", INVALID)]
-)
-def test_g18_knows_the_buffers_of_recorded_runs(sample, outcome):
-    output = tools_output.parse_json((SAMPLES / sample).read_text())
-    finding = g18("fio", [output.parameters])
-    assert finding.outcome is outcome
-
-
 # --- G10: directories with layouts of their own ---------------------------------------------------
 
 
@@ -1312,16 +1243,6 @@ EASY = FileLayout(path="ior-easy", parts=(Part(stripe_count=1, stripe_bytes=0),)
 def test_g10_reads_the_layouts_of_directories_back(request_, found, unanswered, outcome, words):
     finding = passed({"ior-easy": request_}, {"ior-easy": found}, unanswered)
     assert (finding.outcome, words in finding.saw) == (outcome, True)
-
-
-def test_g10_a_directory_that_nobody_looked_at_and_all_targets():
-    asked = {"ior-hard": Layout(stripe_count=-1)}
-    finding = passed(asked, {})
-    says(finding, "ior-hard: nobody read its layout", "ior-hard: -c -1", "lfs getstripe -d")
-    for count in (-1, 4):
-        parts = (Part(stripe_count=count, stripe_bytes=1 << 20),)
-        hard = FileLayout(path="ior-hard", parts=parts)
-        assert passed(asked, {"ior-hard": hard}).outcome is OK
 
 
 @pytest.mark.parametrize(
@@ -1782,16 +1703,6 @@ def g20(*changes: NodeActivity) -> Finding:
     return nodes.connections(data().alter(changes=changes).seen())
 
 
-def test_g20_says_that_nothing_can_be_seen():
-    for changes in ([], [change(looked(""), looked(""))]):
-        finding = g20(*changes)
-        assert finding.outcome is OK
-        assert finding.saw.startswith(
-            "not visible here: an ordinary user sees no evictions; root does"
-        )
-        assert "lctl get_param 'osc.*.state'" in finding.saw
-
-
 def test_g20_objects_to_a_client_that_was_evicted():
     line = " - [ 1795223141, FULL ]\n"
     device = "osc.lustre-OST0002-osc-ffff888129458800.state="
@@ -1832,17 +1743,6 @@ def test_g21_objects(reads, writes, saw):
     finding = g21(reads, writes)
     assert finding.outcome is INVALID
     says(finding, "G21", saw, "phases.tsv")
-
-
-def test_g21_knows_when_all_writes_were_to_come_first():
-    late, first = [(1, 10.0), (2, 30.0)], [(1, 10.0), (2, 15.0)]
-    reads = [(1, 20.0), (2, 40.0)]
-    assert g21(reads, late).outcome is OK
-    assert g21(reads, first, writes_first=True).outcome is OK
-    finding = g21(reads, late, writes_first=True)
-    assert finding.outcome is INVALID
-    says(finding, "G21", "repetition 1 reads before all repetitions have written", "phases.tsv")
-    assert finding.demands == "all writes of this run have finished before the first read"
 
 
 # --- G13: shares ----------------------------------------------------------------------------------

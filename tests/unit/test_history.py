@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from iogauge.evidence.fingerprint import identity
-from iogauge.records import journal, rows
+from iogauge.records import journal
 from iogauge.records import query as records_query
 from iogauge.records.journal import Damaged
 from iogauge.records.record import keys_of, line_of, series_of
-from support.records import append
+from support.records import RECORD as PLAIN
+from support.records import append, metric
 
 
 def records(file: Path) -> list[object]:
@@ -172,66 +171,10 @@ def test_any_bytes_between_two_records_cost_neither(tmp_path, junk):
 
 #: A record of today, but for what the maintainer of the format adds.
 NOW: dict[str, Any] = {
-    "schema": 1,
-    "session": "20260105T010000-login1-4242",
-    "time": "2026-01-05T01:00:00Z",
-    "gate": False,
-    "system": "rig",
-    "partition": "disk",
-    "environment": "tools",
-    "check": "IorPosix",
+    **{key: value for key, value in PLAIN.items() if key not in ("line", "series", "fingerprint")},
     "case": "IorPosix %files=shared %size=4",
-    "hash": "bb269606",
-    "verdict": "PASS",
-    "reason": "",
-    "expected": False,
-    "tier": "daily",
-    "variant": "sound",
-    "nodes": 1,
-    "tasks_per_node": 2,
-    "repetitions": 3,
     "parameters": {"files": "shared", "size": 4},
-    "overridden": {},
-    "tools": ["ior 4.0.0"],
-    "stack": {"environment": "local", "fingerprint": "92718f76de22"},
-    "metrics": [
-        {
-            "name": "write_bw",
-            "unit": "MiB/s",
-            "better": "more",
-            "samples": [100.0, 101, 99.5],
-            "median": 100.0,
-            "spread": 0.01,
-            "verdict": "PASS",
-            "reason": "",
-            "cold": 90.0,
-            "ceiling": None,
-            "ceiling_from": None,
-            "reference": {
-                "value": 95.0,
-                "lower": -0.1,
-                "upper": None,
-                "unit": "MiB/s",
-                "source": "acceptance",
-                "xfail": None,
-            },
-        },
-        {
-            "name": "read_time",
-            "unit": "s",
-            "better": "less",
-            "samples": [7],
-            "median": 7,
-            "spread": None,
-            "verdict": "UNREFERENCED",
-            "reason": "valid, and nothing to compare it with",
-            "cold": None,
-            "ceiling": None,
-            "ceiling_from": None,
-            "reference": None,
-        },
-    ],
-    "findings": [],
+    "metrics": [metric(), metric("read_time", "UNREFERENCED", unit="s", reference=None)],
 }
 #: What a record of the first version had not yet.
 YOUNGER = ("variant", "parameters", "overridden", "price", "line", "series", "fingerprint")
@@ -239,13 +182,6 @@ YOUNGER = ("variant", "parameters", "overridden", "price", "line", "series", "fi
 
 def old(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name not in YOUNGER}
-
-
-def test_a_line_is_what_is_measured_and_not_when_or_how_well():
-    line = line_of(NOW)
-    assert len(line) == 12 and int(line, 16) >= 0
-    same = {"session": "x", "time": "y", "verdict": "FAIL", "reason": "z", "metrics": [], "hash": 1}
-    assert line_of(NOW | same | {"fingerprint": {"kernel": "6"}}) == line
 
 
 @pytest.mark.parametrize(
@@ -312,58 +248,6 @@ def put(folder: Path, name: str, *seconds: int, **change: Any) -> Path:
         record = NOW | {"session": file.stem, "time": moment(second)} | change
         append(file, record)
     return file
-
-
-def test_rows_are_what_the_records_say(folder):
-    kept = {"fingerprint": {"kernel": "6.1"}, "line": "a" * 12, "series": "b" * 12}
-    put(folder, "rig/s", 3600, confirms="r", **kept)
-    frame = records_query.load(folder)
-    assert dict(frame.cast(dict(rows.COLUMNS)).schema) == dict(rows.COLUMNS)
-    case = {
-        "time": datetime(2026, 1, 5, 1, tzinfo=timezone.utc),
-        "session": "s",
-        "system": "rig",
-        "partition": "disk",
-        "environment": "tools",
-        "check": "IorPosix",
-        "case": "IorPosix %files=shared %size=4",
-        "variant": "sound",
-        "tier": "daily",
-        "nodes": 1,
-        "tasks_per_node": 2,
-        "line": "a" * 12,
-        "series": "b" * 12,
-        "verdict": "PASS",
-        "expected": False,
-        "confirms": "r",
-        "fingerprint": identity({"kernel": "6.1"}),
-        "record": 0,
-    }
-    write = {
-        "metric": "write_bw",
-        "unit": "MiB/s",
-        "better": "more",
-        "median": 100.0,
-        "spread": 0.01,
-        "samples": 3,
-        "metric_verdict": "PASS",
-        "reference": 95.0,
-        "lower": -0.1,
-        "upper": None,
-    }
-    read = {
-        "metric": "read_time",
-        "unit": "s",
-        "better": "less",
-        "median": 7.0,
-        "spread": None,
-        "samples": 1,
-        "metric_verdict": "UNREFERENCED",
-        "reference": None,
-        "lower": None,
-        "upper": None,
-    }
-    assert frame.to_dicts() == [case | write, case | read]
 
 
 BAD: list[tuple[dict[str, Any], str]] = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.plan.stage import OPENED, RUNS, printed_file
+from iogauge.plan.stage import OPENED, RUNS
 from iogauge.session import life
 from support import stage as healthy
 
@@ -55,21 +55,6 @@ def test_it_waits_for_the_lock(running):
     assert running.case.look(0) == (False, said)
     running.write(OPENED)
     assert running.case.look(0)[0]
-
-
-def test_the_phase_the_repetition_and_the_times(running):
-    running.opened()
-    look = running.case.look
-    assert look(100) == (True, "before write, warm-up, 0 s of about 60 s gone")
-    running.write(printed_file("write", 0))
-    assert look(110) == (True, "write, warm-up, 10 s of about 60 s gone")
-    running.ended((0, "facts-start", 1), (0, "write", 11), (0, "evict-read", 12))
-    assert look(111) == (True, "before read, warm-up, 11 s of about 60 s gone")
-    running.ended((0, "write", 10), (0, "read", 15), (1, "write", 25))
-    running.write(printed_file("read", 1))
-    assert look(125) == (True, "read, repetition 1 of 2, 25 s of about 60 s gone")
-    running.ended(*((n, name, 0) for n in (0, 1, 2) for name in ("write", "read")))
-    assert look(4100) == (True, "removes its files, 67 min of about 60 s gone")
 
 
 def test_a_damaged_stage_directory_ends_nothing(running):

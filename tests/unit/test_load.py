@@ -110,16 +110,6 @@ def test_what_became_of_the_connections(change, troubles):
     assert later(**change).troubles == troubles
 
 
-def test_only_nodes_that_were_looked_at_twice_are_compared():
-    def at(host: str, time: float) -> Load:
-        return replace(FIRST, host=host, time=time)
-
-    found = witness.changes(
-        [at("b", 1), at("a", 1), at("c", 1)], [at("d", 2), at("b", 2), at("a", 3)]
-    )
-    assert [(change.host, change.seconds) for change in found] == [("a", 2.0), ("b", 1.0)]
-
-
 # --- the machine ----------------------------------------------------------------------------------
 
 

@@ -348,26 +348,6 @@ def test_names_that_cannot_be_placed(change, servers, inactive, why):
         place(pins(2, **change), storage(servers, inactive))
 
 
-@given(
-    st.integers(1, 40),
-    st.lists(st.sampled_from("abc"), min_size=1, max_size=12),
-    st.one_of(st.none(), st.integers(1, 3)),
-)
-def test_names_are_spread_evenly_over_the_servers_asked_for(number, servers, wanted):
-    targets = storage(servers)
-    known = list(dict.fromkeys(servers))
-    if wanted and wanted > len(known):
-        return
-    placed = place(pins(number, servers=wanted), targets)
-    used = list(placed.values())
-    allowed = [t.index for t in targets if not wanted or t.server in known[:wanted]]
-    counts = [used.count(index) for index in allowed]
-    assert sum(counts) == number
-    assert max(counts) - min(counts) <= 1
-    if wanted:
-        assert len({servers[index] for index in used}) == min(wanted, number)
-
-
 @pytest.mark.parametrize("name", ["", "/a", "../a", "a/../b", "a//b", "a/", "./a"])
 def test_pins_do_not_lead_elsewhere(name):
     with pytest.raises(ValueError, match="is not a path below"):

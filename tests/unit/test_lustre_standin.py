@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -81,18 +80,6 @@ def single(file: str, *programs: str) -> list[str]:
     return [c for c in sessions(file) if any(p in c for p in programs) and not other.search(c)]
 
 
-def test_files_and_directories_are_made_and_refused_alike(tmp_path):
-    covered = []
-    for number, command in enumerate(single("setstripe.txt", "lfs setstripe", "lfs mkdir")):
-        (top := tmp_path / str(number)).mkdir()
-        place = Place(top)
-        place.run("lfs setstripe -c 4 -i 0 w4; mkdir d4 cap", LFS_FIRST="1")
-        user = {"LCTL_USER": "1"} if "user" in command else {}
-        ours = place.run(command.removeprefix("(user bench) "), LFS_POOLS="flash:0,1", **user)
-        covered += [command] if alike(ours, answer("setstripe.txt", command)) else []
-    assert len(covered) == 8, covered
-
-
 STATES: Mapping[str, Mapping[str, str]] = {
     "": {},
     "OST 2 inactive": {"LFS_INACTIVE": "2"},
@@ -122,45 +109,3 @@ def test_a_state_is_told_alike(place, file, command):
     if "stats" in command:
         variables["LFS_MOUNT"] = ""
     assert alike(place.run(run, **variables, **STATES[state]), answer(file, command))
-
-
-#: What a real file system ``rig`` answered an ordinary user, one command after the other. Object numbers,
-#: the client and the mount point were replaced before they were written down.
-BENCH = {c: sessions("bench.txt")[c] for c in single("bench.txt", "lfs", "lctl")}
-STATS = "lctl get_param osc.*.stats"
-
-
-def true_counters() -> dict[str, dict[str, list[int]]]:
-    """Counters behind the recorded answer, which names those of OST0001 after OST0000's.
-
-    Only OST0000 has no ``ost_punch``. The last digit of each square sum is lost.
-    """
-    found: dict[str, dict[str, list[int]]] = {}
-    for line in BENCH[STATS].stdout.splitlines():
-        if match := re.match(r"osc\.rig-OST000(\d)-osc-CLIENT\.stats=", line):
-            device = f"osc {match[1]}"
-            shown: list[str] = []
-            found[device] = {}
-        elif " samples [" in line:
-            name, numbers = line.split()[0], line.split()[1:2] + line.split("]")[1].split()
-            shown.append(name)
-            if device == "osc 1":
-                names = list(found["osc 0"])
-                names.insert(names.index("ost_disconnect") + 1, "ost_punch")
-                name = names[len(shown) - 1]
-            values = [int(number) for number in numbers]
-            found[device][name] = [*values[:4], (values[4] if values[4:] else 0) * 10 + 4]
-    return found
-
-
-def test_a_user_is_answered_alike(place):
-    place.environment |= {"LFS_FSNAME": "rig", "LCTL_USER": "1"}
-    place.run("lfs setstripe -c 99 a; lctl get_param version")
-    file = place.state / "state.json"
-    covered = 0
-    for command, theirs in BENCH.items():
-        if command == STATS:
-            state = json.loads(file.read_text())
-            file.write_text(json.dumps(state | {"stats": true_counters()}))
-        covered += alike(place.run(command), theirs)
-    assert covered >= 18

@@ -97,23 +97,6 @@ def test_the_modules_of_the_programs_are_those_of_the_site(variable, system, mon
     assert data["environments"][0].get("modules") == (["gcc/12", "openmpi/4.1"] if system else None)
 
 
-@pytest.mark.parametrize(("fstype", "ceiling"), [("lustre", ""), ("xfs", ""), ("xfs", "5 GB/s")])
-def test_what_stands_in_comments_is_sound_without_their_mark(fstype, ceiling):
-    text = writing.settings_text([(answers(ceiling=ceiling), found(seen(fstype)))], "2h0m")
-    lines = text.splitlines()
-    first = next(i for i, line in enumerate(lines) if "topology:" in line)
-    last = next(i for i, line in enumerate(lines) if "efficiency:" in line)
-    mark = "# " if lines[first].lstrip().startswith("#") else "#"
-    for number in range(first, last + 1):
-        lines[number] = lines[number].replace(mark, "", 1)
-    data = yaml.safe_load("\n".join(lines))
-    assert settings.find_mistakes("mine", data) == []
-    assert set(data["systems"][0]["partitions"][0]["extras"]["topology"]) >= {
-        "source",
-        "efficiency",
-    }
-
-
 def test_queues_that_are_up_the_default_first():
     text = (
         "debug|2|1|2|1024|30:00|up\n"

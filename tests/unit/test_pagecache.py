@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from iogauge.node import files, kinds, mounts
 from iogauge.node.files import Eviction
-from support.shell import completed
 
 MIB = 1 << 20
 
@@ -41,33 +39,6 @@ def test_a_written_file_is_resident_until_it_is_evicted(disk):
     assert (done.resident_before, done.resident_after) == (8 * MIB, 0)
     assert done.proven_empty
     assert resident(file) == 0
-
-
-@pytest.mark.skipif(shutil.which("fincore") is None, reason="needs fincore")
-@pytest.mark.parametrize("size", [1, 4095, 4096, 4097, MIB + 1])
-def test_residency_is_what_fincore_says(disk, size):
-    file = disk / "data"
-    file.write_bytes(b"x" * size)
-    words = ["fincore", "--bytes", "--noheadings", "--output", "RES", str(file)]
-    seen = completed(words, check=True)
-    assert resident(file) == int(seen.stdout) == -(-size // 4096) * 4096
-
-
-def test_a_missing_file_is_a_problem_and_the_rest_is_done(disk):
-    (disk / "b").write_bytes(b"x" * MIB)
-    done = files.evict([str(disk / "a"), str(disk / "b")])
-    assert done.problem == f"{disk / 'a'}: No such file or directory"
-    assert (done.files, done.resident_after) == (1, 0)
-    assert not done.proven_empty
-
-
-def test_a_symbolic_link_is_not_followed(disk):
-    (disk / "real").write_bytes(b"x" * MIB)
-    (disk / "link").symlink_to(disk / "real")
-    done = files.evict([str(disk / "link")])
-    assert done.files == 0
-    assert str(disk / "link") in done.problem
-    assert resident(disk / "real") == MIB
 
 
 def test_what_is_not_yet_on_disk_is_written_before_it_is_dropped(disk, monkeypatch):

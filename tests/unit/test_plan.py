@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from iogauge.core.measurement import ToolOutput
 from iogauge.evidence.model import striping_of_repetitions
-from iogauge.node.lustre.request import Layout
-from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed, Verification
+from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.script import (
     Launch,
     host_options,
@@ -165,55 +164,6 @@ def test_a_case_of_one_node():
 def without_facts(lines: list[str]) -> list[str]:
     """Lines of a job's functions, but for those that look at the nodes."""
     return [line for line in lines if "iog_phase facts-" not in line]
-
-
-def test_a_tool_checks_its_data_in_the_warm_up_alone():
-    checked = phase("read", "read", command=["tool"], verifies=Verification(("-R", "-G=1 2"), "no"))
-    lines = job_functions(case(repeat=[WRITE, checked]), launch("run", "local"))
-    at = lines.index("    iog_verify -R '-G=1 2'")
-    assert (
-        lines[at + 1]
-        == '    iog_phase read run sh /witness.sh "$IOG_STAGE" "read.$IOG_REP" tool "${IOG_VERIFY[@]}"'
-    )
-    assert sum("IOG_VERIFY" in line or "iog_verify" in line for line in lines) == 2
-
-
-def test_what_was_prepared_is_not_emptied_between_repetitions():
-    plan = case(prepare=[phase("layout", launch="once", rates={})], repeat=[READ])
-    assert without_facts(job_functions(plan, launch("run", "local"))) == [
-        "iog_prepare() {",
-        '    iog_phase layout sh /witness.sh "$IOG_STAGE" "layout.$IOG_REP" tool "$IOG_DIR/layout"',
-        '    iog_sample write "$IOG_DIR"',
-        "}",
-        "iog_case() {",
-        '    iog_phase evict-read iog_do evict "$IOG_DIR" "evict-read.$IOG_REP"',
-        '    iog_phase read run sh /witness.sh "$IOG_STAGE" "read.$IOG_REP" tool "$IOG_DIR/read"',
-        '    iog_sample read "$IOG_DIR"',
-        "}",
-    ]
-
-
-def test_all_writes_come_first_and_each_keeps_its_files():
-    plan = case(writes_first=True, layout=Layout(stripe_count=4))
-    assert (plan.executions, plan.passes) == (4, ([WRITE], [READ]))
-    lines = job_functions(plan, launch("run", "local"), notes_layouts=True)
-    facts = 'iog_do facts "$IOG_DIR"'
-    assert lines[lines.index("iog_write() {") :] == [
-        "iog_write() {",
-        f'    [ "$IOG_REP" != 1 ] || iog_phase facts-before {facts} facts-before',
-        '    mkdir "$IOG_DIR/$IOG_REP" || exit 1',
-        '    iog_phase setstripe lfs setstripe -c 4 "$IOG_DIR/$IOG_REP"',
-        '    iog_phase write run sh /witness.sh "$IOG_STAGE" "write.$IOG_REP" tool "$IOG_DIR/write"',
-        '    iog_layouts "$IOG_DIR/$IOG_REP"',
-        '    iog_sample write "$IOG_DIR/$IOG_REP"',
-        "}",
-        "iog_case() {",
-        '    iog_phase evict-read iog_do evict "$IOG_DIR/$IOG_REP" "evict-read.$IOG_REP"',
-        '    iog_phase read run sh /witness.sh "$IOG_STAGE" "read.$IOG_REP" tool "$IOG_DIR/read"',
-        '    iog_sample read "$IOG_DIR/$IOG_REP"',
-        f'    [ "$IOG_REP" != 3 ] || iog_phase facts-after {facts} facts-after',
-        "}",
-    ]
 
 
 @pytest.mark.parametrize(

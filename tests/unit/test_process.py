@@ -117,14 +117,6 @@ def shown() -> str:
     return "a text is status 1"
 
 
-def test_a_fork_has_its_own_arguments_environment_streams_and_end(capsys):
-    before = dict(os.environ), list(sys.argv)
-    with capsys.disabled():  # standard streams as a program has them
-        done = processes.Fork.printed(shown, ["/x/program", "a", "b"], {"PATH": "/p"})
-    assert done == (1, "['a', 'b'] /p ['PATH']\nat the end\n", "said\na text is status 1\n")
-    assert (dict(os.environ), list(sys.argv)) == before
-
-
 @pytest.mark.parametrize(
     ("main", "status"),
     [

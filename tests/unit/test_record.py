@@ -219,25 +219,3 @@ def test_keys_that_must_be_there(where):
 
 
 # --- what a record says of itself ----------------------------------------------------------------------
-
-
-def test_a_record_without_line_and_series_has_them_all_the_same():
-    made = {key: value for key, value in records.values().items() if key not in ("line", "series")}
-    old = Record.from_json(made)
-    assert (old.line, old.series) == (records.values()["line"], records.values()["series"])
-    assert "line" not in old.to_json()
-
-
-@pytest.mark.parametrize("verdict", list(Verdict))
-def test_what_is_trouble(verdict):
-    record = records.record(verdict.value)
-    fails = verdict in (Verdict.FAIL, Verdict.INVALID, Verdict.ERROR)
-    assert [record.is_trouble(gate) for gate in (False, True)] == [
-        fails,
-        verdict is not Verdict.PASS,
-    ]
-    assert record.metrics[0].is_trouble(False) == fails
-    known = records.metric(verdict=verdict.value, reference={**REFERENCE, "xfail": "known"})
-    expected = records.record(verdict.value, metrics=[known]).metrics[0]
-    assert expected.failed_as_expected == (verdict is Verdict.FAIL)
-    assert expected.is_trouble(False) == (fails and verdict is not Verdict.FAIL)

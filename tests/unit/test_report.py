@@ -20,8 +20,6 @@ from iogauge.report.endings import SessionRecords
 from iogauge_extras.page import pricing
 from support import records
 
-FAILS = {"FAIL", "INVALID", "ERROR"}
-
 
 def metric(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
     plain = {"median": 540.8, "spread": 0.0312, "reason": "its reason", "ceiling": 1144.4}
@@ -59,13 +57,6 @@ def shown(records: list[Record], width: int = 200, wide: bool = False) -> str:
 
 
 # --- the exit status ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("gate", [False, True])
-@pytest.mark.parametrize("verdict", [v.value for v in Verdict])
-def test_exit_status_of_one_case(verdict, gate):
-    expected = verdict != "PASS" if gate else verdict in FAILS
-    assert exit_status([record(verdict)], gate) == int(expected)
 
 
 @pytest.mark.parametrize("gate", [False, True])
@@ -264,7 +255,7 @@ def test_an_undecided_case_has_the_documented_form(tmp_path):
     found = one.to_json()
     assert {key: found[key] for key in known} == known
     assert one.parameters == {"tasks": 4, "api": "posix", "fix.x": "1"}
-    assert documented() - set(found) == UNKNOWN | {"pinned"}
+    assert documented() - set(found) == UNKNOWN | {"pinned", "servers"}
     assert set(found) <= documented()
     assert Record.from_json(decode(one.to_line())) == one
 
@@ -273,13 +264,6 @@ def test_a_record_counts_once(tmp_path):
     file = write(tmp_path, case(), case())
     assert len(undecided(file, [record()])) == 1
     assert undecided(file, [record(), record()]) == []
-
-
-def test_a_case_that_reframe_passes_without_a_verdict_is_an_error(tmp_path):
-    file = write(tmp_path, case(result="pass", fail_reason=None, fail_phase=None))
-    (found,) = undecided(file, [])
-    assert found.reason == "run: ReFrame says pass, nothing was decided"
-    assert found.verdict is Verdict.ERROR
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"runs": [{}]}', '{"runs": [{"testcases": [5]}]}'])

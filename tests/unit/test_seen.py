@@ -9,19 +9,16 @@ from typing import Any
 import pytest
 
 from iogauge.core.measurement import Disturber
-from iogauge.evidence import collect, model, witness
+from iogauge.evidence import collect, witness
 from iogauge.evidence.model import Evidence
 from iogauge.evidence.witness import Witness
-from iogauge.guards import cache, clock, contents, figures, origin, others, preflight
+from iogauge.guards import clock, contents, figures, origin, others
 from iogauge.guards import witness as guards_witness
-from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.seen import CaseSeen, LayoutSeen, PhaseSeen
+from iogauge.guards.finding import Outcome
+from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.guards.witness import bytes_witnessed
-from iogauge.judge.case import findings_of
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import Below
-from iogauge.node.lustre.layout import FileLayout, Layouts, Part
-from iogauge.node.lustre.request import Layout
 from iogauge.node.mounts import Mount
 from iogauge.plan.case import CasePlan
 from iogauge.plan.seen import Instant
@@ -120,12 +117,6 @@ def over(left: Evidence, **reasons: str) -> Evidence:
     return replace(left, views=views)
 
 
-def test_fsync_reaches_a_disk_through_the_page_cache_of_a_loop_device(left):
-    seen = phase(over(left, cached="loop0"), 0, direction="write", fsync=True)
-    finding = cache.write_back(seen)
-    assert finding and finding.outcome is Outcome.OK
-
-
 @pytest.mark.parametrize(
     ("declared", "seen", "saw"),
     [
@@ -140,42 +131,6 @@ def test_compression_that_a_node_sees_outweighs_the_site(left, declared, seen, s
     seen_case = case(over(left, compresses=seen), site=site)
     finding = contents.data_entropy(seen_case.phases[0])
     assert finding.saw.endswith(saw) or finding.saw.startswith(saw)
-
-
-FILE = FileLayout(
-    path="data",
-    parts=(Part(stripe_count=4, stripe_bytes=1 << 20, objects=(0, 1, 2, 3), instantiated=True),),
-)
-NOTED = model.Striping({}, Layouts(repetition=1, files=(FILE,), total=1))
-
-
-@pytest.mark.parametrize("writes_first", [False, True])
-@pytest.mark.parametrize(("less", "outcome"), [(0, Outcome.OK), (4, Outcome.INVALID)])
-def test_stripes_of_the_file_of_one_execution(left, writes_first, less, outcome):
-    executions = stage.plan().executions if writes_first else 1
-    plan = stage.plan(
-        layout=Layout(stripe_count=4),
-        shared_file=True,
-        writes_first=writes_first,
-        held_bytes=32 * (1 << 20) * executions - less,
-    )
-    seen = LayoutSeen(case(left, plan), NOTED)
-    (finding,) = preflight.stripes_against_size_of(seen)
-    assert finding.outcome is outcome
-
-
-def test_a_finding_of_one_metric_holds_for_that_alone(left):
-    """The ceiling is another one for each metric of a phase."""
-    write, read = stage.plan().repeat
-    rates = {**write.rates, **read.rates}
-    both = replace(write, rates=rates)
-    left = replace(left, outputs={"write": (), "read": ()})
-    ceilings: list[Finding] = [
-        finding
-        for finding in findings_of(case(left, stage.plan(repeat=[both])))
-        if finding.guard == "G6"
-    ]
-    assert [finding.metric for finding in ceilings] == list(rates)
 
 
 @pytest.mark.parametrize(
@@ -230,28 +185,6 @@ def test_g8_knows_the_metadata_of_a_disturber(left, operations, refused):
     evidence = writes_heard(left, outputs, **says)
     seen = phase(evidence, 0, o_direct=True)
     (finding,) = bytes_witnessed(on(seen, "btrfs"))
-    assert (finding.outcome is Outcome.INVALID) is refused, finding
-
-
-@pytest.mark.parametrize(
-    ("parameters", "calls", "refused"),
-    [
-        ({"api": "POSIX"}, 1000, True),
-        ({}, 1000, True),
-        ({}, 4096, False),
-        ({"api": "MPIIO"}, 1000, False),  # which may gather what the tasks transfer
-    ],
-)
-def test_g8_counts_the_calls_of_posix(left, parameters, calls, refused):
-    """The tool says 4096 writes of 4 KiB. Its tasks wrote all bytes, and called the kernel less often."""
-    claimed = 16 << 20
-    outputs = []
-    for output in left.outputs["write"]:
-        wrote = replace(output.phases[0], bytes_moved=claimed, operations=4096)
-        outputs.append(replace(output, phases=(wrote,), parameters=parameters))
-    says = {"asked": Reading(1 << 20, claimed), "moved": Reading(0, claimed)}
-    evidence = writes_heard(left, outputs, calls=Reading(30, calls), **says)
-    (finding,) = bytes_witnessed(phase(evidence, 0))
     assert (finding.outcome is Outcome.INVALID) is refused, finding
 
 
@@ -369,20 +302,6 @@ def test_the_first_node_is_the_node_of_the_job_script(left):
     assert phase(unknown, 0).case.span(testimony) == (9000.0, 9001.0)
 
 
-@pytest.mark.parametrize("moved", ["252:0", "9:0", ""])
-def test_a_driver_that_counts_one_device_counts_all(left, moved):
-    """A btrfs on two logical volumes may have all data on one of them."""
-    names = {"252:0": "dm-0", "252:1": "dm-1", "9:0": "md0"}
-    under = Below(devices=("252:0", "252:1"), unsure=("252:0", "252:1", "9:0"), names=names)
-    views = below(left, under)
-    heard = task_of(left, counters={moved: Reading(1, 1)} if moved else {})
-    testimony = {"write": (alone(heard),)}
-    seen = phase(replace(left, views=views, testimony=testimony), 0).case
-    assert bool(seen.counters) == (moved == "252:0")
-    # Nobody knows whether such a device counts a byte once.
-    assert not seen.shared_counters
-
-
 def test_g19_gives_no_credit_for_what_only_reads(left):
     """A journal has bytes of what makes, removes or writes; others wrote what was written beside a read or a stat."""
     for index, name in enumerate(("write", "read")):
@@ -411,29 +330,6 @@ def longer(looks: Evidence, **says: Any) -> witness.Testimony:
     """The only task of the only execution says something else."""
     (one,) = looks.testimony["write"]
     return replace(one, witnesses=(replace(one.witnesses[0], **says),))
-
-
-@pytest.mark.parametrize(("task_tells", "outcome"), [(True, Outcome.OK), (False, Outcome.INVALID)])
-def test_how_the_target_filled_is_asked_if_the_first_task_does_not_tell(left, task_tells, outcome):
-    """It wrote 512 MiB within 2 s. Then others made the used bytes grow as much, after they had made room for them."""
-    size = 512 << 20
-    output = output_of(left, seconds=2.0, bytes_moved=size)
-    looks = replace(
-        told(left, size),
-        outputs={**left.outputs, "write": [output]},
-        activity=tuple(
-            Instant(1 + n / 10, 0, size * min(n, 20) // 20, 5, size * min(n, 60) // 60)
-            for n in range(71)
-        ),
-        asked=tuple(Instant(1 + n / 10, 0, size * min(n, 20) // 20) for n in range(71))
-        if task_tells
-        else (),
-    )
-    ran = longer(looks, ended=8.0, asked=Reading(1, size), moved=Reading(0, size))
-    seen = phase(replace(looks, testimony={"write": (ran,)}), 0)
-    finding = clock.seconds_witnessed(on(seen, "ext4"))
-    assert finding.outcome is outcome, finding
-    assert ("as the target filled" in finding.saw) is (not task_tells)
 
 
 @pytest.mark.parametrize(
@@ -509,31 +405,6 @@ def test_how_long_a_tool_worked(left, tool, told_of, outcome):
     seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
     finding = clock.seconds_witnessed(seen)
     assert finding.outcome is outcome, finding
-
-
-@pytest.mark.parametrize(
-    ("does", "claimed", "outcome"),
-    [
-        ("stat", 10.0, Outcome.OK),
-        ("stat", 9.0, Outcome.OK),
-        ("stat", 8.0, Outcome.INVALID),
-        # The others also make and remove directories.
-        ("remove", 8.0, Outcome.OK),
-    ],
-)
-def test_a_clock_that_runs_slower_by_a_fifth_shows_if_a_tool_does_nothing_else(
-    left: Evidence, does: str, claimed: float, outcome: Outcome
-) -> None:
-    """10 s lie between its lines."""
-    output = output_of(left, name=does, seconds=claimed)
-    made = replace(output, tool="mdtest", parameters={"begins_at": 700, "iterations": 1})
-    printed = ((1.2, 700), (11.2, 700), (11.4, 1500))
-    outputs = {**left.outputs, "write": [made]}
-    looks = replace(told(left, 0), outputs=outputs, printed=printed)
-    ran = longer(looks, ended=12.0)
-    seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
-    finding = clock.seconds_witnessed(seen)
-    assert finding and finding.outcome is outcome, finding
 
 
 @pytest.mark.parametrize(
@@ -649,29 +520,3 @@ def test_g8_asks_the_disks_below_devices_that_are_read(left, read, outcome):
     of_devices = replace(seen.phase, of_devices=True, launch="once")
     found = list(bytes_witnessed(replace(seen, phase=of_devices)))
     assert found[0].outcome is outcome, found
-
-
-@pytest.mark.parametrize(
-    ("tool", "name", "seconds", "outcome"),
-    [
-        ("mdtest", "create", 6.0, Outcome.OK),
-        ("mdtest", "create", 5.0, Outcome.INVALID),
-        ("md-workbench", "benchmark", 5.0, Outcome.INVALID),
-        ("mdtest", "stat", 5.0, Outcome.OK),
-    ],
-)
-def test_data_of_new_files_time_what_makes_them(left, tool, name, seconds, outcome):
-    """The first task passed data to the kernel for 6 s while it made files."""
-    output = output_of(left, name=name, seconds=seconds, bytes_moved=None)
-    made = replace(output, tool=tool, parameters={})
-    size = 64 << 20
-    looks = replace(
-        told(left, 0),
-        outputs={**left.outputs, "write": [made]},
-        asked=tuple(Instant(1 + n / 10, 0, size * min(n, 60) // 60) for n in range(71)),
-        printed=((1.2, 700), (6.2, 700), (7.4, 1500)),
-    )
-    ran = longer(looks, ended=8.0)
-    seen = phase(replace(looks, testimony={"write": (ran,)}), 0, direction="metadata")
-    finding = clock.seconds_witnessed(seen)
-    assert finding.outcome is outcome, finding

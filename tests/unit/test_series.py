@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.guards import figures
@@ -75,12 +73,6 @@ def test_burst_credits_that_are_used_up_are_a_change_of_level():
     assert found is not None
     assert found.at_s == pytest.approx(200, abs=1)
     assert (found.before / MIB, found.after / MIB) == (pytest.approx(300), pytest.approx(100))
-
-
-@given(st.lists(st.floats(90.0, 110.0), min_size=20, max_size=200))
-def test_noise_has_no_dip_and_no_level(rates):
-    found = Series(1.0, tuple(rates))
-    assert (found.dips, found.change) == ([], None)
 
 
 def test_the_worst_minute_and_the_best_are_the_tools_bandwidth_times_their_share():

@@ -92,22 +92,6 @@ def test_what_cannot_be_removed_is_said_with_the_command(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "runs"),
-    [
-        (["-r"], True),
-        (["-Rr"], True),
-        (["-vr"], True),
-        (["-l"], False),
-        (["-n", "r"], False),
-        (["-tfor"], False),
-        (["--restore-session"], False),
-    ],
-)
-def test_which_command_line_runs_cases(words, runs):
-    assert current.runs_cases(words) is runs
-
-
-@pytest.mark.parametrize(
     ("gate", "words", "decided", "status"),
     [
         ("1", ["-r"], 0, 1),

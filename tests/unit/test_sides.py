@@ -50,16 +50,6 @@ def upgraded(tmp_path: Path) -> Path:
 BEFORE, AFTER = "until=2027-01-04", "since=2027-01-05"
 
 
-def test_a_loss_between_two_spans_is_told_with_its_interval(upgraded):
-    found = compared(upgraded, BEFORE, AFTER)
-    (ratio,) = found.ratios
-    assert (ratio.runs, ratio.over, ratio.mark) == ((4, 4), "runs", "worse")
-    assert ratio.low is not None and ratio.high is not None
-    assert 0.77 < ratio.low <= ratio.ratio <= ratio.high < 0.84
-    assert [(c.name, c.a, c.b) for c in found.changes] == [("kernel", "5.14", "5.15")]
-    assert compared(upgraded, BEFORE, AFTER) == found  # the same records, the same interval
-
-
 def test_the_interval_is_that_of_the_bootstrap():
     """As scipy draws it: the same seed, the same resamples of the first side, then of the second."""
     a, b = np.random.default_rng(1).lognormal(5, 0.1, (2, 9))

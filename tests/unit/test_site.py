@@ -163,6 +163,12 @@ def test_a_mistake_under_extras(path, value, said, allowed):
             "environments.env.modules: found [",
             "systems.good.modules_system",
         ),
+        (
+            f"{PARTITION}.sched_options",
+            {"use_nodes_opton": True},
+            f"{NAMED}.sched_options.use_nodes_opton: found an unknown key (did you mean use_nodes_",
+            "the keys hosts, ignore_reqnodenotavail",
+        ),
         ("systems.0.modules", ["a"], "systems.good.modules: found ['a']", "modules_system, one of"),
         (f"{PARTITION}.access", ["-A x"], f"{NAMED}.access: found ['-A x']", "takes no options"),
         (
@@ -180,27 +186,10 @@ def test_a_mistake_elsewhere(path, value, start, allowed):
     assert allowed in mistake
 
 
-@pytest.mark.parametrize(
-    ("path", "misspelt"),
-    [(f"{PARTITION}.max_jobs", "max_job"), (f"{EXTRAS}.limits.case_bytes", "case_byte")],
-)
-def test_a_misspelt_key_is_one_mistake(path, misspelt):
-    above, _, key = path.rpartition(".")
-    data = changed(f"{above}.{misspelt}", 1, changed(path, DELETE))
-    (mistake,) = mistakes(data)
-    assert f".{misspelt}: found an unknown key (did you mean {key}?)" in mistake
-
-
 @pytest.mark.parametrize("data", [None, []])
 def test_content_that_is_no_mapping_is_a_mistake(data):
     (mistake,) = mistakes(data)
     assert mistake.endswith("a mapping with systems and environments")
-
-
-def test_modules_with_a_system_of_them_are_no_mistake():
-    data = changed("environments.0.modules", ["openmpi"], changed("systems.0.modules", ["slurm"]))
-    assert mistakes(changed("systems.0.modules_system", "lmod", data)) == []
-    assert len(mistakes(changed("systems.0.modules_system", "nomod", data))) == 2
 
 
 def test_an_option_that_reframe_would_leave_out():
@@ -210,18 +199,6 @@ def test_an_option_that_reframe_would_leave_out():
         changed(f"{PARTITION}.resources", [{"name": "bb", "options": options}], slurm)
     )
     assert f"{NAMED}.resources.bb: found '--gres=disk:{{size}}'; allowed: {{capacity}}" in mistake
-
-
-def test_all_mistakes_are_listed_at_once():
-    data = changed(f"{EXTRAS}.node.cores", 0)
-    data = changed(f"{EXTRAS}.target.colour", "red", data)
-    data = changed(f"{PARTITION}.max_jobs", 3, data)
-    data = changed("environments.0.features", ["ioor"], data)
-    data = changed("systems.0.hostnames", ["["], data)
-    found = mistakes(data)
-    assert len(found) == 5
-    for word in ("node.cores", "target.colour", "max_jobs", "'ioor'", "hostnames"):
-        assert any(word in mistake for mistake in found)
 
 
 # --- detection ------------------------------------------------------------------------------------
@@ -343,12 +320,6 @@ def test_local_comes_last_and_common_is_no_site(sites):
     assert config["general"] == [{"report_file": str(sites.parent / "home" / "r.json")}]
 
 
-def test_a_site_may_say_that_o_direct_is_not_honoured(sites):
-    put(sites, "alpha", changed(f"{EXTRAS}.target.honours_o_direct", False))
-    (partition,) = systems(configuration.load(sites))["alpha"]["partitions"]
-    assert partition["features"] == ["target"]
-
-
 def test_a_target_that_cannot_be_detected_disables_its_site(sites, capsys):
     put(sites, "alpha", detecting(target={"path": "/no/such/place"}))
     put(sites, "omega")
@@ -421,17 +392,6 @@ def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):
     assert proof.startswith('[ "$?" -eq 0 ] || {')
     assert command == f". {tmp_path}/environments/site/.spack-env/activate.sh"
     assert environment["extras"]["installed"]["hashes"] == {"ior": "i", "fio": "f", "mpi": "m"}
-
-
-def test_a_stack_that_is_not_installed_is_no_mistake_of_the_site(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("IOGAUGE_ROOT", str(tmp_path))
-    monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
-    (tmp_path / "sites").mkdir()
-    (tmp_path / "environments" / "site").mkdir(parents=True)
-    environment = load_site(tmp_path / "sites", with_stack("site"))
-    assert "features" not in environment
-    assert "install the stack: spack -e" in environment["extras"]["not_installed"]
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

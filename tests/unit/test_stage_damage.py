@@ -177,6 +177,17 @@ def test_the_answer_of_one_node_does_not_stand_for_another(tmp_path):
     assert "n1 gave the answer of 'n2'" in str(found)
 
 
+def test_a_job_that_did_not_begin_tells_what_its_shell_said(tmp_path):
+    stage = healthy.build(tmp_path / "stage")
+    (stage / "open.json").unlink()
+    said = "Welcome\nFatal Python error: init\nModuleNotFoundError: No module named 'encodings'\n\n  <no frame>\n"
+    (stage / "rfm_job.err").write_text(said)
+    told = str(verdict_of(stage))
+    assert (
+        "target (ModuleNotFoundError: No module named 'encodings', the job's exit status 0)" in told
+    )
+
+
 def test_a_file_that_grows_without_end_is_not_read(tmp_path):
     file = tmp_path / "out"
     with open(file, "wb") as opened:

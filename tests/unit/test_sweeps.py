@@ -74,25 +74,6 @@ def test_what_cannot_be_compared_makes_no_curve(found):
     assert sweeps.plots(found) == []
 
 
-def test_a_size_has_no_ideal_and_is_ordered_by_its_bytes():
-    found = [point(size, 10.0, "block") for size in ("128KiB", "4KiB", "32KiB")]
-    (plot,) = sweeps.plots(found)
-    assert [dot.text for dot in plot.dots] == ["4KiB", "32KiB", "128KiB"]
-    assert not shapes(drawn(plot), "ideal")
-
-
-def test_partitions_have_a_plot_each_and_one_together():
-    found = [point(x, 10.0 * x, partition=name) for name in ("oss4", "oss8") for x in (1, 2)]
-    plots = sweeps.plots(found)
-    assert [plot.title for plot in plots] == [
-        "TaskScaling on mysite:oss4",
-        "TaskScaling on mysite:oss8",
-        "TaskScaling write_bw on mysite",
-    ]
-    assert [len(plot.traces) for plot in plots] == [1, 1, 2]
-    assert plots[2].ceilings == {}
-
-
 def test_an_invalid_point_is_hollow_and_an_outlier_is_beyond_the_axis():
     found = [point(1, 100.0), point(2, 200.0), point(4, 9000.0, verdict="INVALID", ceiling=None)]
     found[2] = point(4, 9000.0, verdict="INVALID", ceiling=None, published=400.0)

@@ -47,16 +47,6 @@ def test_the_smallest_case_is_one_mebibyte():
 # --- beyond what every site needs -----------------------------------------------------------------
 
 
-def test_a_check_may_have_sizes_of_its_own():
-    own = {"nodes": 3, "case_bytes": "4 GiB", "tier": "acceptance"}
-    extras = PartitionExtras.of_partition({**GOOD, "cases": {"Steady": own}})
-    steady, other = extras.for_check("Steady"), extras.for_check("Burst")
-    assert (steady.scale.nodes, steady.scale.tasks_per_node) == (3, 2)
-    assert (steady.limits.case_bytes, steady.limits.tier) == (4 << 30, "acceptance")
-    assert steady.limits.case_files == other.limits.case_files
-    assert other == extras
-
-
 def test_a_tier_may_have_sizes_of_its_own_and_a_check_others_in_every_tier():
     tiers = {
         "quick": {"case_bytes": "2 GiB", "repetitions": 1},
@@ -104,12 +94,6 @@ def test_what_makes_no_sense_is_refused(extras, message):
 def test_who_stripes_follows_from_the_type_unless_declared(target, striped_by):
     extras = PartitionExtras.of_partition({**GOOD, "target": {"path": "/s", **target}})
     assert extras.target.striped_by == striped_by
-
-
-def test_a_path_may_be_a_variable_of_the_job():
-    target = {"path": "$DW_JOB_STRIPED", "type": "dvs"}
-    assert PartitionExtras.of_partition({**GOOD, "target": target}).target.of_job
-    assert not PartitionExtras.of_partition(GOOD).target.of_job
 
 
 @pytest.mark.parametrize("path", ["$DW/x", "$DW$DW", "$(id)"])

@@ -44,20 +44,3 @@ def test_an_efficiency_that_hardly_anything_can_miss_is_refused(way):
     for share in (0, 0.049):
         with pytest.raises(ValidationError, match=r"greater than or equal to 0\.05"):
             topology(clients=CLIENTS, efficiency={"read": 0.7, "write": 0.7, way: share})
-
-
-def test_a_part_of_the_servers_carries_its_part():
-    topology = Topology.model_validate(
-        {
-            "source": "x",
-            "servers": {"count": 4, "nic": "1 GB/s"},
-            "devices": {"count": 8, "read": "0.4 GB/s", "read_iops": 1000.0},
-        }
-    )
-    whole, one = topology.bandwidth_ceiling("read", 9), topology.bandwidth_ceiling("read", 9, 1)
-    assert whole is not None and one is not None
-    assert (whole.value, whole.limited_by) == (pytest.approx(3.2e9), "8 device(s) x 381 MiB/s")
-    assert (one.value, one.limited_by) == (pytest.approx(0.8e9), "2 device(s) x 381 MiB/s")
-    operations = topology.operations_ceiling("read", 1)
-    assert operations is not None
-    assert operations.value == pytest.approx(2000)

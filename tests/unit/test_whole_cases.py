@@ -588,15 +588,3 @@ def test_a_site_that_does_not_say_which_file_system_it_is_has_a_remark():
             if one.name == "G9 identity"
         )
         assert said.outcome is Outcome.OK, said
-
-
-def test_a_lost_look_takes_no_figure_for_proven():
-    """Neither the bytes nor the seconds of the execution are confirmed by those of the other one."""
-    case = data()
-    told = {
-        name: (first, replace(second, witnesses=second.witnesses[:1]))
-        for name, (first, second) in case.evidence.testimony.items()
-    }
-    decided = case.alter(testimony=told).judged()
-    unseen = {f.name for f in decided.findings if "no second witness" in f.saw}
-    assert {"G8 witness", "G4 clock"} <= unseen and decided.verdict is Verdict.PASS

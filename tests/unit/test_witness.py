@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import json
 import math
 import os
 import re
@@ -15,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
@@ -26,7 +23,6 @@ from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputErro
 from iogauge.core.paths import JOB_FILES
 from iogauge.evidence import witness
 from iogauge.evidence.times import (
-    longest_silence,
     seconds_of_activity,
     seconds_of_asking,
     seconds_of_files,
@@ -39,7 +35,6 @@ from iogauge.job import recorder as looks_at
 from iogauge.job.bell import Task
 from iogauge.job.recorder import Mounts, Recorder
 from iogauge.node.counters import Reading
-from iogauge.node.mounts import Mount, parse_mountinfo
 from iogauge.plan.seen import (
     ASKED,
     FOUND,
@@ -53,7 +48,6 @@ from iogauge.plan.seen import (
     TaskRun,
     read,
 )
-from iogauge.plan.stage import FIRST_S
 from support.shell import completed
 
 MIB = 1 << 20
@@ -95,51 +89,6 @@ def witnesses(draw: st.DrawFn) -> Witness:
     )
 
 
-def stage_of(place: Path, each: Sequence[tuple[str, Witness]]) -> Noted:
-    """What agents and witness.sh would have noted of witnesses, each of an execution."""
-    for number, (execution, one) in enumerate(each):
-        sums = (*one.asked[:2], *one.calls[:2])
-        synced = "-" if one.synced is None else f"{one.synced:.2f}"
-        words = [
-            execution,
-            0,
-            f"{one.started:.2f}",
-            f"{one.ended:.2f}",
-            synced,
-            *sums,
-            one.moved.read,
-            one.moved.written,
-            0,
-        ]
-        notes = [
-            [0, "counters", [execution, "before", {name: [0, 0, 0] for name in one.counters}]],
-            [0, "counters", [execution, "after", one.counters]],
-        ]
-        (place / f"tasks.n{number}").write_text(" ".join(map(str, words)) + " end\n")
-        (place / f"seen.n{number}.jsonl").write_text("".join(json.dumps(n) + "\n" for n in notes))
-    return read(place)
-
-
-@given(each=st.lists(st.tuples(st.sampled_from(["write.1", "read.2"]), witnesses()), max_size=4))
-def test_what_was_noted_comes_back_by_execution(each):
-    with TemporaryDirectory() as folder:
-        found = witness.witnesses(stage_of(Path(folder), each))
-    assert set(found) == {execution for execution, _ in each}
-    for number, (execution, one) in enumerate(each):
-        (again,) = (w for w in found[execution] if w.host == f"n{number}")
-        assert again.ended == pytest.approx(one.ended)
-        assert dataclasses.replace(again, host=one.host, ended=one.ended) == one
-
-
-@given(one=witnesses(), cut=st.integers(1, 30))
-def test_a_line_that_is_cut_is_no_witness(one, cut):
-    with TemporaryDirectory() as folder:
-        stage_of(Path(folder), [("write.1", one)])
-        file = Path(folder, "tasks.n0")
-        file.write_text(file.read_text()[: -1 - cut])
-        assert witness.witnesses(read(Path(folder))) == {}
-
-
 def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness():
     """witness.sh notes each look, also of a node whose agent does not answer: it took no seconds, and the servers' work did."""
     looks = [TaskRun("n1", "read.1", None, at, at, None, (0,) * 7) for at in (1.0, 9.0)]
@@ -150,15 +99,6 @@ def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness():
     assert witness.witnesses(Noted({}, tuple(looks))) == {}
     found = witness.witnesses(Noted({"n1": counts}, tuple(looks[1:])))["read.1"]
     assert witness.Testimony(witnesses=tuple(found), expected=1, of_tasks=False).seconds == 8.0
-
-
-def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
-    """One that died meanwhile: a count that nobody took is not one of zero."""
-    before = Note(1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}])
-    task = TaskRun("n1", "write.1", 0, 1.0, 2.0, None, (9, 9, 1, 1, 0, 0, 0))
-    (found,) = witness.witnesses(Noted({"n1": [before]}, (task,)))["write.1"]
-    seen = witness.Testimony(witnesses=(found,), expected=1)
-    assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == {}
 
 
 def of(host: str, read: int = 0, **more: object) -> Witness:
@@ -197,35 +137,6 @@ def test_all_bytes_of_networks_and_disks_may_be_those_of_a_tool():
     # A file system of Lustre may have this name; its client tells for itself.
     assert seen.counted({"n1": ["net"], "n2": ["net"]}) is None
     assert heard(of("a")).passed({}) == {}
-
-
-def test_targets_of_lustre_are_those_of_one_file_system_on_the_named_hosts():
-    targets = {"rig-OST0000": [15, 1, 2], "rig-OST0002": [0, 7, 1], "rig-MDT0000": [0, 3, 1]}
-    others = {"rig-home-OST0000": [100, 100, 9]}
-    seen = heard(grown("n1", **targets, **others), grown("n2", **targets, **others))
-    both = {"n1": ["rig"], "n2": ["rig"]}
-    assert seen.by_target(both) == {
-        "MDT0000": Reading(0, 6, 2),
-        "OST0000": Reading(30, 2, 4),
-        "OST0002": Reading(0, 14, 2),
-    }
-    assert seen.counted(both) == Reading(30, 22, 8)
-    # A container shares its kernel's client with another: only one of the two is named.
-    assert seen.counted({"n1": ["rig"]}) == Reading(15, 11, 4)
-    assert seen.counted({"n1": ["rig-home"]}) == Reading(100, 100, 9)
-
-
-@pytest.mark.parametrize(
-    ("devices", "counted"),
-    [
-        ({"rig-OST0000": [0, 0, 0]}, Reading()),  # nothing travelled: a read from the cache
-        ({}, None),  # no client told, which root alone may ask before 2.17
-        ({"rig-OST0000": None}, None),
-        ({"rig-OST0000": [8, 8, 1], "rig-OST0001": None}, None),  # a device went away
-    ],
-)
-def test_a_client_that_tells_nothing_is_not_one_that_moved_nothing(devices, counted):
-    assert heard(grown("n1", **devices)).counted({"n1": ["rig"]}) == counted
 
 
 def test_seconds_are_those_of_the_longest_node():
@@ -279,16 +190,6 @@ def test_the_seconds_of_bytes_are_never_too_many(begin, length, pause, late):
         assert found is not None and found >= 0.95 * length - 2 * pause
 
 
-def test_the_seconds_of_bytes_need_bytes_of_ones_own():
-    assert seconds_of_activity([], (0, 10), 1) is None
-    assert seconds_of_activity([Instant(t, 7, 0) for t in range(9)], (0, 8), 1) is None
-    steady = [Instant(t, 0, 100 * t) for t in range(101)]
-    assert seconds_of_activity(steady, (0, 100), 10_000) == pytest.approx(95, abs=2)
-    # A tenth was moved by others, at worst all of it at the ends.
-    assert seconds_of_activity(steady, (0, 100), 9_000) == pytest.approx(75, abs=2)
-    assert seconds_of_activity(steady, (0, 100), 5_000) is None
-
-
 def test_the_seconds_of_files_are_known_if_nobody_else_makes_any():
     made = [Instant(t / 10, 0, 0, 5000 + 100 * min(max(t - 20, 0), 40)) for t in range(101)]
     assert seconds_of_files(made, (0, 10), 4000) == pytest.approx(3.8, abs=0.15)
@@ -302,19 +203,6 @@ def test_the_seconds_of_files_are_known_if_nobody_else_makes_any():
             Instant(i.time, 0, 0, (i.files or 0) + n) for i, n in zip(made, others, strict=True)
         ]
         assert seconds_of_files(both, (0, 10), 4000) is None
-
-
-def test_the_seconds_of_growth_are_known_if_nothing_else_grows():
-    grown = [
-        Instant(t / 10, 0, 0, 9, 8000 * MIB + 100 * MIB * min(max(t - 20, 0), 40))
-        for t in range(101)
-    ]
-    assert seconds_of_growth(grown, (0, 10), 4000 * MIB, 4000 * MIB) == pytest.approx(3.8, abs=0.15)
-    assert seconds_of_growth(grown, (0, 10), 3900 * MIB, 3900 * MIB) is None
-    assert seconds_of_growth(grown, (0, 10), 4100 * MIB, 4100 * MIB) is None
-    in_place = [Instant(t / 10, 0, 0, 9, 8000 * MIB) for t in range(101)]
-    assert seconds_of_growth(in_place, (0, 10), 4000 * MIB, 4000 * MIB) is None
-    assert seconds_of_growth([Instant(t, 0, 0) for t in range(9)], (0, 8), 1, 1) is None
 
 
 def test_files_that_an_mpi_writes_to_the_target_are_no_time_of_the_tool():
@@ -435,48 +323,6 @@ def test_a_rest_between_two_phases_is_no_asking():
     assert 4.2 < seconds <= 4.9
 
 
-def test_the_recorder_asks_the_kernel_what_the_task_asked_for(tmp_path, monkeypatch):
-    """Bytes of the task and of its children, also of those that have ended; and nothing of what another phase's task did."""
-    monkeypatch.chdir(tmp_path)
-    recorder = Recorder([])
-    recorder.begin()
-    assert recorder.look()
-    recorder.write()
-    assert read(tmp_path).instants(ASKED) == ()
-    writes = "head -c 3000000 /dev/zero >a; head -c 2000000 /dev/zero >b"
-    task = subprocess.Popen(["sh", "-c", f"{writes}; echo; read -r end"], stdin=-1, stdout=-1)
-    with task:
-        assert task.stdout and task.stdin
-        task.stdout.readline()
-        recorder.take(itself(task.pid))
-        recorder.look()
-        task.stdin.close()
-    assert recorder.pause_s == FIRST_S  # the tool has begun
-    recorder.look()
-    recorder.write()
-    (seen,) = read(tmp_path).instants(ASKED)
-    assert 5_000_000 < seen.written < 5_100_000
-    assert [count for _, count in read(tmp_path).counts(PROCESSES)] == [1]
-    recorder.begin()
-    recorder.look()
-    recorder.write()
-    assert len(read(tmp_path).instants(ASKED)) == 1
-
-
-def test_a_tool_is_silent_for_so_long_between_two_lines():
-    """Until its first line it starts; after its last one it ends."""
-    first, second = [(t / 10, 600) for t in range(31, 50)], [(t / 10, 900) for t in range(50, 61)]
-    looks = [(0.5, 700), (2.0, 0), *first, *second, (9.0, 1200), (30.0, 1200)]
-    assert longest_silence(looks, (1.0, 9.1), 1) == pytest.approx(1.8)
-    assert longest_silence(looks, (1.0, 9.1), 700) == pytest.approx(1.0)
-    assert longest_silence(looks, (1.0, 9.1), 1000) is None
-    # Another execution prints as many bytes, and more.
-    more = [*looks, (40.0, 0), (41.0, 600), (60.0, 600), (61.0, 2000)]
-    assert longest_silence(more, (1.0, 9.1), 1) == pytest.approx(1.8)
-    assert longest_silence([(2.0, 0), (3.0, 500), (9.0, 500)], (1.0, 9.1), 1) is None
-    assert longest_silence([], (1.0, 9.1), 1) is None
-
-
 def test_the_jobs_of_fio_live_for_so_long():
     """fio for 0.3 s, four jobs one after the other, all for 2 s; then those of another execution."""
     counts = [(1.0, 1), (1.3, 1), (1.4, 3), (1.5, 5), (3.5, 5), (3.6, 4), (3.7, 1)]
@@ -587,30 +433,6 @@ def test_a_container_that_is_being_made_hides_nothing(tmp_path, hides):
     assert seen == ({"tmpfs", str(tmp_path)} if hides else set())
 
 
-@pytest.mark.parametrize("before", [False, True])
-def test_the_recorder_sees_that_the_target_lost_its_barriers(tmp_path, monkeypatch, before):
-    """What was mounted so from the beginning is judged by the layers below it."""
-    monkeypatch.chdir(tmp_path)
-    recorder = Recorder([], directory=str(tmp_path))
-
-    def without(text: str) -> list[Mount]:
-        found = parse_mountinfo(text)
-        return [dataclasses.replace(one, options=f"{one.options},nobarrier") for one in found]
-
-    monkeypatch.setattr(looks_at, "parse_mountinfo", without)
-    if before:
-        recorder = Recorder([], directory=str(tmp_path))
-    (mounts,) = recorder._mounts.values()
-    mounts._read()
-    recorder._look_at_mounts(1.0, [])
-    recorder.write()
-    assert bool(read(tmp_path).hidden()) is not before
-    if not before:
-        (said,) = read(tmp_path).hidden()
-        assert mounts.own is not None
-        assert said.endswith(f"mounted at {mounts.own.point} with nobarrier")
-
-
 # --- the script itself ----------------------------------------------------------------------------
 
 
@@ -642,14 +464,6 @@ def told(tmp_path: Path, *words: str, **environment: str) -> tuple[int, list[Wit
 def noted(stage: Path) -> list[Witness]:
     """What was noted in a stage, whatever the execution."""
     return [one for each in witness.witnesses(read(stage)).values() for one in each]
-
-
-def test_a_node_that_does_not_see_the_stage_is_named_before_the_tool_runs(tmp_path):
-    done = completed(
-        ["sh", str(JOB_FILES / "witness.sh"), "/nowhere", "write.1", "touch", "made"], cwd=tmp_path
-    )
-    assert done.returncode == 1 and not (tmp_path / "made").exists()
-    assert f"iogauge: {os.uname().nodename} cannot write /nowhere/tasks." in done.stderr
 
 
 def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named(tmp_path):
@@ -712,29 +526,6 @@ def itself(process: int | None = None) -> Task:
     return Task(number, processes.started(number) or 0)
 
 
-def test_a_number_of_another_name_space_is_no_task():
-    """As of a launcher in a name space of processes: its numbers are those of others here."""
-    recorder = Recorder([])
-    recorder.take(Task(os.getpid(), 1))
-    assert recorder._task is None
-    recorder.take(itself())
-    assert recorder._task == os.getpid()
-
-
-@pytest.mark.parametrize(
-    ("variable", "number", "looks"),
-    [
-        ("OMPI_COMM_WORLD_LOCAL_RANK", "0", True),
-        ("OMPI_COMM_WORLD_LOCAL_RANK", "3", False),
-        ("SLURM_LOCALID", "1", False),
-    ],
-)
-def test_the_first_task_of_a_node_looks_at_its_counters(storage_file, variable, number, looks):
-    words = ["dd", f"if={storage_file}", "of=/dev/null", "bs=1M", "iflag=direct", "status=none"]
-    _, (seen,), _ = told(storage_file.parent, *words, **{variable: number})
-    assert bool(seen.counters) == looks
-
-
 BRIDGE = """
 mount -t sysfs sysfs /sys
 ip link add p0 type veth peer name p1
@@ -787,51 +578,6 @@ def test_ports_of_infiniband_count_for_their_interfaces(tmp_path):
     )
     enter = f'mount --bind {tmp_path} /sys/class; ip link set lo up; exec "$@"'
     assert networks_apart(enter, moves, tmp_path) == Reading(4 * 4000, 4 * 1000, None)
-
-
-#: /proc/diskstats of Linux 5.4 with an NVMe disk of one path, and with a disk that is a partition's.
-DISKSTATS = """\
-   0       0 nvme3c33n1 682 0 16148 59 67891 258573 17174264 58210 0 584 36052 0 0 0 0
- 259      13 nvme3n1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0
-   0       0 nvme0c0n1 10 0 80 1 0 0 0 0 0 1 1 0 0 0 0
-   8       1 sda1 5 0 40 1 0 0 0 0 0 1 1 0 0 0 0
-"""
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounts, which root may")
-def test_paths_of_an_nvme_disk_count_in_its_place(tmp_path):
-    """They are hidden devices, and all of them have the number 0:0."""
-    made, paths = tmp_path / "diskstats", tmp_path / "block"
-    made.write_text(DISKSTATS)
-    grown = DISKSTATS.replace(" 16148 ", " 18148 ").replace("10 0 80 1", "11 0 88 1")
-    code = f"from pathlib import Path; Path({str(made)!r}).write_text({grown!r})"
-    enter = f'mount --bind {made} /proc/diskstats; exec "$@"'
-    words = ["unshare", "--mount", "sh", "-euc", enter, "sh"]
-    if subprocess.run([*words, "true"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("no name space of mounts can be made here")
-    words += witnessed(tmp_path, sys.executable, "-c", code)
-    completed(words, check=True, cwd=tmp_path)
-    (seen,) = noted(tmp_path)
-    counted = {
-        name: moved
-        for name, moved in seen.counters.items()
-        if name.startswith("nvme") and moved != Reading()
-    }
-    assert counted == {"nvme3c33n1": Reading(2000 * 512, 0), "nvme0c0n1": Reading(8 * 512, 0, 1)}
-    heard = Heard(witnesses=(seen,), expected=1)
-    assert heard.counted({seen.host: ["nvme3c33n1"]}) == Reading(2000 * 512, 0)
-
-    # The agent reads the same, several times a second.
-    (paths / "nvme3c33n1").mkdir(parents=True)
-    (paths / "nvme3c33n1" / "stat").write_text("682 0 16148 59 67891 258573 17174264 58210 0 1 1")
-    look = "from iogauge.node import counters; print(*counters.follow('nvme3c33n1')())"
-    enter = f'mount --bind {paths} /sys/block; exec "$@"'
-    done = completed(
-        ["unshare", "--mount", "sh", "-euc", enter, "sh", sys.executable, "-c", look],
-        check=True,
-        env=os.environ | {"PYTHONPATH": str(JOB_FILES.parents[1])},
-    )
-    assert done.stdout == f"{16148 * 512} {17174264 * 512} {682 + 67891}\n"
 
 
 @pytest.fixture
@@ -896,21 +642,6 @@ needs_namespace = pytest.mark.skipif(
     != 0,
     reason="a mount namespace, in which to show devices of Lustre, needs root",
 )
-
-
-@needs_namespace
-@pytest.mark.parametrize("user", [False, True])
-def test_each_device_is_believed_for_itself(tmp_path, user):
-    """As for an ordinary user of 2.17: devices with unlike counters, whose names lctl exchanges for a pattern."""
-    moved = LUSTRE / "moved"
-    tool = f"{moved} osc 1 read 4194304 3; {moved} osc 3 write 1048576; {moved} mdc 1 write 65536"
-    seen = on_lustre(tmp_path, tool, LCTL_USER="1" if user else "")
-    counted = seen.by_target(here(seen)).items()
-    assert {name: moved[:2] for name, moved in counted if any(moved[:2])} == {
-        "MDT0001": (0, 65536),
-        "OST0001": (12 * MIB, 0),
-        "OST0003": (0, MIB),
-    }
 
 
 @needs_namespace

@@ -381,16 +381,6 @@ def test_which_session_may_be_alive(host, pid, age, alive):
 # --- expiry ---------------------------------------------------------------------------------------
 
 
-def test_a_number_that_is_used_again_is_another_process(tmp_path):
-    make(tmp_path)
-    (found,) = directory.sessions(str(tmp_path))
-    assert directory.may_be_alive(found)
-    pid, start = found.owner["process"]
-    assert pid == os.getpid()
-    found.owner["process"] = [pid, start - 1]
-    assert not directory.may_be_alive(found)
-
-
 @pytest.mark.parametrize("expires", [-10, 10])
 def test_a_process_that_can_be_asked_does_not_expire(tmp_path, expires):
     """A clock that was set forward makes nobody dead, nor one that was set back anybody alive."""

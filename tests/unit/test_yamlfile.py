@@ -51,13 +51,6 @@ def test_a_mistake_names_file_and_line(tmp_path, text, line, problem):
         yamlfile.load(file)
 
 
-@pytest.mark.parametrize("text", ['a: !!int ""', "a: 2024-13-45", "[" * 3000])
-def test_what_yaml_itself_stumbles_over_is_an_error_with_the_file(tmp_path, text):
-    file = write(tmp_path, text)
-    with pytest.raises(YamlError, match=re.escape(str(file))):
-        yamlfile.load(file)
-
-
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path):
     (tmp_path / "latin").write_bytes(b"a: \xe9\n")
     for name, problem in (

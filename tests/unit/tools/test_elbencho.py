@@ -62,14 +62,6 @@ def test_the_words_are_those_of_the_recorded_command(version, more, name):
     assert elbencho.parse(sample(name, version), name).command.split() == ["elbencho", *given]
 
 
-@pytest.mark.parametrize("name", ["write", "read"])
-def test_a_recorded_phase_of_several_hosts(name):
-    output = elbencho.parse(sample(name, "_hosts"), name)
-    assert (output.tasks, output.nodes) == (4, 2)
-    (phase,) = output.phases
-    assert (phase.bytes_moved, phase.operations) == (256 * MIB, 256)
-
-
 @pytest.mark.parametrize(
     "gpu, more", [("", ""), ("copied", "--gpuids all"), ("gds", "--gpuids all --gds")]
 )

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from e2e.rig import wait_for
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.tools.fio import options
 from iogauge.tools.fio.options import FioJob, arguments
@@ -240,14 +237,6 @@ def test_a_process_that_was_lost_leaves_no_result(said, where):
         parse_json(f"{said}\n{result}" if where == "before" else f"{result}\n{said}\n")
 
 
-def test_complaints_before_the_json():
-    output = parse_json("fio: something odd\n" + sample("fio_file.json"))
-    assert output.warnings == ("fio: something odd",)
-    served = "<n1> fio: something odd\n<n1> Starting 2 processes\n" + sample("fio_one_server.json")
-    output = parse_json(served)
-    assert output.warnings == ("<n1> fio: something odd",)
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -433,31 +422,6 @@ def test_real_layout_and_random_read(tmp_path):
     assert {"bw", "iops", "latency_mean"} | percentiles == set(read.rates)
     # It read the files that the layout job wrote, and made none of its own.
     assert before == sorted((path.name, path.stat().st_size) for path in data.iterdir())
-
-
-@pytest.mark.needs_fio
-def test_a_real_process_that_is_killed_leaves_no_result(tmp_path):
-    (tmp_path / "job.fio").write_text(
-        f"[x]\ndirectory={tmp_path}\nsize=1m\nbs=64k\nrw=randread\nnumjobs=2\ngroup_reporting=1\n"
-        "time_based=1\nruntime=20\n"
-    )
-    words = ["fio", "--output-format=json", "job.fio"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(words, cwd=tmp_path, text=True, stdout=pipe, stderr=pipe) as fio:
-        rank = wait_for(lambda: workers_at_work(fio.pid), 30, "a process that reads")[-1]
-        os.kill(rank, signal.SIGKILL)
-        fio.terminate()
-        result, said = fio.communicate(timeout=600)
-    assert f"pid={rank}, got signal=9" in said
-    with pytest.raises(ToolOutputError, match="lost a process"):
-        parse_json(result + said)
-
-
-def workers_at_work(parent: int) -> list[int]:
-    """Processes of a fio that have read more than 1 MiB."""
-    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-    counts = {int(pid): Path(f"/proc/{pid}/io").read_text().split() for pid in children}
-    return [pid for pid, words in counts.items() if words and int(words[1]) > 1 << 20]
 
 
 @pytest.mark.slow

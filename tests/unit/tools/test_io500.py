@@ -91,13 +91,6 @@ def test_bytes_seconds_and_operations():
     assert output.moments[0].name == "ior-easy-write t_start"
 
 
-def test_limits_that_are_too_small_are_told_beside_the_short_time():
-    unexpected = [
-        w for w in parsed(files_of("limits")).warnings if not re.search(io500.TOO_SHORT, w)
-    ]
-    assert unexpected[0].startswith("INVALID Write phase needed 0.256082s instead of stonewall 1s")
-
-
 def test_the_planned_bytes_are_those_of_a_run_that_wrote_all():
     """IOR prints how many bytes it moved only if they are not those that were asked for."""
     files = files_of("limits")
@@ -160,21 +153,6 @@ def test_a_find_that_misses_files_is_told():
         "total-files     = 2659", "total-files     = 2655"
     )
     assert "find looked at 2655 files, mdtest made 2656" in parsed(files).warnings
-
-
-def on_two_nodes(files: Files) -> Files:
-    """A run of two tasks, one on each of two nodes, as IOR and mdtest would have said it."""
-    files.update(
-        {name: re.sub(r"(?m)^nodes( +): 1$", r"nodes\1: 2", text) for name, text in files.items()}
-    )
-    return files
-
-
-def test_readers_on_the_next_node_are_shifted_by_its_tasks():
-    files = on_two_nodes(files_of("isc26"))
-    assert (parsed(files).nodes, parsed(files).parameters["shift"]) == (2, 1)
-    files["mdtest-hard-read.txt"] = files["mdtest-hard-read.txt"].replace("Shifting ranks", "")
-    assert "shift" not in parsed(files).parameters
 
 
 def options(**more: Any) -> Io500Options:

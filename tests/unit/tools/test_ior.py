@@ -60,19 +60,6 @@ def test_one_repetition():
     assert output.parameters["clients per node"] == 2
 
 
-def test_repetitions_in_order():
-    output = parse_json(sample("ior_i3.json"))
-    assert [(p.name, p.rates["bw"].value) for p in output.phases] == [
-        ("write", 1126.1388),
-        ("read", 23831.2727),
-        ("write", 1441.8371),
-        ("read", 26630.5016),
-        ("write", 1605.1680),
-        ("read", 28532.6803),
-    ]
-    assert all(phase.bytes_moved == 2 * 2**20 for phase in output.phases)
-
-
 def test_bytes_that_only_the_summary_tells():
     """A stonewall moves more than the plan, as the summary says of the first repetition only."""
     output = parse_json(sample("ior_stone_wear.json"), sample("ior_stone_wear.stdout"))
@@ -84,23 +71,9 @@ def test_bytes_that_only_the_summary_tells():
     assert moved == [867172352, 867172352, None, None]
 
 
-def test_a_launchers_words_before_the_first_of_ior_are_no_warning_of_ior():
-    launcher = "WARNING: module gcc/12 is deprecated and will be removed\n"
-    log = f"{launcher}Writing output to x\nWriting output to x\nWARNING: The file exists\n"
-    assert parse_json(sample("ior_i1.json"), log).warnings == ("WARNING: The file exists",)
-    assert parse_json(sample("ior_i1.json"), launcher).warnings == (launcher.strip(),)
-
-
 def test_corrupt_data_is_a_warning_of_the_log():
     output = parse_json(sample("ior_corrupt.json"), sample("ior_corrupt.stdout"))
     assert output.warnings == ("WARNING: Incorrect data on read (1 errors found).",)
-
-
-def test_data_type_is_read_from_the_number():
-    output = parse_json(sample("ior_random_data.json"))
-    assert '"data packet type": "i"' in sample("ior_random_data.json")
-    assert output.parameters["data_type"] == "random"
-    assert "data packet type" not in output.parameters
 
 
 @pytest.mark.parametrize(
@@ -184,15 +157,6 @@ def test_rank_times():
     assert ranks[0].total_seconds == (3.0338764191e-03, 3.0329227448e-03)
     output = with_rank_times(parse_json(sample("ior_i2.json")), ranks)
     assert output.phases[0].rank_seconds == (3.0338764191e-03, 3.0329227448e-03)
-
-
-def test_rank_times_of_another_run():
-    ranks = rank_times_csv(sample("ior_stone.ranks.csv"))
-    with pytest.raises(ToolOutputError, match="1 phases, but the summary has 4"):
-        with_rank_times(parse_json(sample("ior_i2.json")), ranks)
-    four = replace(parse_json(sample("ior_stone_wear.json")), tasks=4)
-    with pytest.raises(ToolOutputError, match="2 ranks in write, but IOR ran 4 tasks"):
-        with_rank_times(four, ranks)
 
 
 def test_worlds_of_one_task_that_wrote_one_summary():
@@ -316,10 +280,3 @@ def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[st
         cwd=directory,
         env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
     )
-
-
-@pytest.mark.needs_ior
-@needs_ior
-def test_real_ior_help(tmp_path):
-    built = parse_help(run(["--help"], tmp_path).stdout)
-    assert "POSIX" in built

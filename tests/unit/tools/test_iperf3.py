@@ -84,6 +84,13 @@ def test_what_is_no_report_of_the_plan_is_refused(change, words):
         iperf3.parse(json.dumps(data), PLAN)
 
 
+def test_what_is_sent_late_or_again_is_counted():
+    data = json.loads(SAMPLE.read_text())
+    report(data)["end"]["sum_sent"]["retransmits"] = 1607
+    first, second, *_ = iperf3.parse(json.dumps(data), PLAN).parameters["wires"]
+    assert first.beside == second.beside == 123309940 - 119551780 + 1607 * 8948
+
+
 @pytest.mark.parametrize(("version", "share"), [("3.12", 1.9), ("3.17.1", 0.95)])
 def test_a_core_for_each_connection_since_3_16(version, share):
     data = json.loads(SAMPLE.read_text())

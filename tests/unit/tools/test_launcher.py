@@ -123,14 +123,6 @@ def test_a_shell_of_the_suite_says_what_it_started(tmp_path, said, status, told)
     assert telling_line(tmp_path, replace(RUN, status=status)).startswith(told)
 
 
-@pytest.mark.parametrize("name", RAN)
-def test_a_tool_that_ran_speaks_for_itself(tmp_path, name):
-    assert complaints.launcher_cause(said(name).splitlines()) == ""
-    assert reason(tmp_path, f"ior: the tide is out\n{said(name)}") == "ior: the tide is out"
-    own = f"some words\nERROR: cannot open\n{said(name)}"
-    assert reason(tmp_path, own) == "ERROR: cannot open"
-
-
 def test_the_remedy_of_too_few_slots_is_named(tmp_path):
     for name in ("mpirun -np 40 ior # Open MPI 4.1", "mpirun -np 40 ior # Open MPI 5.0.11"):
         found = reason(tmp_path, said(name))
@@ -179,83 +171,6 @@ def test_an_eviction_under_a_read_is_thought_of(tmp_path):
     )
     assert "an eviction" in found and "lctl get_param" in found
     assert "eviction" not in telling_line(tmp_path, RUN)
-
-
-DASHES = "-" * 74
-MEET = "Let srun offer what this MPI understands"
-#: What users of other clusters reported, by what is told of it. Words of libraries, banners and labels are no causes.
-REPORTED = {
-    "*** An error occurred in MPI_Init\n*** on a NULL communicator\nsrun: error: n1: task 0: Exited with exit code 1": (
-        "*** An error occurred in MPI_Init. " + MEET
-    ),
-    "srun: error: spank: x11.so: Plugin file not found\n"
-    f"{DASHES}\nPMI2_Init failed to intialize.  Return code: 1\n{DASHES}": f"PMI2_Init failed to intialize.  Return code: 1. {MEET}",
-    "PMII_singinit: execv failed: No such file or directory\n[unset]: write_line error; fd=-1\n:\n"
-    "system msg for write_line failure : Bad file descriptor": (
-        f"PMII_singinit: execv failed: No such file or directory. {MEET}"
-    ),
-    "[bcn1664:430817] *** An error occurred in MPI_Init_thread\n[bcn1664:430817] *** on a NULL communicator": (
-        f"[bcn1664:430817] *** An error occurred in MPI_Init_thread. {MEET}"
-    ),
-    "Fatal error in internal_Init: Other MPI error, error stack:\n"
-    "internal_Init(45298).....: MPI_Init(argc=0x7fffffff68fc, argv=0x7fffffff68f0) failed\n"
-    "MPIDI_PG_SetConnInfo(513):\nMPIR_pmi_kvs_put(278)....: PMI_KVS_Put returned -1\naborting job:": (
-        "Fatal error in internal_Init: Other MPI error, error stack: MPIR_pmi_kvs_put(278)....: PMI_KVS_Put returned "
-        f"-1. {MEET}"
-    ),
-    "Fatal error in internal_Init_thread: Other MPI error, error stack:\n"
-    "MPIR_pmi_init(183)..................: \npmi1_barrier(120)...................: PMI_Barrier returned -1": (
-        "Fatal error in internal_Init_thread: Other MPI error, error stack: pmi1_barrier(120)...................: "
-        f"PMI_Barrier returned -1. {MEET}"
-    ),
-    "[unset]: Unable to write to PMI_fd\nFatal error in MPI_Init: Other MPI error": (
-        f"[unset]: Unable to write to PMI_fd. {MEET}"
-    ),
-    "No PMIx server was reachable, but a PMI1/2 was detected.\nERROR: no tasks, (ior.c:9)": (
-        f"No PMIx server was reachable, but a PMI1/2 was detected. {MEET}"
-    ),
-    "srun: error: cannot find mpi plugin for mpi/pmix\nsrun: error: Invalid MPI type 'pmix'": (
-        f"srun: error: cannot find mpi plugin for mpi/pmix. {MEET}"
-    ),
-    "0: [n1:9] OPAL ERROR: Unreachable in file ext3x_client.c\n"
-    f'0: {DASHES}\n0: The application appears to have been direct launched using "srun",\n0: but': (
-        f'The application appears to have been direct launched using "srun", but. {MEET}'
-    ),
-    f"{DASHES}\nIt looks like orte_init failed for some reason; your parallel process is\nlikely to abort.  There are many": (
-        f"It looks like orte_init failed for some reason; your parallel process is likely to abort. {MEET}"
-    ),
-    f"{DASHES}\nAn ORTE daemon has unexpectedly failed after launch and before\ncommunicating back to mpirun. This could be "
-    "caused by a number": "An ORTE daemon has unexpectedly failed after launch and before communicating back to mpirun.",
-    f"bash: module: command not found\nbash: line 1: orted: command not found\n{DASHES}\n"
-    "ORTE was unable to reliably start one or more daemons.": "bash: line 1: orted: command not found",
-    "[1.2] [n1:7 :0] mm_posix.c:195 UCX  ERROR open(file_name=/proc/1/fd/3) failed: Permission denied\n"
-    "ERROR: test file too small, (ior.c:100)": "ERROR: test file too small, (ior.c:100)",
-    "[n1:7] PMIX ERROR: ERROR in file gds_ds12_lock_pthread.c at line 169\nior ERROR: cannot open file": (
-        "ior ERROR: cannot open file"
-    ),
-    f"{DASHES}\nWARNING: There was an error initializing an OpenFabrics device.\n{DASHES}\nior: relocation failed": (
-        "ior: relocation failed"
-    ),
-    "Abort(1) on node 0: Fatal error in PMPI_Init: Unknown error class, error stack:\n"
-    "find_provider(2904)..........: OFI fi_getinfo() failed (No data available)": (
-        "Abort(1) on node 0: Fatal error in PMPI_Init: Unknown error class, error stack: find_provider(2904)"
-    ),
-    # hpc/ior#427, VI4IO/io-500-dev#33, breuner/elbencho#33, axboe/fio#1685
-    'ior ERROR: open64("testFile.00000128", 2) failed, errno 2, No such file or directory (aiori-POSIX.c:473)\n'
-    "application called MPI_Abort(MPI_COMM_WORLD, -1) - process 128": 'ior ERROR: open64("testFile.00000128", 2) failed',
-    "2 tasks, 320000 files\n04/18/2019 11:08:50: Process 1: FAILED in mdtest_stat, unable to stat file: No such file or directory\n"
-    "application called MPI_Abort(comm=0x84000002, 1) - process 1\nrank 1 in job 69  client15918_38607   caused collective abort": (
-        "04/18/2019 11:08:50: Process 1: FAILED in mdtest_stat, unable to stat file: No such file or directory"
-    ),
-    "=== [ HOST: w1:1611 (Rank: 0) ] ===\n  ERROR: Unexpected short file read. Path: r0-f0": "ERROR: Unexpected short file read",
-    "fio: io_u error on file /dev/sdb: Input/output error: read offset=184912257024, buflen=4096\n"
-    "fio: pid=5509, err=5/file:io_u.c:1896, func=io_u error, error=Input/output error": "fio: io_u error on file /dev/sdb",
-}
-
-
-@pytest.mark.parametrize("text", list(REPORTED))
-def test_what_others_saw_is_told_with_its_cause(tmp_path, text):
-    assert reason(tmp_path, text).startswith(REPORTED[text])
 
 
 #: How each program began, two and three of them as worlds of one task: all were built with Open MPI, and mpiexec was MPICH's.

@@ -58,15 +58,6 @@ def test_the_headers_of_4_1_name_units(version):
             parse_table(text.replace(f"(in {header})", f"(in {other})"))
 
 
-def test_a_launchers_words_before_the_first_of_mdtest_are_no_warning_of_mdtest():
-    text = sample("mdtest_easy_create.stdout")
-    launcher = "Loading ior/4.0.0\nWARNING: module gcc/12 is deprecated and will be removed\n"
-    assert parse_table(launcher + text).phases == parse_table(text).phases
-    assert parse_table(launcher + text).warnings == parse_table(text).warnings == ()
-    late = text.replace("SUMMARY rate", "WARNING: it is slow\n\nSUMMARY rate")
-    assert parse_table(late).warnings == ("WARNING: it is slow",)
-
-
 @pytest.mark.parametrize(
     "label",
     [
@@ -125,13 +116,6 @@ def test_one_iteration():
     }
 
 
-def test_stonewall():
-    output = parse_table(sample("mdtest_stone.stdout"))
-    create = output.phases[0]
-    assert (create.name, create.operations) == ("create", 2 * 2274)
-    assert create.seconds == pytest.approx(4548 / 3414.061)
-
-
 def test_phases_of_io500_in_executions_of_their_own():
     output = parse_table(sample("mdtest_easy_create.stdout"))
     assert [phase.name for phase in output.phases] == ["create", "tree_create"]
@@ -173,13 +157,6 @@ def test_damage_by_hand(old, new, message):
     assert old in text
     with pytest.raises(ToolOutputError, match=message):
         parse_table(text.replace(old, new, 1))
-
-
-def test_an_old_version_is_named():
-    """Tables of 1.9.3: github.com/IO500/submission-data, submission-179."""
-    text = re.sub("SUMMARY (rate|time):", "SUMMARY:", sample("mdtest_base.stdout"))
-    with pytest.raises(ToolOutputError, match=r"'SUMMARY rate'.*1\.9\.3, and 4\.0\.0 or newer"):
-        parse_table(text.replace("mdtest-4.0.0", "mdtest-1.9.3"))
 
 
 def test_seconds_are_read_under_each_name_that_a_version_gives_them():

@@ -5,9 +5,11 @@ The functions take a plan, a partition's extras and ReFrame's job, and know no c
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
+import re
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,7 +18,7 @@ from typing import Any, Final
 
 import reframe.core.runtime as runtime
 
-from iogauge.core import paths, processes
+from iogauge.core import commands, paths, processes
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.plan import script
 from iogauge.plan.case import (
@@ -29,6 +31,8 @@ from iogauge.workspace.directory import session_dir
 #: Room requested of a resource manager, over the bytes of a case: file systems keep some for
 #: themselves.
 _CAPACITY_FACTOR: Final = 1.25
+#: Seconds for an answer of the scheduler.
+_ASKED: Final = 30
 
 
 def bound_tasks(job: Any, plan: CasePlan, extras: PartitionExtras, per_node: int) -> int:
@@ -149,10 +153,19 @@ def launch_of(
     )
 
 
-def resources(plan: CasePlan, extras: PartitionExtras) -> dict[str, dict[str, str]]:
-    """Return the room for the case that is requested of the site's resource managers."""
+def resources(plan: CasePlan, extras: PartitionExtras, partition: Any) -> dict[str, dict[str, str]]:
+    """Return the room for the case that is requested of the site's resource managers; ValueError if there is none."""
     capacity = f"{math.ceil(_CAPACITY_FACTOR * plan.held_bytes / 2**30)}GiB"
-    return {name: {"capacity": capacity} for name in extras.resources}
+    asked = {name: {"capacity": capacity} for name in extras.resources}
+    options = [word for name in asked for word in partition.get_resource(name, **asked[name])]
+    buffers = [word for word in options if word.startswith(("#DW", "#BB", "--bb"))]
+    if buffers and partition.scheduler.registered_name in ("slurm", "squeue"):
+        said = ""
+        with contextlib.suppress(OSError):
+            said = commands.output("scontrol", "show", "config", seconds=_ASKED)
+        if re.search(r"BurstBufferType\s*=\s*\(null\)", said):
+            raise ValueError(f"this Slurm has no burst buffers, so it passes over {buffers[0]!r}")
+    return asked
 
 
 def _has_modules(environments: Sequence[Any]) -> Iterator[str]:

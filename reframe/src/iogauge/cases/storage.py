@@ -249,9 +249,9 @@ class StorageCheck(JudgedCheck):
             self._refuse(Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}")
         try:
             launch = job_files.launch_of(self.job, plan, extras, stage, per_node, bind)
+            self.extra_resources = job_files.resources(plan, extras, self.current_partition)
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
-        self.extra_resources = job_files.resources(plan, extras)
         loaded = [self.current_partition.local_env, self.current_environ]
         lines = job_files.script_lines(self.job, plan, extras, launch, order, loaded)
         self.job.launcher = getlauncher("local")()
@@ -369,7 +369,7 @@ class StorageCheck(JudgedCheck):
         limit = f", time limit {self.job.time_limit:.0f} s" if self.job.time_limit else ""
         ended = f"the job ended as {self.job.state}{limit}"
         if not self.job.state:
-            ended = "the job never started (ReFrame prints the reason)"
+            ended = "the job never started (ReFrame's details of the failures say why)"
         if signal_name := current().ended_by:
             ended = f"{signal_name} told the session to end"
         reason = f"run: {ended}, before the case was decided"

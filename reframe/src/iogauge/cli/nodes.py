@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,12 +75,22 @@ def ask(partition: Mapping[str, Any], site: Mapping[str, Any]) -> Iterator[Check
         printed, complaint = "", str(error)
     answers = [line.split()[1:] for line in printed.splitlines() if line.startswith("iogauge ")]
     if not answers:
-        said = visible((complaint.splitlines() or ["no answer"])[-1])
+        lines = complaint.splitlines() or ["no answer"]
+        refused = [line for line in lines if _REFUSED.search(line)]
+        said = visible(refused[0] if refused else lines[-1])
+        # A full queue answers later. A scheduler that refuses will refuse the jobs too.
         yield Check(
-            "note", subject, f"no node answered: {said}", f"try: {shlex.join(words)} hostname"
+            "problem" if refused else "note",
+            subject,
+            f"no node answered: {said}",
+            f"try: {shlex.join(words)} hostname",
         )
         return
     yield from _judged(subject, answers, places)
+
+
+#: What srun says of options, queues, accounts and features that do not exist.
+_REFUSED: Final = re.compile(r"(?i)\binvalid\b|unrecognized|unknown option|--help")
 
 
 def _launch(partition: Mapping[str, Any], extras: PartitionExtras) -> list[str]:

@@ -127,9 +127,17 @@ def explain(word: str, whole: bool = False) -> list[str]:
         return [*first, *(paragraph for name in names[1:] for paragraph in about(name))]
     low = word.strip().lower()
     spelled = (f"`{low}`", f"`_{low.rpartition('_')[2]}`")
-    holding = [term for term, meaning in words.items() if any(one in meaning for one in spelled)]
-    for term in [*(term for term in words if term.lower() == low), *holding]:
+    for term in (term for term in words if term.lower() == low):
         return [term, f"  {words[term]}", "See docs/keys.md."]
+    for term, meaning in words.items():
+        sentences = re.split(r"(?<=\.) ", meaning)
+        said = [text for text in sentences if any(one in text.lower() for one in spelled)]
+        if said:
+            return [
+                word.strip(),
+                *(f"  {text}" for text in said),
+                f"  See the word {term} in docs/keys.md.",
+            ]
     every = [*numbers, *Verdict.__members__, *checks, *words]
     lower = {one.lower(): one for one in every}
     near = difflib.get_close_matches(names[0].lower(), lower, 3)

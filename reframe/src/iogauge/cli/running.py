@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -164,6 +165,8 @@ def _end(
     show_ending(found, end, wide)
     for one in ran:
         if one.details.exists():
+            for why in _never_started(one.details.read_text(errors="replace")):
+                say(why)
             say(f"ReFrame's details of the failures: {one.details}")
     if gate and not accept and (lack.unmatched or lack.gone):
         say(
@@ -171,6 +174,15 @@ def _end(
             "run once: iogauge run --gate --accept-missing ..."
         )
     return max(status, end.status)
+
+
+def _never_started(details: str) -> Iterator[str]:
+    """Yield each case whose job the scheduler did not take, and why: no record knows it."""
+    for case in details.split("FAILURE INFO for ")[1:]:
+        if "* Failing phase: run\n" in case and "sanity error" not in case:
+            why = case.partition("* Reason: ")[2].splitlines()
+            said = [line for line in why if line.strip() and not line.startswith("---")]
+            yield " ".join([f"{case.partition(' (run')[0]}:", *dict.fromkeys(said[:1] + said[-2:])])
 
 
 def run(

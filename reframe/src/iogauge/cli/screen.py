@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -93,6 +94,13 @@ def slips(*kinds: type[Exception]) -> Iterator[None]:
         raise slip(str(error)) from error
 
 
+#: A command within a sentence, with its options, and a character that keeps it on one line.
+_COMMAND: Final = re.compile(
+    r"\biogauge [a-z]+( [a-z]+(?=[ ']-))?( --?[a-z][\w=:.-]*( [\w.:-]+)?)*"
+)
+_WHOLE: Final = "\x1f"
+
+
 def say(text: str, style: str = "", *, err: bool = False) -> None:
     """Print outside text, broken between words at the width of a terminal or ``COLUMNS``.
 
@@ -106,12 +114,12 @@ def say(text: str, style: str = "", *, err: bool = False) -> None:
             line
             if line.startswith("    ")
             else textwrap.fill(
-                line,
+                _COMMAND.sub(lambda command: command[0].replace(" ", _WHOLE), line),
                 console.width,
                 subsequent_indent=line[: len(line) - len(line.lstrip())],
                 break_long_words=False,
                 break_on_hyphens=False,
-            )
+            ).replace(_WHOLE, " ")
             for line in lines
         ]
     console.print(plain("\n".join(lines)), style=style, soft_wrap=True)

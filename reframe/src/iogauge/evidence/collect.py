@@ -7,10 +7,11 @@ what its tools printed. Raises :class:`ToolOutputError` for all that a healthy j
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from iogauge.core import registry, untrusted
 from iogauge.core.measurement import ToolOutput, ToolOutputError
@@ -140,6 +141,10 @@ def _collect(
 # How the job entered the target, and how its phases ended.
 
 
+#: Words of a module system, a shell or an interpreter that could not begin.
+_FAILED: Final = re.compile(r"(?i:error)|No such file|not found|denied")
+
+
 def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -> Opened:
     """Return the agent's look before the first write; raises :class:`ToolOutputError`."""
     try:
@@ -148,7 +153,9 @@ def _opened(stage: Path, owner: tuple[str, str] | None, ending: Sequence[str]) -
         ended: list[str] = []
         with contextlib.suppress(ToolOutputError):
             said = stage_text(stage / files.JOB_COMPLAINTS, "").splitlines()
-            ended = [visible(line[:300]) for line in said if line.startswith("iogauge: ")]
+            own = [line for line in said if line.startswith("iogauge: ")]
+            why = own or [line for line in said if _FAILED.search(line)][-1:]
+            ended = [visible(line.strip()[:300]) for line in why]
         reasons = f" ({', '.join([*ended, *ending])})" if ended or ending else ""
         raise ToolOutputError(
             f"the job ended before it looked at the target{reasons}: {error}"

@@ -124,7 +124,9 @@ def streams(seen: PhaseSeen) -> Finding | None:
         saw = f"the interface counted {format_bytes(wire.counted)}"
         words = (
             WIRE.most(f"{saw}: the stream took another way", wire.counted),
-            _MOST_OF_OTHERS.least(f"{saw}: others used it", wire.counted, shared=True),
+            _MOST_OF_OTHERS.least(
+                f"{saw}: others used it", wire.counted - wire.beside, shared=True
+            ),
         )
         end = f"{wire.turn}, {wire.way} by {wire.host}"
         claimed = format_bytes(wire.claimed)

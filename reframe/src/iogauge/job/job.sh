@@ -55,8 +55,9 @@ IOG_WARNED=30
 unset IOR_FAKE_NODES IOR_FAKE_TASK_PER_NODES
 # Numbers of a task that started this job. A launcher gives each task its own (witness.sh).
 unset OMPI_COMM_WORLD_LOCAL_RANK MPI_LOCALRANKID MV2_COMM_WORLD_LOCAL_RANK PALS_LOCAL_RANKID SLURM_LOCALID FLUX_TASK_LOCAL_ID
-# fio would take options after its job file for names of job files, and the shell would split words elsewhere.
-unset POSIXLY_CORRECT IFS
+# fio would take options after its job file for names of job files, the shell would split words elsewhere, and the agent
+# would look for its library in that of another Python.
+unset POSIXLY_CORRECT IFS PYTHONHOME
 # A caller may export its shell's options: what fails or is unset here is looked at here.
 set +euC +o pipefail
 export -n SHELLOPTS

@@ -74,6 +74,8 @@ def reframe_schema() -> dict[str, Any]:
     """Return the schema of ReFrame's configuration."""
     text = resources.files("reframe").joinpath("schemas/config.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
+    # ReFrame passes over options that it does not know.
+    schema["defs"]["sched_options"]["additionalProperties"] = False
     return schema
 
 

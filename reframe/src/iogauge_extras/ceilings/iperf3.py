@@ -71,13 +71,14 @@ def client_arguments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stream:
-    """A stream's report: bytes and seconds as the receiver counted them.
+    """A stream's report: bytes and seconds as the receiver counted them, and bytes that passed beside: late or again.
 
     ``cores`` is the share of the cores that iperf3 could use, at the busier end.
     """
 
     version: str
     received: int
+    beside: int
     seconds: float
     began: float
     cores: float
@@ -109,11 +110,16 @@ def _stream(report: object, planned: StreamPlan, where: str) -> _Stream:
         )
     times = member(start, "timestamp", where)
     used = member(end, "cpu_utilization_percent", where)
+    # What the sender's kernel still had at the end passes late, and a link that loses data sends it again.
+    lost = non_negative(sent, "retransmits", where) if sent.get("retransmits") else 0
+    beside = sent["bytes"] - received
+    beside += lost * non_negative(start, "tcp_mss_default", where) if lost else 0
     percent = max(non_negative(used, key, where) for key in ("host_total", "remote_total"))
     threads = planned.connections if _threaded(version) else 1
     return _Stream(
         version=version,
         received=int(received),
+        beside=int(beside),
         seconds=seconds,
         began=non_negative(times, "timesecs", where),
         cores=percent / 100 / threads,
@@ -128,7 +134,7 @@ def _threaded(version: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Bytes of a turn at one end: as the receivers say, and as the node's interface counted them.
+    """Bytes of a turn at one end: as the receivers say, as the node's interface counted them, and what passed ``beside``.
 
     The sender says more: it counts what it has given to its kernel, of which some is never sent.
     """
@@ -138,6 +144,7 @@ class Wire:
     way: End
     claimed: int
     counted: int
+    beside: int = 0
 
 
 def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOutput:
@@ -167,7 +174,7 @@ def parse(text: str, planned: StreamPlan, max_deviation: float = 0.2) -> ToolOut
         counted = member(said, "counted", where)
         for host, way in zip(pair, ENDS, strict=True):
             passed = int(non_negative(member(counted, host, where), way, where))
-            wires.append(Wire(name, host, way, stream.received, passed))
+            wires.append(Wire(name, host, way, stream.received, passed, stream.beside))
         pairs[name] = stream.received / stream.seconds / 2**20
         found.append(stream)
     slowest = min(pairs, key=lambda name: pairs[name])

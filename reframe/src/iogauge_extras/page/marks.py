@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from itertools import takewhile
+from operator import is_
 from pathlib import Path
 from textwrap import shorten
 from typing import Final
@@ -107,7 +109,7 @@ def brief(ordered: Sequence[CaseStatus], ending: Ending, width: int) -> Iterator
     yield f"iogauge: {ending}", style
     for case in shown[: _BRIEF if len(shown) <= _BRIEF else _BRIEF - 1]:
         last = case.newest.verdict
-        same = len(list(takewhile(last.__eq__, reversed(case.verdicts))))
+        same = len(list(takewhile(partial(is_, last), reversed(case.verdicts))))
         runs = count(same, "run") + (" or more" if same == RUNS else "")
         text = f"{last.value} for {runs}: {case.newest.where} {case.case}: {case.why}"
         yield shorten(text, width, placeholder=" …"), ""
