@@ -166,6 +166,21 @@ def without_facts(lines: list[str]) -> list[str]:
     return [line for line in lines if "iog_phase facts-" not in line]
 
 
+def test_what_was_prepared_is_not_emptied_between_repetitions():
+    plan = case(prepare=[phase("layout", launch="once", rates={})], repeat=[READ])
+    assert without_facts(job_functions(plan, launch("run", "local"))) == [
+        "iog_prepare() {",
+        '    iog_phase layout sh /witness.sh "$IOG_STAGE" "layout.$IOG_REP" tool "$IOG_DIR/layout"',
+        '    iog_sample write "$IOG_DIR"',
+        "}",
+        "iog_case() {",
+        '    iog_phase evict-read iog_do evict "$IOG_DIR" "evict-read.$IOG_REP"',
+        '    iog_phase read run sh /witness.sh "$IOG_STAGE" "read.$IOG_REP" tool "$IOG_DIR/read"',
+        '    iog_sample read "$IOG_DIR"',
+        "}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("change", "written", "read", "seconds"),
     [

@@ -25,10 +25,10 @@ from iogauge.evidence import complaints
 from iogauge.records import journal, names
 from iogauge.records.record import Record, short_name
 from iogauge.records.selected import Selected, Unmeasured, save_unmeasured, selection
-from iogauge.report import undone
+from iogauge.report import plan_table, undone
 from iogauge.report.endings import SessionRecords
 from iogauge.session import current, life
-from iogauge.site import folders, machine, programs
+from iogauge.site import folders, machine, programs, settings
 from iogauge.workspace import lock, permission
 from iogauge.workspace.directory import create, remove, session_dir
 
@@ -237,11 +237,26 @@ def _affordable(given: list[str], budget: str, over_budget: bool) -> list[str]:
     arguments = planning.within(given, budget) if budget else given
     if over_budget:
         os.environ["IOGAUGE_OVER_BUDGET"] = "1"
+    elif settings.any_budget(*folders.site_dirs()):
+        _keep_budget(given)
     if any(word.startswith("--distribute") for word in arguments):
         # One case a node; derived quantities are of all nodes.
         arguments = [*arguments, "-T", _DERIVED]
     planning.say_unclaimed(arguments)
     return arguments
+
+
+def _keep_budget(arguments: list[str]) -> None:
+    """End the command if the selected cases cost more than the budget of their partition."""
+    over = plan_table.over_budget(planning.planned_cases(arguments)[0])
+    if over:
+        for line in over:
+            warn(line)
+        warn(
+            "no case was run. 'iogauge run --dry-run' shows the cost of each case. To run them "
+            "nevertheless, add --over-budget"
+        )
+        raise typer.Exit(1)
 
 
 def _try_out(given: list[str], wide: bool) -> int:
