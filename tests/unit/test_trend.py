@@ -115,14 +115,6 @@ def test_valid_points_count_whatever_the_reference_says(verdict):
     assert judge(dropped(1, 0.3), metric_verdict=verdict).state is State.ALARM
 
 
-def test_a_run_that_confirms_another_does_not_count():
-    values = dropped(1, 0.0)
-    again = [None] * 40 + ["s40"] * 10
-    assert judge([*values[:40], *(0.5 * v for v in values[40:])]).state is State.ALARM
-    one = judge([*values[:40], *(0.5 * v for v in values[40:])], confirms=again)
-    assert (one.state, one.runs) == (State.STEADY, 40)
-
-
 @pytest.mark.parametrize(("runs", "state"), [(1, State.FEW), (20, State.FEW), (21, State.STEADY)])
 def test_too_few_runs_are_said(runs, state):
     found = states.states_of(frame([5.0] * runs))
