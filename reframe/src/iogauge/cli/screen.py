@@ -19,7 +19,7 @@ from iogauge.core.units import moment
 from iogauge.judge.verdict import Verdict
 from iogauge.report import outcome
 from iogauge.report.endings import Ending, SessionRecords
-from iogauge.report.layout import Table
+from iogauge.report.layout import WHOLE, Table, keep_commands
 from iogauge.report.outcome import plain
 
 
@@ -94,13 +94,6 @@ def slips(*kinds: type[Exception]) -> Iterator[None]:
         raise slip(str(error)) from error
 
 
-#: A command within a sentence, with its options, and a character that keeps it on one line.
-_COMMAND: Final = re.compile(
-    r"\biogauge [a-z]+( [a-z]+(?=[ ']-))?( --?[a-z][\w=:.-]*( [\w.:-]+)?)*"
-)
-_WHOLE: Final = "\x1f"
-
-
 def say(text: str, style: str = "", *, err: bool = False) -> None:
     """Print outside text, broken between words at the width of a terminal or ``COLUMNS``.
 
@@ -114,12 +107,12 @@ def say(text: str, style: str = "", *, err: bool = False) -> None:
             line
             if line.startswith("    ")
             else textwrap.fill(
-                _COMMAND.sub(lambda command: command[0].replace(" ", _WHOLE), line),
+                keep_commands(line, console.width),
                 console.width,
                 subsequent_indent=line[: len(line) - len(line.lstrip())],
                 break_long_words=False,
                 break_on_hyphens=False,
-            ).replace(_WHOLE, " ")
+            ).replace(WHOLE, " ")
             for line in lines
         ]
     console.print(plain("\n".join(lines)), style=style, soft_wrap=True)
