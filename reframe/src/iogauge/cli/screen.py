@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
