@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console
 
 from iogauge.core.text import visible_lines
 from iogauge.core.units import moment
@@ -117,7 +117,7 @@ def say(text: str, style: str = "", *, err: bool = False) -> None:
     console.print(plain("\n".join(lines)), style=style, soft_wrap=True)
 
 
-def show(view: Table | Group) -> None:
+def show(view: Table) -> None:
     """Print a table, whose lines are as long as they are."""
     new_console().print(view, soft_wrap=True)
 

@@ -85,7 +85,7 @@ STYLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Blocks of rows with common columns, and numbered notes below them.
+    """Blocks of rows with common columns, numbered notes below them, and lines below those.
 
     All text may come from outside. ``blocks`` are rows by the line above them, with the headings; rows below an empty
     line stand alone. A row with an empty first cell continues the row above it. With ``wide`` a row is one line of
@@ -96,6 +96,7 @@ class Table:
     blocks: Mapping[str, Sequence[Sequence[str]]]
     notes: Sequence[str] = ()
     wide: bool = False
+    below: Sequence[str] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines, none of them wider than the console."""
@@ -114,6 +115,8 @@ class Table:
             lines = _folded(console, note, width - len(mark))
             for nth, line in enumerate(lines):
                 yield Text(mark if nth == 0 else " " * len(mark)).append_text(line)
+        for text in self.below:
+            yield from _folded(console, text, width)
 
 
 @dataclass(frozen=True, slots=True)
