@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import permutations
 from typing import Any
 from xml.etree import ElementTree
@@ -9,7 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from iogauge.records.record import MetricRecord, Record
-from iogauge_extras.page import bars, charts, sweeps
+from iogauge.report.endings import SessionRecords
+from iogauge_extras.page import bars, charts, collect, page, sweeps
 from iogauge_extras.page.sweeps import Plot
 from support import records
 from support.records import metric
@@ -112,7 +114,7 @@ def test_nodes_against_targets_and_nodes_against_nodes_are_a_map():
     )
     targets, nodes = (
         ElementTree.fromstring(bars.cells_map(title, unit, cells, {"n2"}))
-        for title, unit, cells, _ in bars.maps(found)
+        for title, _, unit, cells, _ in bars.maps(found)
     )
     assert len(shapes(targets, "cell")) == 8 and len(shapes(nodes, "cell")) == 6
     slow = shapes(targets, "slow")
@@ -147,3 +149,17 @@ def test_one_value_of_two_partitions_is_drawn_as_bars():
     assert nvme == pytest.approx(2 * block, rel=0.01)
     said = texts(figure, "text")
     assert {"block", "nvme"} <= set(said) and "mark: reference" in said[0]
+
+
+def test_only_what_a_failure_of_the_same_direction_names_is_red(tmp_path):
+    """The slowest of the reads passed, so nobody accuses it, though its metric names it."""
+    probes = {"ost0000": 100.0, "ost0001": 100.0, "ost0002": 10.0}
+    metrics = [
+        metric("write_slowest", "FAIL", reason="ost0002: 10% of the others"),
+        metric("read_slowest", reason="slowest is ost0000: 100% of the median"),
+        metric("write_median", probes=probes),
+        metric("read_median", probes=probes | {"ost0002": 100.0}),
+    ]
+    found = [records.record("FAIL", check="TargetNeedle", metrics=metrics)]
+    text = page.page(collect.collect(tmp_path, SessionRecords(found), gate=False), found)
+    assert re.findall("Outliers: <b>(.*?)</b>", text) == ["ost0002", "none"]

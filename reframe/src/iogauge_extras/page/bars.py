@@ -348,9 +348,9 @@ _NAMES, _HIGH, _CHARACTER = 100, 18, 8
 Cells = Mapping[tuple[str, str], float]
 
 
-def maps(records: Sequence[Record]) -> Iterator[tuple[str, str, Cells, Record]]:
-    """Yield title, unit, cells and newest record of each map: pairs of nodes, and targets from several nodes."""
-    found: dict[str, tuple[str, dict[tuple[str, str], float], Record]] = {}
+def maps(records: Sequence[Record]) -> Iterator[tuple[str, str, str, Cells, Record]]:
+    """Yield title, metric, unit, cells and newest record of each map: pairs of nodes, and targets from several nodes."""
+    found: dict[str, tuple[str, str, dict[tuple[str, str], float], Record]] = {}
     for record in sorted(records, key=lambda one: one.time):
         host = str(record.fingerprint.get("nodes", ""))
         for metric in record.metrics:
@@ -358,11 +358,11 @@ def maps(records: Sequence[Record]) -> Iterator[tuple[str, str, Cells, Record]]:
             for name, rate in probes_of(metric).items():
                 sender, to, receiver = name.partition(" to ")
                 place = (sender, receiver) if to else (host, name)
-                before = found.get(title, ("", {}, record))[1]
-                found[title] = metric.unit, before | {place: rate}, record
-    for title, (unit, cells, record) in found.items():
+                before = found.get(title, ("", "", {}, record))[2]
+                found[title] = metric.name, metric.unit, before | {place: rate}, record
+    for title, (metric_name, unit, cells, record) in found.items():
         if len({row for row, _ in cells}) > 1 and len({column for _, column in cells}) > 1:
-            yield title, unit, cells, record
+            yield title, metric_name, unit, cells, record
 
 
 def cells_map(title: str, unit: str, cells: Cells, named: Collection[str]) -> str:

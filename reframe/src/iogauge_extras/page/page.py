@@ -13,7 +13,7 @@ import itertools
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fnmatch import fnmatchcase
@@ -324,18 +324,16 @@ def _plots(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
 def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
     """Yield the ranked bars of each needle; the outliers are those that its verdict names."""
     for record in records:
-        said = " ".join([record.reason, *(m.reason for m in record.metrics)])
         for metric in record.metrics:
             probes = bars.probes_of(metric)
             if len(probes) < 2:
                 continue
-            slow = Verdict.FAIL in (metric.verdict, record.verdict)
-            outliers = [name for name in probes if slow and _says(said, name)]
+            outliers = _named(record, metric.name, probes)
             title = f"{record.short_name} {metric.name} on {record.where}"
             rounds = len(metric.rounds) if isinstance(metric.rounds, list) else 1
             caption = (
                 f"n = {len(probes)} probes in {count(rounds, 'round')}; {metric.unit}; {record.time[:10]}; "
-                f"{count(record.nodes or '?', 'node')}; {sweeps.stack_of([record])}"
+                f"{record.pinned or count(record.nodes or '?', 'node')}; {sweeps.stack_of([record])}"
             )
             drawn = Markup(bars.ranking(title, metric, outliers))
             named = ", ".join(outliers) or "none"
@@ -344,9 +342,10 @@ def _needles(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
 
 def _maps(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]:
     """Yield the maps of nodes and targets, with those that a failure names."""
-    for title, unit, cells, record in bars.maps(records):
-        said = " ".join(m.reason for m in record.metrics if m.verdict is Verdict.FAIL)
-        names = sorted(name for name in {n for place in cells for n in place} if _says(said, name))
+    for title, metric, unit, cells, record in bars.maps(records):
+        all_names = sorted({name for place in cells for name in place})
+        mine = [r for r in records if (r.check, r.where) == (record.check, record.where)]
+        names = sorted({name for one in mine for name in _named(one, metric, all_names)})
         drawn = Markup(bars.cells_map(title, unit, cells, names))
         caption = f"darker: slower than the median of the faster half; {unit}"
         named = ", ".join(names) or "none"
@@ -361,9 +360,11 @@ def _of_servers(records: Sequence[Record], anchor: _Anchor) -> Iterator[Drawing]
             yield Drawing(drawn, caption, title, record.system, anchor(record))
 
 
-def _says(text: str, name: str) -> bool:
-    """Return whether a text has a name of a target or node."""
-    return bool(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text))
+def _named(record: Record, metric: str, names: Iterable[str]) -> list[str]:
+    """Return the targets or nodes that a failure of the metric's direction names."""
+    alike = [m for m in record.metrics if m.name.partition("_")[0] == metric.partition("_")[0]]
+    said = " ".join(m.reason for m in alike if m.verdict is Verdict.FAIL)
+    return [n for n in names if re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", said)]
 
 
 def _layers(below: Mapping[str, Shown | None], anchor: _Anchor) -> Iterator[Drawing]:
