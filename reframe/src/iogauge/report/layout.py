@@ -25,7 +25,7 @@ _NARROWEST: Final = 6
 
 #: A command within a sentence, with its options, and a character that keeps it on one line.
 _COMMAND: Final = re.compile(
-    r"\biogauge [a-z]+( [a-z]+(?=[ ']-))?( --?[a-z][\w=:.-]*( [\w.:-]+)?)*"
+    r"\biogauge [a-z]+( [a-z]+(?=[ ']-))?( --?[a-z][\w=:.-]*( [\w.:][\w.:-]*)?)*"
 )
 WHOLE: Final = "\ue000"
 
