@@ -487,6 +487,42 @@ def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named
         os.close(file)
 
 
+def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
+    """One that died meanwhile: a count that nobody took is not one of zero."""
+    before = Note(1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}])
+    task = TaskRun("n1", "write.1", 0, 1.0, 2.0, None, (9, 9, 1, 1, 0, 0, 0))
+    (found,) = witness.witnesses(Noted({"n1": [before]}, (task,)))["write.1"]
+    seen = witness.Testimony(witnesses=(found,), expected=1)
+    assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == {}
+
+
+def test_where_the_kernel_lists_no_disk_none_moved_nothing():
+    """As in a container whose /proc/diskstats is empty (lxcfs)."""
+    listed, hidden = heard(grown("n1", **{"8:16": [0, 0, 0]})), heard(grown("n1", net=[5, 5, None]))
+    assert listed.counted({"n1": ["8:0"]}) == Reading()
+    assert hidden.counted({"n1": ["8:0"]}) is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "counted"),
+    [
+        ({"rig-OST0000": [0, 0, 0]}, Reading()),  # nothing travelled: a read from the cache
+        ({}, None),  # no client told, which root alone may ask before 2.17
+        ({"rig-OST0000": None}, None),
+        ({"rig-OST0000": [8, 8, 1], "rig-OST0001": None}, None),  # a device went away
+    ],
+)
+def test_a_client_that_tells_nothing_is_not_one_that_moved_nothing(devices, counted):
+    assert heard(grown("n1", **devices)).counted({"n1": ["rig"]}) == counted
+
+
+def test_a_node_that_does_not_see_the_stage_is_named_before_the_tool_runs(tmp_path):
+    words = ["sh", JOB_FILES / "witness.sh", "/nowhere", "write.1", "touch", "made"]
+    done = completed(words, cwd=tmp_path)
+    assert done.returncode == 1 and not (tmp_path / "made").exists()
+    assert f"iogauge: {os.uname().nodename} cannot write /nowhere/tasks." in done.stderr
+
+
 def test_what_a_tool_or_a_launcher_prints_changes_nothing(tmp_path):
     """Its standard error may be closed, or end within a line."""
     code, found, out = told(tmp_path, "sh", "-c", "printf unended >&2; exec 2>&-; exec true")
