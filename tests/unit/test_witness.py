@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from iogauge.job import recorder as looks_at
 from iogauge.job.bell import Task
 from iogauge.job.recorder import Mounts, Recorder
 from iogauge.node.counters import Reading
+from iogauge.node.mounts import Mount, parse_mountinfo
 from iogauge.plan.seen import (
     ASKED,
     FOUND,
@@ -431,6 +433,26 @@ def test_a_container_that_is_being_made_hides_nothing(tmp_path, hides):
             look(task.pid)
             task.stdin.close()
     assert seen == ({"tmpfs", str(tmp_path)} if hides else set())
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_the_recorder_sees_that_the_target_lost_its_barriers(tmp_path, monkeypatch, before):
+    """What was mounted so from the beginning is judged by the layers below it."""
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder([], directory=str(tmp_path))
+
+    def without(text: str) -> list[Mount]:
+        return [replace(one, options=f"{one.options},nobarrier") for one in parse_mountinfo(text)]
+
+    monkeypatch.setattr(looks_at, "parse_mountinfo", without)
+    if before:
+        recorder = Recorder([], directory=str(tmp_path))
+    (mounts,) = recorder._mounts.values()
+    mounts._read()
+    recorder._look_at_mounts(1.0, [])
+    recorder.write()
+    hidden = read(tmp_path).hidden()
+    assert [one.rpartition(" with ")[2] for one in hidden] == ([] if before else ["nobarrier"])
 
 
 # --- the script itself ----------------------------------------------------------------------------
