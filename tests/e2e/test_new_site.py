@@ -1,4 +1,4 @@
-"""A newcomer's ways for real: ``iogauge site new``, docs/first-hour.md, CONTRIBUTING.md to the letter, mistakes."""
+"""A newcomer's ways for real: ``iogauge site new``, docs/first-hour.md, CONTRIBUTING.md to the letter, sixty mistakes."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def measured(clone: Path, rig: Rig, file: str) -> tuple[str, str]:
     return done.record["check"], done.record["verdict"]
 
 
-# --- mistakes: each is refused or noted  ----------------------------------------------------
+# --- sixty mistakes: each is refused or noted  ----------------------------------------------------
 
 
 REFERENCES = """$sources: {FioRandomRead: "data sheet"}
@@ -300,6 +300,8 @@ FioRandomRead:
     4KiB: {read_iops: [20000, -0.1, null, ops/s]}
 """
 _ENVIRONS = "environs: [tools]"
+_BELOW = "environs: [tools]\n        "
+_TOPOLOGY = "extras:\n          topology: {"
 
 #: Old and new text of the settings, and what must be said.
 SETTINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -307,13 +309,18 @@ SETTINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("scheduler: local", "scheduler local", (":11: this is not YAML", "Check the indentation")),
     ("  - name: mine", "    name: mine", ("systems: found {", "entries that begin with '- '")),
     ('["vm$', '["(', ("hostnames: found", "a regular expression: ")),
+    ("max_jobs:", "max_job:", ("max_job: found an unknown key", "did you mean max_jobs?")),
+    ("case_bytes:", "case_byte:", ("limits.case_byte: found", "did you mean case_bytes?")),
     ("environments:\n", "enviroments:\n", ("enviroments: found", "did you mean environments?")),
     ("time_limit: 30m", "time_limit: 30", ("time_limit: found 30", "such as 30m or 1h30m")),
+    ("time_limit: 30m", "time_limit: half an hour", ("found 'half an hour'", "such as 30m")),
     (
         "time_limit: 30m",
         "time_limit: 1s",
         ("need more than time_limit 1 s", "Raise the partition's"),
     ),
+    ("        time_limit: 30m\n", "", ("time_limit: found nothing", "such as 30m")),
+    ("max_jobs: 1", "max_jobs: 4", ("max_jobs: found 4", "1: two cases at a time")),
     ("scheduler: local", "scheduler: slrum", ("scheduler 'slrum'", "did you mean slurm?")),
     (
         "scheduler: local",
@@ -321,7 +328,9 @@ SETTINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("scheduler is lsf, and bsub is not on PATH", "correct scheduler"),
     ),
     ("launcher: mpirun", "launcher: ssh", ("launcher: found launcher 'ssh'", "mpirun, ")),
+    ("launcher: mpirun", "launcher: mpirn", ("launcher 'mpirn'", "did you mean mpirun?")),
     (_ENVIRONS, "environs: [tool]", ("environment 'tool'", "did you mean tools?")),
+    ("path: /", "path: scratch/", ("target.path: 'scratch/", "must be an absolute path")),
     (
         "path: /",
         "path: /none/",
@@ -342,7 +351,30 @@ SETTINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "node: {cores: 9",
         ("node.cores is 9", "Write into the partition's extras: node: {cores: "),
     ),
+    (
+        "node: {cores: ",
+        "node: {cores: 0, disks: ",
+        ("node.cores: found 0", "greater than or equal to 1"),
+    ),
+    ("memory: ", "memory: 24, x: ", ("node.memory: 24 is not a size", "such as '4 GiB'")),
+    ("MiB}\n", "Meg}\n", ("is not a size", "units: B, kB")),
+    (
+        "tasks_per_node: ",
+        "tasks_per_node: two, x: ",
+        ("tasks_per_node: found 'two'", "a valid integer"),
+    ),
     ("nodes: 1,", "nodes: 2,", ("scale.nodes is 2, and the scheduler local", "name a scheduler")),
+    (
+        "case_bytes: ",
+        "case_bytes: 1 MiB/s, x: ",
+        ("case_bytes: '1 MiB/s' is not a size", "a number and a unit"),
+    ),
+    (
+        "case_bytes: ",
+        "fill: 0, case_bytes: ",
+        ("limits.fill: found an unknown key", "the keys case_bytes"),
+    ),
+    ("phase_seconds: 2 s", "phase_seconds: 0 s", ("phase_seconds: found '0 s'", "greater than 0")),
     ("tier: quick", "tier: quik", ("limits.tier: found 'quik'", "did you mean quick?")),
     (
         "max_of_free: 10%",
@@ -351,8 +383,14 @@ SETTINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "extras:",
-        "extras:\n          topology: {devices: {read: 1 GB/s}}",
-        ("topology.source: this key is missing",),
+        _TOPOLOGY + "source: x, efficiency: {read: 80, write: 1}}",
+        ("efficiency.read: 80 is not a share", "between 0 %"),
+    ),
+    ("extras:", _TOPOLOGY + "devices: {read: 1 GB/s}}", ("topology.source: this key is missing",)),
+    (
+        "extras:",
+        _TOPOLOGY + "source: x, devices: {read: 100 Gb}}",
+        ("'100 Gb' is not a bandwidth", "'12.5 GB/s'"),
     ),
     ("features: [", "features: [foi, ", ("feature 'foi'", "did you mean fio?")),
     (
@@ -361,35 +399,58 @@ SETTINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ("features names io500", "leave the feature out"),
     ),
     (
+        _ENVIRONS,
+        _BELOW + "modules: [openmpi/9.9]",
+        ("modules: found ['openmpi/9.9']", "modules_system, one of"),
+    ),
+    (_ENVIRONS, _BELOW + "access: [-A proj]", ("access: found ['-A proj']", "takes no options")),
+    (
         "target_systems: [mine]",
         "target_systems: [mnie]",
         ("target_systems: found ['mnie']", "[mine]"),
     ),
+    ("  - name: mine", "  - name: other", ("found systems: other", "named 'mine' as its folder")),
     (
         "expect:\n",
         "expect:\n            kernel: '1.0'\n",
         ("G25 settings: ", "demanded: ", "kernel 1.0"),
     ),
+    (
+        "expect:\n",
+        "expect:\n            mount.option: a\n",
+        ("expect.mount.option: found an unknown fact", "did you mean mount.options?"),
+    ),
 )
 
 #: The same for the references.
 OF_REFERENCES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("read_iops", "read_iop", (":5: ", "metric 'read_iop'", "did you mean read_iops?")),
     (
         "FioRandomRead:\n",
         "FioRandomReed:\n",
         ("FioRandomReed: found no check", "did you mean FioRandomRead?"),
     ),
+    ("ops/s", "MB/s", ("read_iops (unit): found 'MB/s'", "'ops/s', the metric's unit")),
     (
         "-0.1, null",
         "-0.1 null",
         ("found [20000, '-0.1 null'", "[value, lower or null, upper or null, unit]"),
     ),
     ("-0.1", "-0,1", ("found [20000, 0, 1", "write decimals with a point: -0.1")),
+    ("-0.1", "-10%", ("(lower bound): found '-10%'", "-0.1: 10 % less")),
     (
         "    4KiB: {",
         "    {",
         ("read_iops: found [20000", "level of $index: $partition, then block"),
     ),
+    (
+        "4KiB: {read_iops: [20000, -0.1, null, ops/s]}",
+        "read_iops: [1, -0.1, null, ops/s]",
+        ("read_iops: found [1", "level of $index: $partition, then block, then the metric"),
+    ),
+    ("mine:target", "mine:tagret", ("partition 'mine:tagret'", "did you mean mine:target?")),
+    ("20000", "20k", ("(value): found '20k'", "a finite number above 0")),
+    ("4KiB", "4k", ("block '4k'", "did you mean 4KiB?")),
     ("$sources", "$source", ("$source: found this key", "$sources")),
 )
 
