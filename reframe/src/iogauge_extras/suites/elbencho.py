@@ -171,6 +171,7 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
         nodes=_count(config, "hosts"),
         command=_command(config),
         moments=(_begin(data),),
+        at_once=action == "mix",
     )
 
 
