@@ -1,6 +1,6 @@
 """A day of an administrator, on a real Slurm of four nodes, as a page: docs/day.md has its most important lines.
 
-    python benchmarks/day.py [DIRECTORY] >day.md      DIRECTORY: new, on storage; /var/tmp/day, unless told
+    python benchmarks/day.py [DIRECTORY] >day.md
 
 Two disks and the nodes' network have limits that the day changes. Needs root, Slurm, Open MPI, fio, iperf3, xfsprogs, loop
 devices and cgroup v1 blkio. Each step asserts what it shows; tests/e2e/test_slurm.py runs all of it by night.
@@ -8,6 +8,7 @@ devices and cgroup v1 blkio. Each step asserts what it shows; tests/e2e/test_slu
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import re
@@ -172,9 +173,19 @@ def live(day: Day, disks: dict[str, Path]) -> None:
     assert "2 passed" in show("iogauge")
 
 
-if __name__ == "__main__":
-    where = Path(sys.argv[1] if len(sys.argv) > 1 else "/var/tmp/day")
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "directory", type=Path, nargs="?", default=Path("/var/tmp/day"), help="new, on storage"
+    )
+    place = parser.parse_args().directory
     try:
-        print(day(where), end="")
+        print(day(place), end="")
     finally:
-        shutil.rmtree(where, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -199,6 +199,27 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
     assert {f["outcome"] for f in clocks} <= {"ok"}
 
 
+@pytest.mark.nightly
+@pytest.mark.needs_fio
+def test_all_hosts_read_and_write_at_once(cluster, make_module_rig):
+    rig = striped(
+        make_module_rig,
+        scale={"nodes": 3, "tasks_per_node": 1},
+        hosts=cluster.names,
+        interface="eth0",
+    )
+    done = run_on(cluster, rig, "-n", "^Mixed%order=random%cache=direct.*span=all")
+    rig.assert_clean()
+    assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
+    assert done.record["nodes"] == 3
+    names = ["read_bw", "write_bw", "write_iops", "read_iops", "read_iops_ratio"]
+    assert [metric["name"] for metric in done.record["metrics"]] == names
+    # No counter under the mount is the hosts' own; the tool's words of both ways must agree with it.
+    said = [(f["metric"], f["outcome"]) for f in done.record["findings"] if f["guard"] == "G8"]
+    assert {"read_bw", "write_bw"} <= {metric for metric, _ in said}
+    assert "invalid" not in {outcome for _, outcome in said}
+
+
 #: The back ends of IOR through which all tasks write one file, by the feature of an IOR that has them.
 BACK_ENDS = {"ior-mpiio": "MPIIO", "ior-hdf5": "HDF5", "ior-ncmpi": "NCMPI"}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -12,14 +11,14 @@ from datetime import datetime
 from typing import Annotated, Final
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console
 
 from iogauge.core.text import visible_lines
 from iogauge.core.units import moment
 from iogauge.judge.verdict import Verdict
 from iogauge.report import outcome
 from iogauge.report.endings import Ending, SessionRecords
-from iogauge.report.layout import Table
+from iogauge.report.layout import WHOLE, Table, keep_commands
 from iogauge.report.outcome import plain
 
 
@@ -94,13 +93,6 @@ def slips(*kinds: type[Exception]) -> Iterator[None]:
         raise slip(str(error)) from error
 
 
-#: A command within a sentence, with its options, and a character that keeps it on one line.
-_COMMAND: Final = re.compile(
-    r"\biogauge [a-z]+( [a-z]+(?=[ ']-))?( --?[a-z][\w=:.-]*( [\w.:-]+)?)*"
-)
-_WHOLE: Final = "\x1f"
-
-
 def say(text: str, style: str = "", *, err: bool = False) -> None:
     """Print outside text, broken between words at the width of a terminal or ``COLUMNS``.
 
@@ -114,18 +106,18 @@ def say(text: str, style: str = "", *, err: bool = False) -> None:
             line
             if line.startswith("    ")
             else textwrap.fill(
-                _COMMAND.sub(lambda command: command[0].replace(" ", _WHOLE), line),
+                keep_commands(line, console.width),
                 console.width,
                 subsequent_indent=line[: len(line) - len(line.lstrip())],
                 break_long_words=False,
                 break_on_hyphens=False,
-            ).replace(_WHOLE, " ")
+            ).replace(WHOLE, " ")
             for line in lines
         ]
     console.print(plain("\n".join(lines)), style=style, soft_wrap=True)
 
 
-def show(view: Table | Group) -> None:
+def show(view: Table) -> None:
     """Print a table, whose lines are as long as they are."""
     new_console().print(view, soft_wrap=True)
 

@@ -6,6 +6,7 @@ line of its own above the others. If that does not suffice, the widest column is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -21,6 +22,17 @@ _GAP: Final = 2
 
 #: No column is folded to less.
 _NARROWEST: Final = 6
+
+#: A command within a sentence, with its options, and a character that keeps it on one line.
+_COMMAND: Final = re.compile(
+    r"\biogauge [a-z]+( [a-z]+(?=[ ']-))?( --?[a-z][\w=:.-]*( [\w.:-]+)?)*"
+)
+WHOLE: Final = "\ue000"
+
+
+def keep_commands(text: str, width: int) -> str:
+    """Put :data:`WHOLE` in the place of the blanks within commands that fit so many characters."""
+    return _COMMAND.sub(lambda m: m[0].replace(" ", WHOLE) if len(m[0]) <= width else m[0], text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,7 @@ STYLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Blocks of rows with common columns, and numbered notes below them.
+    """Blocks of rows with common columns, numbered notes below them, and lines below those.
 
     All text may come from outside. ``blocks`` are rows by the line above them, with the headings; rows below an empty
     line stand alone. A row with an empty first cell continues the row above it. With ``wide`` a row is one line of
@@ -84,6 +96,7 @@ class Table:
     blocks: Mapping[str, Sequence[Sequence[str]]]
     notes: Sequence[str] = ()
     wide: bool = False
+    below: Sequence[str] = ()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Yield the lines, none of them wider than the console."""
@@ -102,6 +115,8 @@ class Table:
             lines = _folded(console, note, width - len(mark))
             for nth, line in enumerate(lines):
                 yield Text(mark if nth == 0 else " " * len(mark)).append_text(line)
+        for text in self.below:
+            yield from _folded(console, text, width)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +188,9 @@ def _total(widths: Sequence[int]) -> int:
 
 def _folded(console: Console, text: str, width: int, style: str = "") -> list[Text]:
     """Return outside text as lines of at most so many characters; at least one line."""
-    whole = Text(visible(text), style=style)
-    if whole.cell_len <= width:
-        return [whole]
-    lines = list(whole.wrap(console, max(width, 1), overflow="fold"))
-    for line in lines:
-        line.rstrip()
-    return lines or [Text()]
+    text = visible(text)
+    if cell_len(text) <= width:
+        return [Text(text, style=style)]
+    kept = Text(keep_commands(text, width))
+    lines = [line.plain.rstrip() for line in kept.wrap(console, max(width, 1), overflow="fold")]
+    return [Text(line.replace(WHOLE, " "), style=style) for line in lines] or [Text()]

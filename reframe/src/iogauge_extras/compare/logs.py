@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
-
-from rich.console import Group as Lines
-from rich.text import Text
 
 from iogauge.core.measurement import Quantity
 from iogauge.core.text import visible
@@ -67,12 +64,12 @@ class Comparison:
         """Return a JSON object; values are numbers in the unit of their row."""
         return json.dumps(asdict(self), indent=2, allow_nan=False)
 
-    def below(self, table: Table, *remarks: str) -> Lines:
-        """Return text for a terminal: a table of the figures, what else differs, remarks and notes."""
+    def below(self, table: Table, *remarks: str) -> Table:
+        """Return a table of the figures, and below it what else differs, remarks and notes."""
         changed = [f"  {c.name}: {c.a or '-'} -> {c.b or '-'}" for c in self.changes]
         head = "What else differs:" + ("" if changed else " nothing that was recorded")
         lines = [head, *changed, *remarks, *(f"note: {note}" for note in self.notes)]
-        return Lines(table, Text("\n".join(visible(line.replace("\n", " ")) for line in lines)))
+        return replace(table, below=[line.replace("\n", " ") for line in lines])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +78,7 @@ class LogComparison(Comparison):
 
     rows: tuple[FigureRow, ...]
 
-    def render(self, wide: bool = False) -> Lines:
+    def render(self, wide: bool = False) -> Table:
         """Return text for a terminal."""
         values = [
             (

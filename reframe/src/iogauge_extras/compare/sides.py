@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import numpy as np
 import polars as pl
-from rich.console import Group as Lines
 
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, moment, with_unit
@@ -152,7 +151,7 @@ class Contrast(Comparison):
     ratios: tuple[Ratio, ...]
     alone: tuple[str, ...]
 
-    def render(self, wide: bool = False) -> Lines:
+    def render(self, wide: bool = False) -> Table:
         """Return the contrast for a terminal."""
         rows, last = [], ""
         (*right, _), values = told(self.ratios)

@@ -142,10 +142,11 @@ def send_mail(to: Sequence[str], environment: Mapping[str, str], message: Messag
     """Give the alarm to the host's sendmail; raises :class:`SendError`."""
     path = f"{environment.get('PATH', '')}:/usr/sbin:/usr/lib"  # where users do not look
     program = shutil.which("sendmail", path=path) or "sendmail"
-    head = {"To": ", ".join(to), "Subject": message.alarm.title[:200]}
-    text = "".join(f"{name}: {value}\n" for name, value in head.items())
-    words = [program, "-i", "-t"]
-    run_command(words, environment, message, f"{text}Content-Type: text/plain; charset=utf-8\n\n")
+    head = (
+        f"To: {', '.join(to)}\nSubject: {message.alarm.title[:200]}\nMIME-Version: 1.0\n"
+        "Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: 8bit\n\n"
+    )
+    run_command([program, "-i", "-t"], environment, message, head)
 
 
 def run_command(
