@@ -465,6 +465,26 @@ def test_a_run_says_the_share_of_reads(mixing):
     assert "expected more than 50, or O_DIRECT" in by_cache["buffered"]["reason"]
 
 
+@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
+def test_elbencho_mixes_what_was_asked_or_is_refused(make_rig):
+    rig = make_rig(tools=("elbencho",))
+    (record,) = rig.run("-n", "^ElbenchoMixed").records
+    assert record["verdict"] == "UNREFERENCED", record["reason"]
+    metrics = {name: metric["median"] for name, metric in found(record).items()}
+    ways = ("read_bw", "write_bw", "write_iops", "read_iops")
+    assert list(metrics) == [*ways, "read_iops_ratio"]
+    assert metrics["write_iops"] / metrics["read_iops"] == pytest.approx(3 / 7, rel=0.01)
+    confirmed = {f["metric"] for f in record["findings"] if "or more in each" in f["saw"]}
+    assert confirmed >= {*ways}
+    assert "G8 ok elbencho checked its data in the warm-up" in said(record)
+    rig.program("elbencho", 'exec "$real" "${@/#70/50}"')
+    (record,) = rig.run("-n", "^ElbenchoMixed").records
+    assert record["verdict"] == "INVALID", record["reason"]
+    for metric in ways:
+        assert f"{metric}: G8 bytes: " in record["reason"]
+    rig.assert_clean()
+
+
 def test_an_untrue_report_of_reads_is_refused(mixing):
     script = mixing.base / "change.py"
     script.write_text(
