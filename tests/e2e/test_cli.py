@@ -223,3 +223,13 @@ def test_mistakes_that_only_the_cases_show_are_named_with_their_lines(rig):
         (11, "FioSequential.$index: found 'blocksize' (did you mean block?)"),
     ):
         assert f"references.yaml:{line}: {said}" in valid.out, f"{said}\n{valid.out}"
+
+
+def test_doctor_names_what_is_missing_and_what_brings_it(rig):
+    bare = rig.base / "bare"
+    bare.mkdir()
+    run = rig.iogauge("check", "--all", PATH=str(bare), IOGAUGE_TARGET=str(rig.target))
+    assert run.rc == 0, run.out
+    for name, command in {"ior": "ci/build-stack", "fio": "apt install fio"}.items():
+        assert re.search(rf"note {name}: not on PATH", flat(run.out)), run.out
+        assert command in flat(run.out)

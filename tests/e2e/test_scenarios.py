@@ -319,3 +319,16 @@ def test_nothing_healthy_is_refused(make_rig, tmp_path, kind, busy):
         ]
         assert len(found.records) > 30 and not wrong, "\n".join(wrong)
         assert found.rc == 0, found.out[-3000:]
+
+
+def test_a_pool_of_the_site_is_asked_for_and_kept(make_rig):
+    rig = striped(make_rig)
+    rig.declare(target={"pool": "flash"})
+    record = measured(rig, "per-process", LFS_POOLS="flash:1,3")
+    assert record["verdict"] in VALID, record["reason"]
+    assert ("ok", "2 file(s) as asked") in findings(record, "G10")
+    assert record["layout"]["targets"] == [1, 3]
+    assert record["layout"]["kinds"][0]["pool"] == "flash"
+    refused = measured(rig, "per-process", LFS_POOLS="slow:1,3")
+    assert refused["verdict"] == "INVALID"
+    assert "G12 pool: lfs pool_list lustre.flash: exit status 2" in refused["reason"]
