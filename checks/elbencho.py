@@ -1,9 +1,13 @@
-"""elbencho, where it is installed: a second tool for sequential writes and reads, and for many small files."""
+"""elbencho, where it is installed: a second tool for large files, for both ways at once, and for many small files."""
 
 from reframe.core.builtins import parameter, run_after
 
 from iogauge.cases import sweep, words
-from iogauge_extras.suites.elbencho_check import ElbenchoCheck, ElbenchoFilesCheck
+from iogauge_extras.suites.elbencho_check import (
+    ElbenchoCheck,
+    ElbenchoFilesCheck,
+    ElbenchoMixedCheck,
+)
 
 
 @sweep.simple_test_if(sweep.environments(words.ELBENCHO))
@@ -27,6 +31,19 @@ class ElbenchoGpu(ElbenchoCheck):
     def choose(self):
         self.gpu = self.memory
         self.valid_systems = sweep.with_devices("gpu", words.O_DIRECT)
+
+
+@sweep.simple_test_if(sweep.points("read_shares") and sweep.environments(words.ELBENCHO))
+class ElbenchoMixed(ElbenchoMixedCheck):
+    descr = "Reads alone, then reads and writes of the same files, by all processes of all nodes, O_DIRECT"
+    block = "128KiB"
+    tags = {"elbencho", "weekly", "acceptance"}
+
+    reads = parameter(sweep.points("read_shares"), loggable=True)
+
+    @run_after("init")
+    def choose(self):
+        self.valid_systems = sweep.partitions("read_shares", self.reads, words.O_DIRECT)
 
 
 #: Bytes of a file, a directory for each process, and the fraction of the case's files: as MdtestEasy, MdtestHard and

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shlex
 import shutil
 from collections.abc import Callable
+from xml.etree import ElementTree
 
 import pytest
 
-from e2e.rig import GENEROUS, METADATA, ROOT, Rig, flat
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, Rig, flat
 
 pytestmark = [pytest.mark.needs_fio]
 
@@ -71,6 +73,47 @@ def test_a_terminal_shows_where_the_case_stands(rig):
     assert re.search(r"\x1b\[KFioMetadata: \w+, warm-up, \d+ s of about \d+ s gone", run.out)
     # The line is gone before ReFrame says the next word.
     assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
+
+
+def told(rig: Rig) -> dict[str, str]:
+    """What each way of showing the newest session says: word and sentence."""
+    page, xml = rig.base / "page.html", rig.base / "junit.xml"
+    run = rig.iogauge("report", "--html", str(page), "--junit", str(xml))
+    (line,) = re.findall(r"^iogauge: (.*)$", run.out, re.MULTILINE)
+    text = html.unescape(page.read_text())
+    (page_line,) = re.findall(r'<p class="quiet ending">(.*?)</p>', text)
+    (alarm,) = re.findall(r"^iogauge \S+: (.*)$", rig.iogauge("alarm").out, re.MULTILINE)
+    junit = str(ElementTree.parse(xml).getroot().get("name")).removeprefix("iogauge: ")
+    return {"report": line, "page": page_line, "junit": junit, "alarm": alarm}
+
+
+def test_all_ways_of_showing_a_session_use_the_same_words(rig):
+    """The word ok is for what is proven."""
+    ways = ("report", "page", "junit", "alarm")
+    for command, slip, meant in (
+        (
+            "run --gate",
+            "-n FioMetadta",
+            "-n FioMetadta selects no case (did you mean FioMetadata?)",
+        ),
+        ("run", "-n FioRandomRead 4KB", "(did you mean FioRandomRead 4KiB?)"),
+        ("run --dry-run", "--system=rgi", "no site 'rgi' (did you mean rig?)"),
+    ):
+        run = rig.iogauge(*command.split(), *slip.split())
+        assert (run.rc, run.records) == (2, []) and meant in flat(run.out), run.out
+    rig.write_references({"FioRandomRead": GENEROUS["FioRandomRead"]})
+    chosen = ("-n", "^FioRandomRead%block=128|^MdtestEasy|^MdtestHard")
+    run = rig.iogauge("run", *chosen)
+    assert run.rc == 0 and run.records[-1]["verdict"] == "PASS", run.out
+    said = "partly proven: 1 passed; 2 not run (MdtestEasy, MdtestHard: no mdtest)"
+    assert f"iogauge: {said}" in flat(run.out)
+    assert told(rig) == dict.fromkeys(ways, said)
+    run = rig.iogauge("run", "--gate", *RANDOM_READ)
+    assert run.rc == 0 and "iogauge: ok: 1 passed (gate)" in flat(run.out), run.out
+    rig.write_references(None)
+    run = rig.iogauge("run", "--gate", *RANDOM_READ)
+    assert run.rc == rig.iogauge("report").rc == 1
+    assert "iogauge: FAILED: 1 proves nothing (UNREFERENCED) (gate)" in flat(run.out)
 
 
 @pytest.mark.slow
@@ -180,3 +223,13 @@ def test_mistakes_that_only_the_cases_show_are_named_with_their_lines(rig):
         (11, "FioSequential.$index: found 'blocksize' (did you mean block?)"),
     ):
         assert f"references.yaml:{line}: {said}" in valid.out, f"{said}\n{valid.out}"
+
+
+def test_doctor_names_what_is_missing_and_what_brings_it(rig):
+    bare = rig.base / "bare"
+    bare.mkdir()
+    run = rig.iogauge("check", "--all", PATH=str(bare), IOGAUGE_TARGET=str(rig.target))
+    assert run.rc == 0, run.out
+    for name, command in {"ior": "ci/build-stack", "fio": "apt install fio"}.items():
+        assert re.search(rf"note {name}: not on PATH", flat(run.out)), run.out
+        assert command in flat(run.out)

@@ -135,6 +135,51 @@ def test_job_alone_stops_its_tool_and_tidies_up(running):
     rig.assert_clean()
 
 
+def test_a_living_session_is_kept(make_rig):
+    rig = make_rig(limits={"phase_seconds": "60 s"})
+    process = start_and_wait(rig, ["-n", "FioRandomRead%block=4"])
+    try:
+        kept = rig.iogauge("clean")
+        assert kept.rc == 0 and "kept: " in kept.out, kept.out
+        assert rig.leftovers()
+    finally:
+        os.kill(process.pid, signal.SIGTERM)
+        rig.finish(process, timeout=60)
+    rig.assert_clean()
+
+
+def test_what_is_not_provably_ours_is_not_touched(make_rig):
+    """No marker: refused. Links below a session are removed, and not followed."""
+    rig = make_rig()
+    session = rig.target / "iogauge" / "somebody" / "20260101T000000-host-1"
+    outside = rig.target / "outside"
+    for folder in (session, outside):
+        folder.mkdir(parents=True)
+        (folder / "data").write_text("precious")
+    (session / "link").symlink_to(outside)
+    words = ("clean", str(session), "--target", str(rig.target))
+    refused = rig.iogauge(*words)
+    assert refused.rc == 1 and "no marker" in " ".join(refused.out.split()), refused.out
+    assert (session / "data").read_text() == "precious"
+    (session / ".iogauge-session").write_text("{}")
+    done = rig.iogauge(*words)
+    assert done.rc == 0 and "removed: " in done.out, done.out
+    assert not session.exists()
+    assert (outside / "data").read_text() == "precious"
+
+
+def test_what_lay_there_before_stays(make_rig):
+    """A target with files of its own, and another user's session, is as it was."""
+    rig = make_rig(limits={"case_files": 100})
+    other = rig.target / "iogauge" / "somebody" / "session"
+    other.mkdir(parents=True)
+    (other / "data").write_text("theirs")
+    (rig.target / "data").write_text("mine")
+    before = sorted(rig.target.rglob("*"))
+    rig.run(*METADATA)
+    assert sorted(rig.target.rglob("*")) == before
+
+
 WRITE, READ, FSYNC = "write", "read", "fsync"
 MDTEST = ("-n", "MdtestHard")
 #: A case whose read takes four seconds, and nothing else long.
@@ -628,6 +673,13 @@ def hold(rig: Rig) -> subprocess.Popen[str]:
     return process
 
 
+def keeper_of(rig: Rig) -> int:
+    """The process that keeps the lock of a rig's target."""
+    holder = lock.standing(str(rig.target))
+    assert holder is not None
+    return int(holder.details["processes"][0][0])
+
+
 def test_two_sessions_at_once_measure_one_after_the_other(make_rig):
     first = make_rig()
     second = make_rig(target=first.target)
@@ -671,4 +723,23 @@ def test_who_waits_too_long_is_contaminated_and_names_the_holder(pair):
     finally:
         os.kill(holding.pid, signal.SIGTERM)
         first.finish(holding, timeout=600)
+    first.assert_clean()
+
+
+def test_the_janitor_breaks_the_lock_of_the_dead(pair):
+    first, second = pair
+    first.limits["phase_seconds"] = "60 s"
+    first.write_settings()
+    process = hold(first)
+    # First what keeps the lock: it would give it up when it sees that the rest is gone.
+    first.kill(keeper_of(first), process.pid)
+    process.communicate(timeout=600)
+    told = second.iogauge("check", IOGAUGE_TARGET=str(first.target)).out.replace("\n", " ")
+    assert "whose processes have ended" in told
+    dry = first.iogauge("clean", "--dry-run")
+    assert "would remove: the lock of user" in dry.out
+    assert lock.standing(str(first.target)) is not None
+    done = first.iogauge("clean")
+    assert done.rc == 0
+    assert "removed: the lock of user" in done.out, done.out
     first.assert_clean()

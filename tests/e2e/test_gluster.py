@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,16 @@ def site(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[tuple[H
         yield hosts, rig
 
 
+def record_of(run: Run, check: str, **parameters: str) -> dict[str, Any]:
+    """The only record of a check with some parameters."""
+    (found,) = (
+        r
+        for r in run.records
+        if r["check"] == check and parameters.items() <= r["parameters"].items()
+    )
+    return found
+
+
 @pytest.fixture(scope="module")
 def run(site: tuple[Hosts, Rig]) -> Run:
     """IOR, fio and mdtest from two hosts."""
@@ -85,3 +96,59 @@ def test_a_shared_file_is_read_by_the_host_that_did_not_write_it(site):
     for metrics in found.values():
         verdicts = {metric["verdict"] for metric in metrics.values()}
         assert verdicts <= {"UNREFERENCED", "UNSTABLE"}, [r["reason"] for r in done.records]
+
+
+@pytest.fixture(scope="module")
+def walk(site: tuple[Hosts, Rig]) -> Run:
+    """A software stack that one host unpacked and the other walks."""
+    return run_on(*site, "-n", "^ColdWalk")
+
+
+def test_a_walk_is_over_the_tree_of_the_other_host(walk):
+    assert [r["verdict"] for r in walk.records] == ["UNREFERENCED"] * 2, walk.out
+    for meanwhile in ("alone", "changed"):
+        record = record_of(walk, "ColdWalk", meanwhile=meanwhile)
+        values = {metric["name"]: metric["median"] for metric in record["metrics"]}
+        assert list(values) == [
+            "unpack_rate",
+            "list_rate",
+            "clone_rate",
+            "remove_rate",
+            "import_time",
+        ]
+        assert all(value > 0 for value in values.values())
+        said = {(f["metric"], f["guard"], f["saw"]) for f in record["findings"]}
+        for metric in ("list_rate", "clone_rate", "remove_rate", "import_time"):
+            assert (metric, "G1", "readers shifted by 1 of 2 nodes") in said
+
+
+@pytest.mark.parametrize(
+    ("program", "script", "reason"),
+    [
+        (
+            "find",
+            '"$real" "$@" | head -n 20',
+            r"list, repetition 0: walk: task . handled \d+ files, expected",
+        ),
+        ("cp", "exit 0", "clone, repetition 0: walk: task . handled 0 files, expected"),
+        (
+            "rm",
+            'case "$*" in *tree.*) exit 0 ;; esac; "$real" "$@"',
+            "remove, repetition 0: walk: task . handled 0 files, expected",
+        ),
+        # Its links lead to files that lie elsewhere.
+        (
+            "tar",
+            'd=$(mktemp -d); "$real" "${@:1:3}" "$d"; ln -s "$d"/* "${@: -1}"',
+            "walk: task . handled 0 files",
+        ),
+    ],
+)
+def test_a_walk_that_did_less_is_refused(site, program, script, reason):
+    _, rig = site
+    rig.program(program, script)
+    try:
+        done = run_on(*site, "-n", "ColdWalk%meanwhile=alone")
+    finally:
+        (rig.bin / program).unlink()
+    done.never_passed(reason)

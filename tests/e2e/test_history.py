@@ -371,6 +371,52 @@ def test_before_anything_was_measured_it_names_what_to_run(swept):
 # --- what benchmarks/kills.py demands of records  -------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def session(make_module_rig: Callable[..., Rig]) -> tuple[str, bytes]:
+    """What ReFrame printed of a real session of two cases, and its file of records."""
+    rig = make_module_rig(limits={"case_bytes": "16 MiB"})
+    run: Run = rig.run("-n", "FioRandomRead%block=4KiB", "-n", "FioRandomRead%block=32KiB")
+    (file,) = (rig.home / "history").rglob("*.jsonl")
+    return run.out, file.read_bytes()
+
+
+def first(text: bytes) -> bytes:
+    return text[: text.index(b"\n") + 1]
+
+
+@pytest.mark.needs_fio
+@pytest.mark.parametrize(
+    ("words", "planted", "told"),
+    [
+        ("", lambda text: text, None),
+        ("", first, "ended and not recorded"),
+        ("", lambda text: text + first(text), "recorded twice"),
+        (
+            "",
+            lambda text: re.sub(rb'"verdict":"\w+"', b'"verdict":"PASS"', text, count=1),
+            "recorded as PASS, ended with (SKIP|FAIL)",
+        ),
+        ("", lambda text: text[:-10], "damaged"),
+        ("[     DONE ] (", lambda text: text, "2 cases ended, 0 were read"),
+    ],
+)
+def test_the_records_of_a_session(session, words, planted, told, tmp_path):
+    kills = programs.load("kills")
+    said, text = session
+    # Words that the program does not know.
+    said = re.sub(r"(?m)^\[ +\w+ +\] \(", words, said) if words else said
+    (tmp_path / "session.jsonl").write_bytes(planted(text))
+    records = kills.Records(tmp_path)
+    if told is None:
+        assert len(records.of_session(said, set())) == 2
+        (tmp_path / "session.jsonl").write_bytes(text * 2)
+        records.look()  # what is appended is no change
+        told, text = "was rewritten", first(text)
+        (tmp_path / "session.jsonl").write_bytes(text)
+    with pytest.raises(kills.Broken, match=told):
+        records.of_session(said, set())
+
+
 @pytest.mark.needs_fio
 def test_what_lies_on_the_target(tmp_path):
     """Of others it is as it was; of a session nothing is left after the janitor."""

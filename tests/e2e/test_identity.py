@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from e2e.rig import GENEROUS, METADATA, RANDOM_READ, Rig, Run, mounted
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, Rig, Run, command, mounted
 from e2e.test_several_hosts import run_on
 from iogauge.node.host import usable_cores
 from iogauge.node.view import look
@@ -88,6 +89,23 @@ def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
     assert not (target / "iogauge").exists()
 
 
+@pytest.mark.nightly
+def test_a_device_name_that_moved_begins_a_new_series_with_that_cause(make_rig, disks):
+    a = disks.insert("a")
+    rig = make_rig(target=disks.target)
+    first = rig.run(*RANDOM_READ).record
+    b = disks.insert("b")
+    again = rig.finish(rig.start(command(*RANDOM_READ))).records[-1]
+    assert (first["verdict"], again["verdict"]) == ("UNREFERENCED", "UNREFERENCED")
+    assert first["fingerprint"]["mount.source"] == again["fingerprint"]["mount.source"]
+    assert (first["fingerprint"]["fs.uuid"], again["fingerprint"]["fs.uuid"]) == (a, b)
+    disks.insert("a")
+    rig.finish(rig.start(command(*RANDOM_READ)))
+    for state in json.loads(rig.iogauge("status", "--trend", "--json").out):
+        assert state["runs"] == 2
+        assert f"fs.uuid: {b} -> {a}" in state["started"]["changed"]
+
+
 def test_a_declared_uuid_is_demanded_before_a_byte(make_rig, disks):
     a = disks.insert("a")
     rig = make_rig(target=disks.target, declared={"uuid": a})
@@ -155,6 +173,16 @@ def zram(devices: Devices) -> Path:
     return devices.zram(600)
 
 
+def half_in_memory(devices: Devices) -> Path:
+    """btrfs over two devices, of which the second lies in memory."""
+    memory = devices.mount("iogauge-test", "memory", "tmpfs")
+    loops = [
+        devices.loop(devices.image("image", 600)),
+        devices.loop(Devices(memory, devices.leaving).image("image", 600)),
+    ]
+    return devices.made("btrfs", loops[0], "rw", "-d", "raid0", "-m", "raid1", str(loops[1]))
+
+
 def over_a_block_device(devices: Devices) -> Path:
     return devices.made("ext4", devices.loop(devices.loop(devices.image("image", 600))))
 
@@ -184,6 +212,9 @@ def rig_on(make_rig: Callable[..., Rig], point: Path, **limits: str) -> Rig:
     [
         (encrypted, r"honour \(ext4 encrypts what lies here"),
         (zram, r"memory, not storage \(zram0, compressed memory\)"),
+        pytest.param(
+            half_in_memory, r"memory, not storage \(loop\d+ on tmpfs", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_what_lies_below_is_no_storage(devices, make_rig, make, cause):
@@ -211,6 +242,34 @@ def test_what_lies_below_is_storage(devices, make_rig, make):
 
 # --- what a site declares and expects  ------------------------------------------------------------
 DIRECT = ("-n", r"IorPosix%files=per-process%order=sequential%cache=direct$")
+
+
+OF_BURST = """\
+$sources: {Burst: made up by a test}
+Burst:
+  $index: [$partition, variant]
+  rig:default:
+    published: {write_bw: [1, -0.4, null, MiB/s], read_bw: [1, -0.4, null, MiB/s]}
+"""
+
+
+@pytest.mark.needs_ior
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+@pytest.mark.needs_loop
+def test_memory_that_is_declared_too_small_proves_nothing(make_rig, devices):
+    """Two tasks write and read 128 MiB through a page cache of gigabytes, declared as 12 MiB."""
+    rig = make_rig(tools=("ior",), target=devices.formatted("ext4") / "own")
+    rig.declare(node={"memory": "12 MiB"})
+    rig.write_references(OF_BURST)
+    run = rig.run("-n", "^Burst$", "-S", "variant=published")
+    run.never_passed(
+        r"G1 client cache: .* against M = \d+ GiB, as a node says \(node.memory: 12 MiB\)"
+    )
+    (node,) = [
+        f for f in run.record["findings"] if f["guard"] == "G15" and "node.memory" in f["demands"]
+    ]
+    assert node["outcome"] == "warn" and "node.memory is 12 MiB" in node["saw"]
+    assert "node: {memory: " in node["remedy"]
 
 
 # --- cores ----------------------------------------------------------------------------------------

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, Rig, Run
+from e2e.rig import MIB, Rig, Run, command, wait_for
 from e2e.test_scenarios import of
 from iogauge.core.units import parse_bytes
 from support.depth import FULL
@@ -230,6 +231,26 @@ def test_nothing_is_filled_without_permission(filled, fill_bytes, cause):
     filled.assert_clean()
 
 
+@pytest.mark.needs_loop
+def test_what_fills_the_target_goes_after_a_kill(filled):
+    fillable(filled)
+    filled.program(
+        "fio", f'[ "$1" != --version ] || exec "$real" "$@"\ntouch {filled.base}/holds\nsleep 300'
+    )
+    process = filled.start(command("-n", f"^FillLevel%fill={LEVEL}"))
+    wait_for((filled.base / "holds").exists, 60, "fio to start on a full target")
+    assert fill_of(filled.target) > LEVEL / 100 - 0.02
+
+    filled.kill(process.pid)
+    process.communicate(timeout=600)
+    (filled.bin / "fio").unlink()
+    left = sum(path.stat().st_blocks * 512 for path in filled.leftovers() if path.is_file())
+    assert left > 600 * MIB
+    assert filled.iogauge("clean").rc == 0
+    filled.assert_clean()
+    assert fill_of(filled.target) < 0.05
+
+
 # --- a stream and a storm of metadata -------------------------------------------------------------
 
 
@@ -444,10 +465,50 @@ def test_a_run_says_the_share_of_reads(mixing):
     assert "expected more than 50, or O_DIRECT" in by_cache["buffered"]["reason"]
 
 
+@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
+def test_elbencho_mixes_what_was_asked_or_is_refused(make_rig):
+    rig = make_rig(tools=("elbencho",))
+    (record,) = rig.run("-n", "^ElbenchoMixed").records
+    assert record["verdict"] == "UNREFERENCED", record["reason"]
+    metrics = {name: metric["median"] for name, metric in found(record).items()}
+    ways = ("read_bw", "write_bw", "write_iops", "read_iops")
+    assert list(metrics) == [*ways, "read_iops_ratio"]
+    assert metrics["write_iops"] / metrics["read_iops"] == pytest.approx(3 / 7, rel=0.01)
+    confirmed = {f["metric"] for f in record["findings"] if "or more in each" in f["saw"]}
+    assert confirmed >= {*ways}
+    assert "G8 ok elbencho checked its data in the warm-up" in said(record)
+    rig.program("elbencho", 'exec "$real" "${@/#70/50}"')
+    (record,) = rig.run("-n", "^ElbenchoMixed").records
+    assert record["verdict"] == "INVALID", record["reason"]
+    for metric in ways:
+        assert f"{metric}: G8 bytes: " in record["reason"]
+    rig.assert_clean()
+
+
+def test_an_untrue_report_of_reads_is_refused(mixing):
+    script = mixing.base / "change.py"
+    script.write_text(
+        "import json, sys\n"
+        "report = json.load(open(sys.argv[1]))\n"
+        "way = report['jobs'][0]['read']\n"
+        "for key in ('io_bytes', 'io_kbytes', 'bw_bytes', 'bw', 'iops', 'total_ios'): way[key] *= 3\n"
+        "for one in ('lat_ns', 'clat_ns'): way[one]['N'] *= 3\n"
+        "json.dump(report, open(sys.argv[1], 'w'))\n"
+    )
+    mixing.damage("fio", "fio-mixed.1.json", f'{sys.executable} {script} "$out"')
+    done = mixing.run("-n", "^Mixed%order=random%cache=direct%reads=70")
+    (mixing.bin / "fio").unlink()
+    done.never_passed("its tasks asked the kernel for")
+
+
 # --- a weather model's output by WRF-IO  ----------------------------------------------------------
 
 
 HEADER = Path(shutil.which("wrf_io") or "/").parent.parent / "share" / "wrf-io" / "wrf_header.txt"
+needs_wrf_io = pytest.mark.skipif(
+    not HEADER.exists(),
+    reason="no wrf_io with its header on PATH (docs/checks.md says how to build it)",
+)
 
 
 @pytest.fixture(scope="module")
@@ -459,10 +520,7 @@ def model(make_module_rig: Callable[..., Rig]) -> Rig:
     return rig
 
 
-@pytest.mark.skipif(
-    not HEADER.exists(),
-    reason="no wrf_io with its header on PATH (docs/checks.md says how to build it)",
-)
+@needs_wrf_io
 def test_an_output_is_timed_from_open_to_sync(model):
     record = model.run("-n", "^WrfOutput").record
     model.assert_clean()
@@ -477,3 +535,45 @@ def test_an_output_is_timed_from_open_to_sync(model):
     assert "G2 ok fsync in the timed region" in findings
     assert "or more in each execution" in findings
     assert "G22 ok wrf_io 1.14" in findings
+
+
+@needs_wrf_io
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (
+            """awk '/^Total write/ {$4 *= 3} /^Write bandwidth/ {$3 *= 3} {print}'""",
+            "G8 [a-z ]+: the tool wrote 1.. MiB, as it says; its tasks asked the kernel for 6",
+        ),
+        (
+            """sed 's/202$/201/; s/wrfout.1/wrfout.0/'""",
+            "G22 [a-z ]+: .* it says .*wrfout.0.nc.* instead of",
+        ),
+        ("""sed '/Write bandwidth/d'""", "'Write bandwidth' is 'missing': the report is damaged"),
+        (
+            "cat >/dev/null; echo 'Error in cdl_hdr_open: fail to open file'",
+            "0 reports, expected 1",
+        ),
+    ],
+    ids=["bytes", "another file", "cut", "an error"],
+)
+def test_an_untrue_report_is_refused(model, script, reason):
+    model.program(
+        "wrf_io",
+        f'case "$*" in *.1.nc) "$real" "$@" | {script} ;; *) exec "$real" "$@" ;; esac',
+    )
+    done = model.run("-n", "^WrfOutput")
+    (model.bin / "wrf_io").unlink()
+    done.never_passed(reason)
+
+
+@needs_wrf_io
+def test_an_output_that_lies_elsewhere_is_refused(model, tmp_path):
+    model.program(
+        "wrf_io",
+        f'words=("$@"); words[-1]={tmp_path}/o.nc\n'
+        f'"$real" "${{words[@]}}" | sed "s|{tmp_path}/o.nc|${{@: -1}}|"',
+    )
+    done = model.run("-n", "^WrfOutput")
+    (model.bin / "wrf_io").unlink()
+    done.never_passed("G8 [a-z ]+: ")

@@ -8,6 +8,7 @@ targets of each file's layout, and answer as Lustre 2.17 answered an ordinary us
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,3 +116,17 @@ def test_every_byte_is_witnessed_by_target(client, check, cache):
     assert "(0%)" in load["saw"], load
     by_target = [f["saw"] for f in findings(done, "G11") if "bytes with" in f["saw"]]
     assert by_target, findings(done, "G11")
+
+
+def test_a_reader_between_eviction_and_read_is_found(client):
+    """Its pages serve the tool, so that nothing travels while the tool reads."""
+    rig, knobs = client
+    mpirun = shutil.which("mpirun")
+    rig.program(
+        "mpirun",
+        'case " $* " in *" -r "*) find "$LFS_MOUNT" -type f -size +1k -exec cat {} + >/dev/null ;; esac\n'
+        f'exec {mpirun} "$@"',
+    )
+    done = rig.run("-n", PER_PROCESS.format("buffered"), **knobs)
+    assert done.record["verdict"] == "INVALID", done.out
+    assert "bytes were fetched from storage" in done.record["reason"], done.record["reason"]

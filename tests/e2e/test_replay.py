@@ -312,6 +312,18 @@ def test_the_gate_of_the_published_figures_is_green(replay, site):
     assert shown == {(record["case"], "pass") for record in run.records}
 
 
+@each_site(())
+def test_the_gate_is_red_at_20_percent_less(replay, site):
+    cases = cases_of(site)
+    run = replay(site).gate(dict.fromkeys(cases, TOO_LOW), *chosen(cases))
+    run.never_passed("FAIL")
+    found = by_case(run)
+    for case in cases:
+        assert found[case.key]["verdict"] == "FAIL", case.key
+        verdicts = {m["name"]: m["verdict"] for m in found[case.key]["metrics"]}
+        assert {verdicts[name] for name in case.values} == {"FAIL"}, found[case.key]["reason"]
+
+
 @each_site(UNTRUE_DAILY)
 def test_the_gate_is_red_if_figures_are_untrue(replay, site):
     known = cases_of(site)

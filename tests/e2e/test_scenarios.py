@@ -20,6 +20,7 @@ import pytest
 from e2e.rig import ROOT, Rig, Run
 from support.depth import FULL
 from support.devices import Devices, overlay
+from support.shell import completed
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.needs_fio]
 
@@ -238,6 +239,23 @@ def findings(record: dict[str, Any], guard: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.nightly
+def test_a_case_that_asks_for_no_layout_says_which_it_had(make_rig):
+    """And a changed default of the target is a fact of the fingerprint, with which a series begins anew."""
+    rig = striped(make_rig)
+    first = measured(rig, "shared")
+    assert first["verdict"] in VALID, first["reason"]
+    (hit,) = findings(first, "G11")
+    assert hit[0] == "warn" and hit[1].startswith("1 file(s) on 1 of 4 storage targets")
+    assert first["fingerprint"]["layout.default"] == "1 x 4 MiB"
+    words = [STAND_INS / "lfs", "setstripe", "-c", "-1", "-S", "1M", rig.target]
+    completed(words, env={**os.environ, "LFS_STATE": str(rig.base / "lfs")}, check=True)
+    second = measured(rig, "shared")
+    assert findings(second, "G11") == [("ok", "1 file(s) on 4 of 4 storage targets")]
+    assert second["fingerprint"]["layout.default"] == "all targets x 1 MiB"
+    assert first["line"] == second["line"]
+
+
 def test_stripes_that_are_too_large_are_refused_before_the_first_byte(make_rig):
     rig = striped(make_rig)
     done = run(rig, "-n", "^StripeCount.*stripe_count=4", "-S", "total_bytes=33554432")
@@ -301,3 +319,16 @@ def test_nothing_healthy_is_refused(make_rig, tmp_path, kind, busy):
         ]
         assert len(found.records) > 30 and not wrong, "\n".join(wrong)
         assert found.rc == 0, found.out[-3000:]
+
+
+def test_a_pool_of_the_site_is_asked_for_and_kept(make_rig):
+    rig = striped(make_rig)
+    rig.declare(target={"pool": "flash"})
+    record = measured(rig, "per-process", LFS_POOLS="flash:1,3")
+    assert record["verdict"] in VALID, record["reason"]
+    assert ("ok", "2 file(s) as asked") in findings(record, "G10")
+    assert record["layout"]["targets"] == [1, 3]
+    assert record["layout"]["kinds"][0]["pool"] == "flash"
+    refused = measured(rig, "per-process", LFS_POOLS="slow:1,3")
+    assert refused["verdict"] == "INVALID"
+    assert "G12 pool: lfs pool_list lustre.flash: exit status 2" in refused["reason"]

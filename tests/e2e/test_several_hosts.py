@@ -199,6 +199,27 @@ def test_hosts_with_one_cache_read_and_stat_nothing_that_is_believed(
     assert {f["outcome"] for f in clocks} <= {"ok"}
 
 
+@pytest.mark.nightly
+@pytest.mark.needs_fio
+def test_all_hosts_read_and_write_at_once(cluster, make_module_rig):
+    rig = striped(
+        make_module_rig,
+        scale={"nodes": 3, "tasks_per_node": 1},
+        hosts=cluster.names,
+        interface="eth0",
+    )
+    done = run_on(cluster, rig, "-n", "^Mixed%order=random%cache=direct.*span=all")
+    rig.assert_clean()
+    assert done.record["verdict"] in ("UNREFERENCED", "UNSTABLE"), done.record["reason"]
+    assert done.record["nodes"] == 3
+    names = ["read_bw", "write_bw", "write_iops", "read_iops", "read_iops_ratio"]
+    assert [metric["name"] for metric in done.record["metrics"]] == names
+    # No counter under the mount is the hosts' own; the tool's words of both ways must agree with it.
+    said = [(f["metric"], f["outcome"]) for f in done.record["findings"] if f["guard"] == "G8"]
+    assert {"read_bw", "write_bw"} <= {metric for metric, _ in said}
+    assert "invalid" not in {outcome for _, outcome in said}
+
+
 #: The back ends of IOR through which all tasks write one file, by the feature of an IOR that has them.
 BACK_ENDS = {"ior-mpiio": "MPIIO", "ior-hdf5": "HDF5", "ior-ncmpi": "NCMPI"}
 
@@ -236,6 +257,18 @@ def test_a_shared_file_is_written_by_all_hosts_through_each_library(cluster, mak
         believed = metrics["read_bw"]["verdict"] in ("UNREFERENCED", "UNSTABLE")
         assert believed == (api == "NCMPI"), done.out
     assert {record["nodes"] for record in done.records} == {3}
+
+
+@pytest.mark.skipif(shutil.which("elbencho") is None, reason="elbencho is not on PATH")
+def test_elbencho_mixes_on_all_hosts(cluster, make_module_rig):
+    rig = make_module_rig(tools=("elbencho", "ior"), limits={"case_bytes": "160 MiB"})
+    rig.declare(scale={"nodes": 3, "tasks_per_node": 2}, hosts=cluster.names, interface="eth0")
+    record = run_on(cluster, rig, "-n", "^ElbenchoMixed").record
+    rig.assert_clean()
+    assert record["verdict"] in ("UNREFERENCED", "UNSTABLE"), record["reason"]
+    assert record["nodes"] == 3
+    rates = {metric["name"]: metric["median"] for metric in record["metrics"]}
+    assert rates["write_iops"] / rates["read_iops"] == pytest.approx(3 / 7, rel=0.01)
 
 
 def test_an_output_is_written_by_all_hosts(cluster, make_module_rig):

@@ -184,6 +184,20 @@ def test_a_slow_clock_and_a_disk_that_does_not_count(make_rig, devices, clock):
     assert {metric["verdict"] for metric in run.record["metrics"]} <= {"INVALID", "CONTAMINATED"}
 
 
+@pytest.mark.nightly
+@pytest.mark.needs_ior
+def test_a_slow_clock_and_files_that_nobody_counts(make_rig, devices, clock):
+    """btrfs tells no inodes, as no network does. The lines of mdtest tell the time."""
+    target = devices.formatted("btrfs")
+    # mdtest syncs what it has made: so few files take it some seconds on a slow disk.
+    rig = make_rig(target=target / "t", tools=("mdtest",), limits={"case_files": 30_000})
+    rig.write_references(GENEROUS)
+    rig.program("mdtest", f'LD_PRELOAD={clock} CLOCK_SPEED=0.33 exec "$real" "$@"')
+    with capped(devices.last, written=4 * MIB):
+        run = rig.run("-n", "MdtestEasy")
+    run.never_passed("G4 clock: the tool reports .*; it worked for")
+
+
 @pytest.mark.needs_fio
 def test_files_that_are_hidden_from_the_target(make_rig, devices):
     """btrfs counts no inodes. But the agent sees what is mounted over the case's directory in a tool's own namespace."""

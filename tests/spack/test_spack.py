@@ -187,3 +187,24 @@ def test_only_a_client_that_can_be_built_on_is_found(spack, builtin, tmp_path, t
     assert added == ([found] if found else []), done.stdout
     # builtin's recipe looks too and finds less: that is no advice to somebody whose client is complete.
     assert ("lustre-client-devel" in done.stdout) == (not found), done.stdout
+
+
+@pytest.mark.slow
+def test_a_wrong_external_is_caught(stack):
+    """The MPI that was declared is not the one at its prefix."""
+    lock = (stack / "spack.lock").read_text()
+    data = json.loads(lock)
+    (mpi,) = [
+        spec for spec in data["concrete_specs"].values() if spec["name"] in ("openmpi", "mpich")
+    ]
+    declared, mpi["version"] = mpi["version"], "99.1"
+    try:
+        (stack / "spack.lock").write_text(json.dumps(data))
+        done = completed([str(ROOT / "ci/check_stack.py"), str(stack)])
+    finally:
+        (stack / "spack.lock").write_text(lock)
+    assert done.returncode == 1
+    assert (
+        f"is {mpi['name']} {declared}, but {mpi['name']} 99.1 is declared"
+        in done.stdout + done.stderr
+    )

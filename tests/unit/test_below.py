@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from iogauge.node import below
+from iogauge.node import below, btrfs
 from iogauge.node.kinds import Below, Traits, traits
 from iogauge.node.mounts import Mount
 
@@ -306,6 +306,28 @@ def test_an_overlay_whose_upper_directory_is_hidden_proves_nothing(tree, hidden)
 def test_a_btrfs_whose_devices_are_hidden_proves_nothing(tree):
     tree.mount("/m", "btrfs", "0:44")
     assert "btrfs" in tree.resolve("/m").cached
+
+
+@pytest.mark.parametrize(
+    ("bits", "devices", "missing", "copies"),
+    [
+        ([None], 1, 0, (1, 1)),
+        ([3], 4, 0, (1, 1)),
+        ([4], 2, 0, (2, 2)),
+        ([10], 4, 0, (4, 4)),
+        ([7], 5, 0, (1.25, 2)),
+        ([None, 9], 3, 0, (1, 3)),
+        # With devices out.
+        ([4], 1, 1, (1, 2)),
+        ([4], 3, 2, (1, 2)),
+        ([9], 2, 1, (2, 3)),
+        ([7], 4, 1, (1, 2)),
+        ([8], 5, 1, (1.25, 3)),
+    ],
+)
+def test_copies_of_btrfs(bits, devices, missing, copies):
+    flags = [1 | (0 if bit is None else 1 << bit) for bit in bits]
+    assert btrfs.copies(flags, devices, missing) == copies
 
 
 @pytest.mark.parametrize(

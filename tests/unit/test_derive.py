@@ -190,11 +190,37 @@ def test_a_point_that_is_not_valid_is_named_with_its_verdict(verdict):
     assert found.without("write_bw") == (LeftOut("tasks=1", f"{verdict} in s0", "write_bw", True),)
 
 
-def test_points_at_another_scale_than_the_newest_are_left_out():
-    found = newest(record(1), record(2, nodes=8, age=1), record(4, age=2))
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"check": "Other"},
+        {"partition": "other"},
+        {"environment": "other"},
+        {"tier": "quick"},
+        {"overridden": {"nodes": 2}},
+        {"pinned": "n17"},
+        {"age": 30.1},
+        {"tasks": 3},
+    ],
+)
+def test_what_belongs_to_another_case_is_no_point(change):
+    found = newest(record(**{"tasks": 1, **change}))
+    assert found.points["write_bw"] == ()
+    assert left(found) == [f"tasks={x} (not measured)" for x in (1, 2, 4)]
+
+
+@pytest.mark.parametrize(
+    ("other", "is_at"),
+    [
+        ({"nodes": 8}, "nodes=8, fs.uuid=unknown"),
+        ({"fingerprint": {"fs.uuid": "B"}}, "nodes=4, fs.uuid=B"),
+    ],
+)
+def test_points_of_another_scale_or_file_system_than_the_newest_are_left_out(other, is_at):
+    found = newest(record(1), record(2, age=1, **other), record(4, age=2))
     assert [p.x for p in found.points["write_bw"]] == [1, 4]
     assert left(found) == [
-        "tasks=2 (with nodes=8, fs.uuid=unknown in s1, newer points with nodes=4, fs.uuid=unknown)"
+        f"tasks=2 (with {is_at} in s1, newer points with nodes=4, fs.uuid=unknown)"
     ]
 
 

@@ -109,6 +109,12 @@ def test_sentences(counts, lack, text):
     assert str(found) == text
 
 
+def test_text_from_outside_is_shown_not_obeyed():
+    lack = Unmeasured(left_out=(left_out("\x1b[2J", why="\x07"),), unmatched=("-n \x1b",))
+    ending = of({}, lack)
+    assert "\x1b" not in "".join([str(ending), *ending.besides, *ending.remarks])
+
+
 def test_passes_on_the_word_of_the_tool_alone_are_counted():
     saw = "no second witness: nothing under the mount counts bytes that this user may read"
     unseen = records.FINDING | {"guard": "G8", "saw": saw}

@@ -1621,6 +1621,29 @@ def test_g8_lets_networks_and_disks_contradict_but_not_confirm(passed, outcome):
         assert said in finding.saw
 
 
+def test_a_word_that_is_not_exact_contradicts_and_never_confirms():
+    """Whatever the quantity: the ledger has one rule for all."""
+    for count, required, outcome in (
+        (100, False, WARN),
+        (100, True, INVALID),
+        (90, False, INVALID),
+    ):
+        word = ledger.BYTES.most("somebody counted less", count)
+        claim = ledger.Claim("the tool says 100", 100, [word])
+        found = ledger.settle(
+            "G8 witness",
+            [[claim]],
+            fine="fine",
+            unseen="nobody is exact",
+            required=required,
+            tolerance=0.05,
+        )
+        assert found.outcome is outcome
+        confirmed = replace(claim, words=[word, ledger.Bounds("exact", exact=True)])
+        seen = ledger.settle("G8 witness", [[confirmed]], fine="fine", unseen="x", tolerance=0.05)
+        assert seen.outcome is (OK if count == 100 else INVALID)
+
+
 def g4(*executions: Mapping[str, Any] | None, **more: Any) -> Finding:
     """G4 of executions by what they claim and who saw them."""
     claims = [None if seen is None else seconds_claims(**seen) for seen in executions]

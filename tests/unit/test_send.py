@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
+import ssl
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,9 +26,12 @@ from iogauge_extras.page import receivers
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.receivers import Message, SendError
 from iogauge_extras.page.trouble import Alarm, Trouble
+from support.shell import completed
 
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
 Answer = tuple[int, dict[str, str], str]
+#: An answer that does not end.
+ENDLESS = "endless"
 
 
 def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Message:
@@ -67,7 +73,10 @@ class Server(ThreadingHTTPServer):
                 for name, value in answer[1].items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(answer[2].encode())
+                with suppress(OSError):
+                    while answer[2] == ENDLESS:
+                        self.wfile.write(b"." * 4096)
+                    self.wfile.write(answer[2].encode())
 
             do_GET = do_POST
 
@@ -330,3 +339,25 @@ def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(tmp_path, serv
 def test_a_workflow_of_teams_gets_a_card():
     (attachment,) = message().to_card()["attachments"]  # type: ignore[misc]
     assert attachment["content"]["body"][0]["text"].startswith("iogauge site: FAILED")
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate")
+def test_the_certificates_of_the_system_are_trusted_and_no_others(serve, tmp_path, monkeypatch):
+    words = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key -out cert -days 2 -subj /CN=x"
+    name = "subjectAltName=IP:127.0.0.1"
+    assert completed([*words.split(), "-addext", name], cwd=tmp_path).returncode == 0
+    server = serve()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    secure = {"IOGAUGE_WEBHOOK_URL": server.url.replace("http:", "https:") + f"/{DOOR}"}
+    assert "certificate" in failure(secure)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert"))
+    receivers.receivers(secure)["webhook"](message())
+    assert len(server.got) == 1
+
+
+def test_an_answer_that_does_not_end_is_not_waited_for(serve):
+    server = serve((200, {}, ENDLESS))
+    receivers.receivers(to_webhook(server))["webhook"](message())
+    assert len(server.got) == 1

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,7 @@ from iogauge.job import recorder as looks_at
 from iogauge.job.bell import Task
 from iogauge.job.recorder import Mounts, Recorder
 from iogauge.node.counters import Reading
+from iogauge.node.mounts import Mount, parse_mountinfo
 from iogauge.plan.seen import (
     ASKED,
     FOUND,
@@ -433,6 +435,26 @@ def test_a_container_that_is_being_made_hides_nothing(tmp_path, hides):
     assert seen == ({"tmpfs", str(tmp_path)} if hides else set())
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_the_recorder_sees_that_the_target_lost_its_barriers(tmp_path, monkeypatch, before):
+    """What was mounted so from the beginning is judged by the layers below it."""
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder([], directory=str(tmp_path))
+
+    def without(text: str) -> list[Mount]:
+        return [replace(one, options=f"{one.options},nobarrier") for one in parse_mountinfo(text)]
+
+    monkeypatch.setattr(looks_at, "parse_mountinfo", without)
+    if before:
+        recorder = Recorder([], directory=str(tmp_path))
+    (mounts,) = recorder._mounts.values()
+    mounts._read()
+    recorder._look_at_mounts(1.0, [])
+    recorder.write()
+    hidden = read(tmp_path).hidden()
+    assert [one.rpartition(" with ")[2] for one in hidden] == ([] if before else ["nobarrier"])
+
+
 # --- the script itself ----------------------------------------------------------------------------
 
 
@@ -485,6 +507,42 @@ def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named
         assert noted(tmp_path)[-1].counters == {}
     for file in held:
         os.close(file)
+
+
+def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
+    """One that died meanwhile: a count that nobody took is not one of zero."""
+    before = Note(1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}])
+    task = TaskRun("n1", "write.1", 0, 1.0, 2.0, None, (9, 9, 1, 1, 0, 0, 0))
+    (found,) = witness.witnesses(Noted({"n1": [before]}, (task,)))["write.1"]
+    seen = witness.Testimony(witnesses=(found,), expected=1)
+    assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == {}
+
+
+def test_where_the_kernel_lists_no_disk_none_moved_nothing():
+    """As in a container whose /proc/diskstats is empty (lxcfs)."""
+    listed, hidden = heard(grown("n1", **{"8:16": [0, 0, 0]})), heard(grown("n1", net=[5, 5, None]))
+    assert listed.counted({"n1": ["8:0"]}) == Reading()
+    assert hidden.counted({"n1": ["8:0"]}) is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "counted"),
+    [
+        ({"rig-OST0000": [0, 0, 0]}, Reading()),  # nothing travelled: a read from the cache
+        ({}, None),  # no client told, which root alone may ask before 2.17
+        ({"rig-OST0000": None}, None),
+        ({"rig-OST0000": [8, 8, 1], "rig-OST0001": None}, None),  # a device went away
+    ],
+)
+def test_a_client_that_tells_nothing_is_not_one_that_moved_nothing(devices, counted):
+    assert heard(grown("n1", **devices)).counted({"n1": ["rig"]}) == counted
+
+
+def test_a_node_that_does_not_see_the_stage_is_named_before_the_tool_runs(tmp_path):
+    words = ["sh", JOB_FILES / "witness.sh", "/nowhere", "write.1", "touch", "made"]
+    done = completed(words, cwd=tmp_path)
+    assert done.returncode == 1 and not (tmp_path / "made").exists()
+    assert f"iogauge: {os.uname().nodename} cannot write /nowhere/tasks." in done.stderr
 
 
 def test_what_a_tool_or_a_launcher_prints_changes_nothing(tmp_path):

@@ -1,4 +1,4 @@
-"""elbencho: options to arguments, and recorded outputs of 3.1-10 to bytes and seconds."""
+"""elbencho: options to arguments, and recorded outputs of 3.1-10 and 3.0-37 to bytes and seconds."""
 
 from __future__ import annotations
 
@@ -60,6 +60,32 @@ def test_the_words_are_those_of_the_recorded_command(version, more, name):
     if version == "_hosts" and name == "read":
         given[given.index("servers.hosts")] = "servers.next"
     assert elbencho.parse(sample(name, version), name).command.split() == ["elbencho", *given]
+
+
+@pytest.mark.parametrize(
+    ("version", "hosts", "more"),
+    [("", 1, {}), ("_hosts", 2, {"hosts": "servers.next", "secret": "servers.secret"})],
+)
+def test_both_ways_of_a_recorded_mix(version, hosts, more):
+    text = sample("mix", version)
+    output = elbencho.parse(text, "mix")
+    sizes = {"file_bytes": 25 * MIB, "block_bytes": 128 << 10, "json_file": "elbencho_mix.json"}
+    given = words(action="mix", reads=70, **sizes, **more)
+    assert output.command.split() == ["elbencho", *given.arguments()]
+    assert (output.tasks, output.nodes, output.at_once) == (2 * hosts, hosts, True)
+    moved = {phase.name: (phase.bytes_moved, phase.operations) for phase in output.phases}
+    each = {"write": (15 * MIB, 120), "read": (35 * MIB, 280)}
+    assert moved == {way: (hosts * of, hosts * count) for way, (of, count) in each.items()}
+    # Both go on for as long as the execution; bandwidth and operations are those of that time.
+    write, read = output.phases
+    assert write.seconds == pytest.approx(read.seconds, rel=0.01)
+    assert read.rates["bw"].value == pytest.approx(read.rates["iops"].value / 8)
+    for damage, said in (
+        (("RWMIX70", "WRITE"), "found WRITE"),
+        (("rwmix_read", "x"), "rwmix_read"),
+    ):
+        with pytest.raises(ToolOutputError, match=said):
+            elbencho.parse(text.replace(*damage), "mix")
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,10 @@ class Quantity:
     value: float
     unit: str
 
+    def over(self, other: Quantity) -> Quantity:
+        """Return how many times another quantity this one is."""
+        return Quantity(self.value / other.value, "1")
+
 
 @dataclass(frozen=True, slots=True)
 class Unsettled:

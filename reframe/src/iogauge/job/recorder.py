@@ -174,6 +174,8 @@ class Mounts:
     def __init__(self, process: int | str, directory: str, own: Mount | None = None) -> None:
         """Read the mounts of a process; raises OSError."""
         self._directory, self._root = directory, f"/proc/{process}/root"
+        # What is opened shows the mounts below the root of that moment.
+        self._root_then = _number_of(self._root)
         # Open for as long as it is asked for changes.
         file = os.open(f"/proc/{process}/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
         self._file = os.fdopen(file, "rb", buffering=0)
@@ -202,8 +204,11 @@ class Mounts:
             if inside.startswith(f"{m.point.rstrip('/')}/") or m.point.startswith(inside)
         ]
         self._hides: list[str] = []
-        absent = os.path.isdir(self._root) and not os.path.lexists(self._root + inside)
-        self.unsettled = absent or bool(self._changed.poll(0))
+        root = _number_of(self._root)
+        absent = root is not None and not os.path.lexists(self._root + inside)
+        # The kernel tells of a change before the process has its new root.
+        moved = root is not None and root != self._root_then
+        self.unsettled = absent or moved or bool(self._changed.poll(0))
         if absent or not at:
             return
         mount = at[-1]  # hides those before it
@@ -214,6 +219,14 @@ class Mounts:
         if lost or _is_another(mount, own):
             point = f"{mount.point} with {lost}" if lost else mount.point
             self._hides = [mount.type, mount.source, point]
+
+
+def _number_of(path: str) -> tuple[int, int] | None:
+    """Return the device and the inode of a path; None if there is none, or nobody may know."""
+    with contextlib.suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino
+    return None
 
 
 def _is_another(mount: Mount, own: Mount) -> bool:

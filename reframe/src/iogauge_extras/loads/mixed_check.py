@@ -131,12 +131,8 @@ class MixedCheck(FioCheck):
             files=self.total_tasks,
             computed={
                 f"{metric.name}_ratio": Computed(
-                    sources=(metric.name, f"{metric.name}_alone"), compute=_over
+                    sources=(metric.name, f"{metric.name}_alone"), compute=Quantity.over
                 )
                 for metric in self._compared
             },
         )
-
-
-def _over(mixed: Quantity, alone: Quantity) -> Quantity:
-    return Quantity(mixed.value / alone.value, "1")

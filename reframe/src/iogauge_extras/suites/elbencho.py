@@ -31,13 +31,14 @@ _VERSION: Final = re.compile(r"\d{1,6}(?:[.-]\d{1,6}){1,4}")
 
 
 #: What is done with files, and how elbencho calls that phase.
-Action = Literal["write", "create", "stat", "read", "remove"]
+Action = Literal["write", "create", "stat", "read", "remove", "mix"]
 _ACTIONS: Final[Mapping[Action, tuple[str, str]]] = {
     "write": ("-w", "WRITE"),
     "create": ("-w", "WRITE"),
     "stat": ("--stat", "STAT"),
     "read": ("-r", "READ"),
     "remove": ("-F", "RMFILES"),
+    "mix": ("-w", "RWMIX"),
 }
 #: Actions that end with syncfs(2), which elbencho times as a phase of its own, and what it calls that.
 _SYNCED: Final = ("create", "remove")
@@ -63,6 +64,9 @@ UNTOLD: Final = (
 class ElbenchoOptions:
     """One execution of elbencho over files of ``file_bytes`` bytes, which it writes, creates, looks up, reads or removes.
 
+    ``mix`` reads ``reads`` percent of the blocks of files that are there, and writes the others: of each hundred, a
+    process reads some in a row, then writes the rest.
+
     Sizes are bytes. Each process has ``files`` of them, in one directory for all processes. There the first are
     named ``r0-f0``, ``r1-f0`` and so on. With ``own_directory`` each has a directory of its own, which it makes before it
     creates files. Creating and removing end with syncfs(2) on each node. ``hosts`` is a file with a
@@ -78,6 +82,7 @@ class ElbenchoOptions:
     json_file: str
     files: int = 1
     own_directory: bool = False
+    reads: int = 0
     direct: bool = False
     gpu: Gpu = ""
     hosts: str = ""
@@ -95,6 +100,7 @@ class ElbenchoOptions:
         return [
             *(["-d"] if self.own_directory and self.action == "create" else []),
             _ACTIONS[self.action][0],
+            *(["--rwmixpct", str(self.reads)] if self.reads else []),
             *(["--hostsfile", self.hosts, "--svcpwfile", self.secret] if self.hosts else []),
             *("-t", str(self.threads)),
             *("-n", str(int(self.own_directory)), "-N", str(self.files)),
@@ -116,7 +122,7 @@ def verification() -> tuple[str, ...]:
 
 
 def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
-    """Parse the JSON file of one execution: one phase, named as the ``action``.
+    """Parse the JSON file of one execution: one phase, named as the ``action``, or the write and the read of a ``mix``.
 
     ``rates`` has ``bw`` and ``iops`` of whole files. Of many ``files`` of all processes it has ``rate`` (ops/s). Its
     seconds are those of the phase and of the syncfs(2) after it, if there is one. A read has ``bytes_moved`` if its files have
@@ -125,7 +131,11 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
     """
     wanted = _ACTIONS[action][1]
     lines = [_line(line) for line in text.splitlines() if line.strip()]
-    names = [str(member(line, "phase_type", "elbencho")) for line in lines]
+    # The name of a mix ends with the percent of its reads.
+    names = [
+        re.sub(r"^(RWMIX)\d+$", r"\1", str(member(line, "phase_type", "elbencho")))
+        for line in lines
+    ]
     if names.count(wanted) != 1:
         raise ToolOutputError(
             f"elbencho: {action}: expected one phase {wanted}, found {excerpt(' '.join(names))}"
@@ -139,7 +149,14 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
             f"found {excerpt(' '.join(rest))}"
         )
     synced_ms = sum(_milliseconds(line) for line in lines[at + 1 :])
-    phase = _of_files(action, data, files, synced_ms) if files else _of_bytes(action, data)
+    done = _done(data)
+    if files:
+        phases = [_of_files(action, data, files, synced_ms)]
+    elif action == "mix":
+        both = {"write": done, "read": member(done, "rwmix_read", "elbencho")}
+        phases = [_of_bytes(way, data, moved) for way, moved in both.items()]
+    else:
+        phases = [_of_bytes(action, data, done)]
     config = _config(data)
     version = member(config, "version", "elbencho")
     if not isinstance(version, str) or not _VERSION.fullmatch(version):
@@ -149,25 +166,26 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
     return ToolOutput(
         tool="elbencho",
         version=version,
-        phases=(phase,),
+        phases=tuple(phases),
         tasks=_count(config, "threads") * _count(config, "hosts"),
         nodes=_count(config, "hosts"),
         command=_command(config),
         moments=(_begin(data),),
+        at_once=action == "mix",
     )
 
 
-def _of_bytes(action: Action, data: Mapping[str, Any]) -> Phase:
-    block, done = _count(_config(data), "block_size"), _done(data)
-    moved, rate, shown_ms = (_count(done, key) for key in ("bytes", "bytes/s", "elapsed_time_ms"))
+def _of_bytes(name: str, data: Mapping[str, Any], done: Any) -> Phase:
+    block, shown_ms = _count(_config(data), "block_size"), _count(_done(data), "elapsed_time_ms")
+    moved, rate = (_count(done, key) for key in ("bytes", "bytes/s"))
     seconds = moved / rate
     if abs(seconds - shown_ms / 1000) > _ROUNDING_S + seconds / 100:
         raise ToolOutputError(
-            f"elbencho: {action}: {moved} bytes at {rate} bytes/s take {seconds:.3f} s, but it says {shown_ms} ms"
+            f"elbencho: {name}: {moved} bytes at {rate} bytes/s take {seconds:.3f} s, but it says {shown_ms} ms"
         )
     operations = moved // block
     return Phase(
-        action,
+        name,
         {"bw": Quantity(rate / 2**20, "MiB/s"), "iops": Quantity(operations / seconds, "ops/s")},
         seconds,
         bytes_moved=moved,

@@ -1,4 +1,4 @@
-"""Base classes of the scenarios that run elbencho: a large file for each process, and many small files.
+"""Base classes of the scenarios that run elbencho: a large file for each process, both ways at once, and many small files.
 
 elbencho starts its processes itself, on one node. On several nodes the job starts its servers.
 """
@@ -9,15 +9,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from iogauge.cases.fio import READ_BW, WRITE_BW
+from iogauge.cases.fio import READ_BW, READ_IOPS, WRITE_BW
 from iogauge.cases.mdtest import CREATE, READ, REMOVE, STAT, files_of_each
 from iogauge.cases.storage import StorageCheck, share_of_bytes
 from iogauge.core import words
-from iogauge.core.measurement import Metric, ToolOutput
+from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.units import parse_bytes
-from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed, Verification
+from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed, Verification
 from iogauge.plan.stage import SERVERS_HOSTS, SERVERS_NEXT, SERVERS_SECRET
 from iogauge_extras.suites import elbencho
+
+#: What moves the bytes of whole files, and what does so without a check of data.
+_OF_BYTES = ("write", "read", "mix")
+_UNCHECKED = ("stat", "remove", "mix")
 
 
 class _OnAllNodes(StorageCheck):
@@ -27,9 +31,12 @@ class _OnAllNodes(StorageCheck):
     own_processes = 1
 
     def _phase(
-        self, action: elbencho.Action, access: Access, metric: Metric, rate: str, **options: Any
+        self, action: elbencho.Action, access: Access, rates: dict[str, str], **options: Any
     ) -> PhasePlan:
-        """Return an execution; after the first, each node works on the files of another one."""
+        """Return an execution; after the first, each node works on the files of another one.
+
+        ``rates`` maps a metric to elbencho's quantity. Of a mix they are those of the reads.
+        """
         output = f"elbencho-{action}.{REP}.json"
         if self.nodes > 1:
             # The order of the servers decides who works on which file.
@@ -49,14 +56,17 @@ class _OnAllNodes(StorageCheck):
             command=["elbencho", *words.arguments()],
             launch="servers" if self.nodes > 1 else "once",
             parse=lambda printed: elbencho.parse(printed.result, action),
-            rates={metric.name: (action, rate)},
+            rates={
+                metric: ("read" if action == "mix" else action, rate)
+                for metric, rate in rates.items()
+            },
             access=access,
             output=output,
-            data_bytes=data if action in ("write", "read") else None,
+            data_bytes=data * (words.reads or 100) // 100 if action in _OF_BYTES else None,
             stored_bytes=data if action == "create" else 0,
             # The tool syncs what it makes and removes; nothing is left then, unless its sync did nothing.
             syncs=words.syncs,
-            verifies=checked if words.file_bytes and action not in ("stat", "remove") else None,
+            verifies=checked if words.file_bytes and action not in _UNCHECKED else None,
         )
 
 
@@ -87,14 +97,61 @@ class ElbenchoCheck(_OnAllNodes):
         write = Access(direction="write", o_direct=True, saturates="bandwidth" if whole else None)
         read = replace(write, direction="read")
         phases = [
-            self._phase("write", write, WRITE_BW, "bw", **more),
-            self._phase("read", read, READ_BW, "bw", **more),
+            self._phase("write", write, {WRITE_BW.name: "bw"}, **more),
+            self._phase("read", read, {READ_BW.name: "bw"}, **more),
         ]
         return self.case(
             "elbencho",
             [_strict(phase) for phase in phases] if self.gpu == "gds" else phases,
             held_bytes=each * self.total_tasks,
             files=self.total_tasks,
+        )
+
+
+class ElbenchoMixedCheck(_OnAllNodes):
+    """Read the files of the next node alone, then read and write them at once, with O_DIRECT.
+
+    A subclass sets ``block`` (text with a unit) and ``reads``, their share of the blocks in percent.
+    """
+
+    block: str
+    reads: int
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return both bandwidths and operations, and the reads' over those alone, as of fio."""
+        ratio = replace(READ_IOPS, name="read_iops_ratio", unit="1")
+        return (READ_BW, WRITE_BW, replace(READ_IOPS, name="write_iops"), READ_IOPS, ratio)
+
+    def plan(self) -> CasePlan:
+        """Write the files once; then read alone, and read and write; raises ValueError if the limits allow none."""
+        block = parse_bytes(self.block)
+        # elbencho mixes exactly as asked in each hundred blocks.
+        each = share_of_bytes(self, f"{100 * block} B")
+        more: dict[str, Any] = {"file_bytes": each, "block_bytes": block, "direct": True}
+        write = Access(direction="write", o_direct=True)
+        read = replace(write, direction="read")
+        rates = {READ_BW.name: "bw", READ_IOPS.name: "iops"}
+        mixed = self._phase("mix", read, rates, reads=self.reads, **more)
+        beside = replace(
+            mixed,
+            name="beside",
+            command=(),
+            rates={"write_bw": ("write", "bw"), "write_iops": ("write", "iops")},
+            access=write,
+            data_bytes=each * self.total_tasks - (mixed.data_bytes or 0),
+            within=mixed.name,
+        )
+        return self.case(
+            "elbencho",
+            [self._phase("read", read, {"read_iops_alone": "iops"}, **more), mixed, beside],
+            prepare=[self._phase("write", write, {}, **more)],
+            held_bytes=each * self.total_tasks,
+            files=self.total_tasks,
+            computed={
+                "read_iops_ratio": Computed(
+                    sources=(READ_IOPS.name, "read_iops_alone"), compute=Quantity.over
+                )
+            },
         )
 
 
@@ -145,7 +202,7 @@ class ElbenchoFilesCheck(_OnAllNodes):
             of_each = {"files": each, "own_directory": self.own_directory}
             # A file is one request.
             sizes = {"file_bytes": self.file_bytes, "block_bytes": self.file_bytes}
-            planned = self._phase(action, access, metric, "rate", **of_each, **sizes)
+            planned = self._phase(action, access, {metric.name: "rate"}, **of_each, **sizes)
             parse = partial(_parse_files, action=action, files=all_files, tasks=self.tasks_per_node)
             return replace(planned, parse=parse)
 
