@@ -45,6 +45,11 @@ _OTHERS = re.compile(
     r"\[[-= A-Z]|  (version|command|launched|working|settings|selected|check|stage|output|log|results)\b.*: +|P: |==>"
     r"|Log file|iogauge: \w+ .*: .* gone|$"
 )
+#: What a reader of the page can miss: remarks that are no fault, advice, status 0.
+_LONG = re.compile(
+    r" {4}(\[\d+\] (.*a remark, no fault|valid, and nothing).*\n( {8,}\S.*\n)*|\(exit status 0\)\n|not found out.*\n( {4}(run )?again.*\n| {4}before,.*\n)?"
+    r"|not for this site.*\n {4}they need.*\n|\$ sed .*\n| *(since|cause): .*\n {4,6}(UTC|look) .*\n|next:\n( {8}.*\n)+)"
+)
 
 
 class Day:
@@ -118,7 +123,13 @@ def day(place: Path) -> str:
             limit(hosts, node, NETWORK)
         shown = Day(place, slurm)
         live(shown, found)
-        return "\n".join(shown.page)
+        return shortened(shown.page)
+
+
+def shortened(page: list[str]) -> str:
+    """Return the page without what a reader can miss."""
+    text = re.sub(r"^" + _LONG.pattern, "", "\n".join(page).lstrip(), flags=re.MULTILINE)
+    return re.sub(r"\n{3,}", "\n\n", text)
 
 
 def live(day: Day, disks: dict[str, Path]) -> None:
