@@ -148,7 +148,7 @@ def live(day: Day, disks: dict[str, Path]) -> None:
     show("sed -i " + " ".join(f"-e '{edit}'" for edit in EDITS) + " sites/mine/settings.yaml")
     (day.place / "sites" / "mine" / "references.yaml").write_text(REFERENCES)
     show("cat sites/mine/references.yaml")
-    assert "ready: mine" in show("iogauge check mine", lines=1)
+    assert "ready: mine" in show("iogauge check mine", lines=2)
     assert "alarm sent" in show("iogauge alarm --test --expect mine:scratch")
     assert "ok: 2 passed" in show(f"iogauge run {case}", last="iogauge: ")
     show(links, last="iogauge: ")
