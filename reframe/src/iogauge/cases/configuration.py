@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from reframe.core.logging import getlogger, log_files
 
-from iogauge.core import untrusted
 from iogauge.core.paths import logs_dir, state_dir
 from iogauge.core.text import visible
 from iogauge.core.words import ENVIRONMENT
-from iogauge.core.yamlfile import YamlError, parse
+from iogauge.core.yamlfile import YamlError
+from iogauge.core.yamlfile import load as load_yaml
 from iogauge.records import selected
 from iogauge.session import life
 from iogauge.session.current import current, guard_gate, is_gate, runs_cases
@@ -29,6 +29,18 @@ from iogauge.site.settings import MISTAKES, NOT_INSTALLED, read_site
 
 #: Characters in the path of the state directory that ReFrame or a job script would interpret.
 _ODD: Final = re.compile(r"[^A-Za-z0-9_./+,=@:-]")
+
+
+def _expand(value: Any) -> Any:
+    """Replace ``${IOGAUGE_HOME}`` and ``${IOGAUGE_SESSION}`` in all values."""
+    if isinstance(value, dict):
+        return {key: _expand(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_expand(inner) for inner in value]
+    if not isinstance(value, str):
+        return value
+    text = value.replace("${IOGAUGE_HOME}", str(state_dir()))
+    return text.replace("${IOGAUGE_SESSION}", current().name)
 
 
 def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -46,10 +58,8 @@ def load(folder: str | os.PathLike[str]) -> dict[str, Any]:
     merged: dict[str, Any] = {"systems": [], "environments": [], "logging": [], "general": []}
     common = base / COMMON / SETTINGS
     try:
-        text = untrusted.read_text(common) if common.exists() else "{}"
-        text = text.replace("${IOGAUGE_HOME}", str(state_dir()))
-        parts = [parse(text.replace("${IOGAUGE_SESSION}", current().name), str(common))]
-    except (OSError, YamlError) as error:
+        parts = [_expand(load_yaml(common))] if common.exists() else []
+    except YamlError as error:
         message = visible(f"iogauge: {error}: every site needs this file, correct it")
         raise SystemExit(message) from error
     with contextlib.suppress(AttributeError):  # ReFrame does not run
