@@ -19,7 +19,7 @@ from iogauge.node.counters import NETWORKS, Reading
 from iogauge.node.host import HARMLESS, Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.seen import Instant, Look, Noted, TaskRun
+from iogauge.plan.seen import Instant, Noted
 from iogauge.plan.stage import PhaseRun
 
 #: Bytes that a task reads or writes beside its data. Noted: 0.1 MiB of IOR and fio.
@@ -212,26 +212,23 @@ def witnesses(seen: Noted) -> dict[str, list[Witness]]:
     grown = {(look.host, look.execution): look for look in seen.looks()}
     found: dict[str, list[Witness]] = {}
     for task in seen.tasks:
-        first = task.number in (0, None)
-        look = grown.get((task.host, task.execution)) if first else None
-        if task.number is not None or look is not None:
-            found.setdefault(task.execution, []).append(_witness(task, look))
+        look = grown.get((task.host, task.execution)) if task.number in (0, None) else None
+        if task.number is None and look is None:
+            continue
+        rchar, wchar, syscr, syscw, fetched, stored, cancelled = task.sums
+        one = Witness(
+            host=task.host,
+            # A look at the node of a server tells when it was taken.
+            started=look.started if look and task.number is None else task.started,
+            ended=task.ended,
+            synced=task.synced,
+            asked=Reading(rchar, wchar),
+            calls=Reading(syscr, syscw),
+            moved=Reading(fetched, max(0, stored - cancelled)),
+            counters=look.growth() if look else {},
+        )
+        found.setdefault(task.execution, []).append(one)
     return found
-
-
-def _witness(task: TaskRun, look: Look | None) -> Witness:
-    rchar, wchar, syscr, syscw, fetched, stored, cancelled = task.sums
-    return Witness(
-        host=task.host,
-        # A look at the node of a server tells when it was taken.
-        started=look.started if look and task.number is None else task.started,
-        ended=task.ended,
-        synced=task.synced,
-        asked=Reading(rchar, wchar),
-        calls=Reading(syscr, syscw),
-        moved=Reading(fetched, max(0, stored - cancelled)),
-        counters=look.growth() if look else {},
-    )
 
 
 def hear(
