@@ -11,7 +11,6 @@ import pytest
 from iogauge.core.measurement import Disturber
 from iogauge.evidence import collect, witness
 from iogauge.evidence.model import Evidence
-from iogauge.evidence.witness import Witness
 from iogauge.guards import clock, contents, figures, origin, others
 from iogauge.guards import witness as guards_witness
 from iogauge.guards.finding import Outcome
@@ -21,7 +20,7 @@ from iogauge.node.counters import Reading
 from iogauge.node.kinds import Below
 from iogauge.node.mounts import Mount
 from iogauge.plan.case import CasePlan
-from iogauge.plan.seen import Instant
+from iogauge.plan.seen import Instant, Witness
 from iogauge.site.extras import PartitionExtras
 from support import stage
 from support.extras import extras

@@ -191,11 +191,8 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
 
 def describe_status(status: int) -> str:
     """Describe an exit status: ``exit status 255``, ``killed by SIGKILL (exit status 137)``."""
-    if status > 128:
-        try:
-            return f"killed by {signal.Signals(status - 128).name} (exit status {status})"
-        except ValueError:
-            pass
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(status - 128).name} (exit status {status})"
     return f"exit status {status}"
 
 
@@ -378,12 +375,6 @@ def check_phases(
         if (repetition, phase.name) not in done:
             missing = f"phase {phase.name}, repetition {repetition} never finished"
             raise ToolOutputError(f"{plan.tool}: " + ", ".join([missing, *ending]))
-
-
-def check_end(job_status: int | None, job_state: str | None, ending: Sequence[str]) -> None:
-    """Raise :class:`ToolOutputError` if a job failed whose phases did not."""
-    if job_status or job_state in ENDED_BY_SCHEDULER:
-        raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
 
 
 def executions(plan: CasePlan) -> list[tuple[int, PhasePlan]]:

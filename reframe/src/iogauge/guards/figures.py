@@ -17,7 +17,7 @@ from iogauge.core.units import (
     with_unit,
 )
 from iogauge.core.words import Tier
-from iogauge.evidence.model import SERIES, OverTime
+from iogauge.evidence.model import SERIES
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
@@ -95,8 +95,7 @@ def drift(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def steadiness(seen: PhaseSeen) -> Finding | None:
-    told = [output.parameters.get(SERIES) for output in seen.outputs]
-    series = [one for one in told if isinstance(one, OverTime)]
+    series: list[Any] = [one for o in seen.outputs if (one := o.parameters.get(SERIES))]
     saw = []
     for number, one in enumerate(series, 1):
         where = f"repetition {number}: " if len(series) > 1 else ""
