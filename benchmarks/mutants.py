@@ -414,6 +414,13 @@ WRITTEN = (
         "a metric without a reference is judged by none",
     ),
     Mutant(
+        "far-below-unseen", "judge", "case.py",
+        "        if name not in doubted and (",
+        "        if False and (",
+        "tests/unit/test_judge.py::test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site",
+        "a reference far below the figures proves little, and nobody is told",
+    ),
+    Mutant(
         "guard-not-listed", "guards", "catalogue.py",
         '    "G2 write-back": cache.write_back,\n',
         "",
