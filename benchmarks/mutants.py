@@ -417,7 +417,7 @@ WRITTEN = (
         "far-below-unseen", "judge", "case.py",
         "        if name not in doubted and (",
         "        if False and (",
-        "tests/unit/test_judge.py::test_what_stands_by_the_nature_of_a_scenario_yields_to_the_site",
+        "tests/unit/test_oracle.py::test_the_judge_and_the_guards_say_of_recorded_evidence_what_they_said",
         "a reference far below the figures proves little, and nobody is told",
     ),
     Mutant(
