@@ -62,17 +62,13 @@ def collect(
 
     ``job_status`` is the job's exit status, None if unknown. ``job_state`` is the scheduler's state
     of the job. ``owner`` is (session, case): files of another case in the same directory are no
-    evidence. If the agent refused, the evidence says so. Raises :class:`ToolOutputError` for
-    anything else that is missing, damaged or failed. The error names the phase, the repetition and
-    the tool's own message, and says if the directory is full.
+    evidence. If the agent refused, the evidence says so. Raises :class:`ToolOutputError`, with the tool's own message, for
+    anything else that is missing, damaged or failed.
     """
     with _explained(stage, plan):
         cause = cause_of_end(stage, job_state)
-        ending = [
-            *([] if job_status is None else [f"the job's {describe_status(job_status)}"]),
-            *cause,
-        ]
-
+        status = [] if job_status is None else [f"the job's {describe_status(job_status)}"]
+        ending = [*status, *cause]
         # How the job entered the target.
         opened = _opened(stage, owner, ending)
         first = (opened.view,) if opened.view else ()
@@ -81,17 +77,16 @@ def collect(
 
         # How its phases ended.
         runs = files.parse_runs(stage_text(stage / files.RUNS, "phases"))
-        if wrong := mismatch(stage, plan, runs):
-            return Evidence(views=first, mismatch=wrong)
-        if refused := refused_by_node(stage, runs):
-            return Evidence(views=first, refused=refused)
+        wrong, refused = mismatch(stage, plan, runs), refused_by_node(stage, runs)
+        if wrong or refused:
+            return Evidence(views=first, mismatch=wrong, refused=refused)
         on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
         check_phases(stage, plan, runs, cause, ending, on_lustre)
         if job_status or job_state in ENDED_BY_SCHEDULER:
             raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
-
         # What its nodes noted, and what its tools printed.
         noted = _complete(stage, plan, runs)
+        neighbours = stage_text(stage / files.NEIGHBOURS, files.NEIGHBOURS)
         return Evidence(
             views=_views(noted, plan, opened),
             runs=tuple(runs),
@@ -103,9 +98,7 @@ def collect(
             hidden=noted.hidden(),
             loaded=tuple(sorted(noted.words(seen.LOADED))),
             found=noted.counts(seen.FOUND),
-            neighbours=tuple(
-                dict.fromkeys(stage_text(stage / files.NEIGHBOURS, files.NEIGHBOURS).splitlines())
-            ),
+            neighbours=tuple(dict.fromkeys(neighbours.splitlines())),
             lost=_lost(noted) if opened.locked else "",
             striping=_striping(noted, plan),
             opened=opened.view,
