@@ -34,11 +34,10 @@ def within(
     saw: str,
     *,
     key: str,
-    case: str = "",
     otherwise: Outcome | None = None,
 ) -> Finding:
     """Return whether a figure is within a limit of the site, ``limits.key``; one above 50 % gives a remark."""
-    demanded = rule(name, case, limit=limit)
+    demanded = rule(name, limit=limit)
     if figure <= limit and limit > DOUBTFUL_LIMIT:
         return dataclasses.replace(demanded, remedy="").warn(f"{saw}. {generous(key, limit)}")
     return demanded.decide(figure <= limit, saw, otherwise)
@@ -267,21 +266,23 @@ def read_after_write(seen: PhaseSeen) -> Finding | None:
     }
     name = seen.phase.within or seen.phase.name
     reads = [run for run in runs if run.name == name and run.repetition > 0]
-    writes = [(run.repetition, run.ended) for run in runs if run.name in writers]
-    last = max((ended for _, ended in writes), default=0.0)
-    wrong = "" if reads else "no read"
-    for read in reversed(reads):
+    writes: dict[int, list[float]] = {}
+    for run in runs:
+        if run.name in writers:
+            writes.setdefault(run.repetition, []).append(run.ended)
+    last = max((ended for each in writes.values() for ended in each), default=0.0)
+    wrong = [] if reads else ["no read"]
+    for read in reads:
         started = read.ended if name in writers else read.started
-        own = [ended for number, ended in writes if number == read.repetition]
-        ended = own or [ended for number, ended in writes if number == 0]
+        ended = writes.get(read.repetition) or writes.get(0)
         if not ended:
-            wrong = f"repetition {read.repetition} reads what this run did not write"
+            wrong.append(f"repetition {read.repetition} reads what this run did not write")
         elif min(ended) > started:
-            wrong = f"repetition {read.repetition} reads before its data were written"
+            wrong.append(f"repetition {read.repetition} reads before its data were written")
         elif plan.writes_first and last > started:
-            wrong = f"repetition {read.repetition} reads before all repetitions have written"
+            wrong.append(f"repetition {read.repetition} reads before all repetitions have written")
     fine = f"{len(reads)} read(s), each after a write"
-    return rule("G21 order", "writes" if plan.writes_first else "").unless(fine, wrong)
+    return rule("G21 order", "writes" if plan.writes_first else "").unless(fine, *wrong)
 
 
 #: How far the fill may be from its level, as a share of the target.
