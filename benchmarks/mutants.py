@@ -357,8 +357,8 @@ WRITTEN = (
     ),
     Mutant(
         "lock-without-word", "evidence", "collect.py",
-        "    return [killed, *(",
-        '    return ["", *(',
+        "= [killed, *(",
+        '= ["", *(',
         "tests/unit/test_evidence.py::test_a_lock_that_was_lost_or_is_not_proven",
         "a case whose lock was lost with its keeper counts as undisturbed",
         passes=True,

@@ -275,7 +275,8 @@ def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
 def _lost(noted: Noted) -> str:
     """Return why the job may not have held the target's lock throughout; empty if it did."""
     killed = "what kept the lock of the target for this case was killed before it could tell"
-    return [killed, *(text for _, _, text in noted.each(seen.LOST, str))][-1]
+    told: list[str] = [killed, *(text for _, _, text in noted.each(seen.LOST, str))]
+    return told[-1]
 
 
 def _once(
@@ -318,15 +319,15 @@ def _samples(noted: Noted) -> tuple[Sample, ...]:
 def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
     """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
 
-    def read(answer: Any) -> Mapping[str, int]:
-        placed: Mapping[str, int] = untrusted.build(Mapping[str, int], answer["placed"])
-        return placed
+    def read(answer: Any) -> Any:
+        return untrusted.build(Mapping[str, int], answer["placed"])
 
     what = f"{files.PINNED}.{repetition}"
-    answers = _answers(noted, what, "the targets of the files", read).values()
+    answers: list[Mapping[str, int]]
+    answers = [*_answers(noted, what, "the targets of the files", read).values()]
     if len(answers) != 1:
         raise ToolOutputError(f"{what}: {len(answers)} answers, expected one")
-    return next(iter(answers))
+    return answers[0]
 
 
 def _servers(noted: Noted, plan: CasePlan, runs: Sequence[PhaseRun]) -> Mapping[str, Any]:
@@ -427,9 +428,6 @@ def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
     for repetition, phase in executions(plan):
         if repetition > 0 and phase.launch == "tasks":
             with contextlib.suppress(ToolOutputError):
-                return tuple(
-                    parse_bindings(
-                        stage_text(stage / files.complaints_file(phase.name, repetition), "")
-                    )
-                )
+                said = stage_text(stage / files.complaints_file(phase.name, repetition), "")
+                return tuple(parse_bindings(said))
     return ()

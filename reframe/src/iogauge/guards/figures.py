@@ -28,15 +28,10 @@ from iogauge.tools.fio.output import in_flight
 
 
 def within(
-    name: str,
-    figure: float,
-    limit: float,
-    saw: str,
-    *,
-    key: str,
-    otherwise: Outcome | None = None,
+    name: str, case: CaseSeen, key: str, figure: float, saw: str, otherwise: Outcome | None = None
 ) -> Finding:
     """Return whether a figure is within a limit of the site, ``limits.key``; one above 50 % gives a remark."""
+    limit: float = getattr(case.extras.limits, key)
     demanded = rule(name, limit=limit)
     if figure <= limit and limit > DOUBTFUL_LIMIT:
         return dataclasses.replace(demanded, remedy="").warn(f"{saw}. {generous(key, limit)}")
@@ -69,18 +64,18 @@ def _of_tail(case: CaseSeen, name: str) -> Outcome | None:
 def spread(seen: tuple[CaseSeen, str]) -> Finding:
     """Return G17 for a metric of a case."""
     case, name = seen
-    samples, limit = case.values[name], case.extras.limits.max_spread
+    samples = case.values[name]
     if len(samples) < 2:
-        return rule("G17 spread", "once", limit=limit).warn("one repetition: spread unknown")
+        demanded = rule("G17 spread", "once", limit=case.extras.limits.max_spread)
+        return demanded.warn("one repetition: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
-    otherwise = _of_tail(case, name)
-    return within("G17 spread", cv, limit, saw, key="max_spread", otherwise=otherwise)
+    return within("G17 spread", case, "max_spread", cv, saw, _of_tail(case, name))
 
 
 def drift(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G17 for each metric of a phase that repeats an earlier one, before a disturbance."""
-    case, limit = seen.case, seen.case.extras.limits.max_spread
+    case = seen.case
     earlier = (phase for phase in case.plan.repeat if phase.name == seen.phase.again)
     before = {way: name for phase in earlier for name, way in phase.rates.items()}
     for name, way in seen.phase.rates.items():
@@ -89,7 +84,7 @@ def drift(seen: PhaseSeen) -> Iterator[Finding]:
             off = abs(last - first) / statistics.fmean((first, last))
             saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
             otherwise = _of_tail(case, name)
-            found = within("G17 drift", off, limit, saw, key="max_spread", otherwise=otherwise)
+            found = within("G17 drift", case, "max_spread", off, saw, otherwise)
             yield dataclasses.replace(found, metric=name)
 
 

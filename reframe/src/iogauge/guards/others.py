@@ -72,8 +72,7 @@ def foreign_load(seen: CaseSeen) -> Finding:
         reads, of_reads = _foreign(seen, of_phase, reads_alone=True)
         if reads > max(share, seen.extras.limits.max_foreign):
             share, said = reads, f"in {name} {of_reads}"
-    limit = seen.extras.limits.max_foreign
-    return within("G19 foreign load", share, limit, said, key="max_foreign")
+    return within("G19 foreign load", seen, "max_foreign", share, said)
 
 
 def _foreign(
