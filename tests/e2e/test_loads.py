@@ -514,9 +514,8 @@ needs_wrf_io = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def model(make_module_rig: Callable[..., Rig]) -> Rig:
     rig = make_module_rig(tools=("ior",), tasks=2, limits={"case_bytes": "64 MiB"})
-    data = rig.settings()
-    data["environments"][0]["extras"] = {"wrf_io": str(HEADER)}
-    rig.write_settings(data)
+    with rig.configured() as (_, environment):
+        environment["extras"] = {"wrf_io": str(HEADER)}
     return rig
 
 

@@ -25,6 +25,7 @@ from iogauge_extras.suites.io500_check import BW, MD, METRICS, SCORE
 from support import hosts as support
 from support.depth import FULL
 from support.hosts import Hosts
+from support.shell import script
 
 pytestmark = [pytest.mark.needs_ior, pytest.mark.slow]
 
@@ -112,19 +113,16 @@ def test_readers_on_the_next_host_are_believed_with_o_direct_alone(everything):
 def test_what_a_site_declares_reaches_the_tasks_on_all_hosts(cluster, make_rig):
     """ssh starts a daemon of mpirun with an environment of its own."""
     rig = make_rig(tools=("ior",))
-    settings = rig.settings()
-    (partition,) = settings["systems"][0]["partitions"]
-    partition["env_vars"].append(["STORAGE_TUNED", "'by site'"])
-    settings["environments"][0]["env_vars"] = [["STORAGE_NET", "tcp"]]
-    partition["extras"] |= {
-        "scale": {"nodes": 2, "tasks_per_node": 1},
-        "hosts": cluster.names[:2],
-        "interface": "eth0",
-    }
-    rig.write_settings(settings)
-    ssh = rig.base / "ssh"
-    ssh.write_text(f'#!/bin/sh\nexec env -i PATH=/usr/bin:/bin {cluster.agent} "$@"\n')
-    ssh.chmod(0o755)
+    with rig.configured() as (partition, environment):
+        partition["env_vars"].append(["STORAGE_TUNED", "'by site'"])
+        environment["env_vars"] = [["STORAGE_NET", "tcp"]]
+        partition["extras"] |= {
+            "scale": {"nodes": 2, "tasks_per_node": 1},
+            "hosts": cluster.names[:2],
+            "interface": "eth0",
+        }
+    bare = f'#!/bin/sh\nexec env -i PATH=/usr/bin:/bin {cluster.agent} "$@"\n'
+    ssh = script(rig.base / "ssh", bare)
     told = rig.base / "told"
     rig.program("ior", f'echo "$(hostname) $STORAGE_TUNED $STORAGE_NET" >>{told}; exec $real "$@"')
     words = ("-n", "IorPosix%files=per-process%order=sequential%cache=direct")
