@@ -301,7 +301,7 @@ def test_each_load_is_measured_alone_and_beside_the_other(quiet):
 # --- a burst that ends ----------------------------------------------------------------------------
 
 
-SECONDS = 16
+SECONDS = 12
 BURST, REST = 40, 10
 _FIGURES = ("write_bw", "write_best_minute", "write_worst_minute", "write_longest_dip")
 
