@@ -208,12 +208,10 @@ class StorageCheck(JudgedCheck):
         self.job.num_tasks = self.num_tasks
         self.job.num_tasks_per_node = self.num_tasks_per_node
         self.job.num_cpus_per_task = self.num_cpus_per_task
-        bind = self.variant != "published"
-        per_node = self.tasks_per_node
-        bound = job_files.bound_tasks(self.job, plan, extras, per_node) if bind else 0
-        order = job_files.order_of(
-            plan, extras, current().name, self.case_name, self._time_limit_s, self.job, bound
+        files = job_files.JobFiles(
+            self.job, plan, extras, self.tasks_per_node, self.variant != "published"
         )
+        order = files.order(current().name, self.case_name)
         try:
             references, unreferenced = self._find_references()
         except ReferencesError as error:
@@ -248,12 +246,12 @@ class StorageCheck(JudgedCheck):
         if planned.refused:
             self._refuse(Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}")
         try:
-            launch = job_files.launch_of(self.job, plan, extras, stage, per_node, bind)
-            self.extra_resources = job_files.resources(plan, extras, self.current_partition)
+            launch = files.launch(stage)
+            self.extra_resources = files.resources(self.current_partition)
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
         loaded = [self.current_partition.local_env, self.current_environ]
-        lines = job_files.script_lines(self.job, plan, extras, launch, order, loaded)
+        lines = files.lines(launch, order, loaded)
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():
