@@ -24,4 +24,4 @@ from iogauge.cases.mdtest import MdtestCheck, MdtestOnMdtsCheck
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.kinds import traits
-from iogauge.node.lustre.request import Component, DirectoryLayout, Layout
+from iogauge.node.lustre.request import DirectoryLayout, Layout
