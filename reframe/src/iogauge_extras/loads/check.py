@@ -17,8 +17,8 @@ from iogauge.cases.fio import (
     WRITE_BW,
     FioCheck,
     FioRandomReadCheck,
+    FioSequentialCheck,
 )
-from iogauge.cases.fio_sequential import FioSequentialCheck
 from iogauge.core import untrusted
 from iogauge.core.measurement import Metric, ToolOutput, ToolOutputError
 from iogauge.core.units import format_seconds, parse_bytes
