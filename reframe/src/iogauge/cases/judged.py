@@ -14,8 +14,7 @@ attribute                  until       meaning
 ``tags``                   init        kinds of runs that include the case (``words.TAGS``)
 ``variants``               class body  forms of the command; the first is ``sound``
 ``flaw``                   class body  flaw of the published form
-``promise()``              setup       metrics, each with unit and direction, at least one
-``promise_all()``          setup       metrics at any scale, if some scales have fewer
+``promise()``              setup       metrics, each with unit and direction; the plan of a scale may have fewer
 ``declared()``             setup       defaults of what ``-S`` sets, if not those of every case
 ``plan()``                 setup       what the job does (measured cases only)
 ``standing_references()``  run         references without a site's (measured cases only)
@@ -120,12 +119,8 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
     # What a scenario defines.
 
     def promise(self) -> tuple[Metric, ...]:
-        """Return the metrics that the scenario measures at the current scale, each in one unit."""
+        """Return the metrics that the scenario measures at any scale, each in one unit; references may name no others."""
         raise TypeError(f"{type(self).__name__} must define promise()")
-
-    def promise_all(self) -> tuple[Metric, ...]:
-        """Return the metrics at any scale; references may name no others."""
-        return self.promise()
 
     def probes(self, metric: Metric) -> Mapping[str, float]:
         """Return a metric's values by name of its parts, for the record; empty without parts."""
@@ -221,7 +216,7 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         """Read and check the site's references of this check; raises ReferencesError."""
         name = type(self).__name__
         self._references = References.of_site(self.current_system.name)
-        self._references.check(name, self.promise_all())
+        self._references.check(name, self.promise())
 
     @builtins.run_before("performance")
     def _hand_over(self) -> None:

@@ -282,7 +282,7 @@ class StorageCheck(JudgedCheck):
             judgement = judge(
                 self._plan,
                 evidence,
-                self.promise(),
+                self._metrics,
                 references,
                 self._extras,
                 cast(Tier, self.tier),
@@ -307,6 +307,13 @@ class StorageCheck(JudgedCheck):
 
     # Helpers.
 
+    @property
+    def _metrics(self) -> tuple[Metric, ...]:
+        """Return the metrics that the plan measures, of those that the scenario promises at any scale."""
+        planned = {name for phase in self._plan.repeat for name in phase.rates}
+        planned |= self._plan.computed.keys()
+        return tuple(metric for metric in self.promise() if metric.name in planned)
+
     def _find_references(self) -> tuple[dict[str, Reference], str]:
         """Return the references of this run, and why a metric may have none.
 
@@ -316,7 +323,7 @@ class StorageCheck(JudgedCheck):
         foreign = dict(self._overridden)
         if self.tier in self._extras.tiers and type(self).__name__ not in self._references.checks:
             foreign.pop("tier", None)
-        return self._references.resolve(self, self.promise(), foreign)
+        return self._references.resolve(self, self._metrics, foreign)
 
     def _look_at_ceilings(self) -> MeasuredCeilings:
         """Return the partition's measured ceilings; none if it declares no layer."""
@@ -338,7 +345,7 @@ class StorageCheck(JudgedCheck):
         self, references: Mapping[str, Reference], unreferenced: str
     ) -> list[tuple[str, Doubt]]:
         """Return what the ceilings say against the references of this case, by metric."""
-        plan, extras, metrics = self._plan, self._extras, self.promise()
+        plan, extras, metrics = self._plan, self._extras, self._metrics
         used = references_of(
             plan, metrics, references, extras, unreferenced, self.standing_references()
         )

@@ -55,6 +55,14 @@ def member(container: object, key: str, where: str) -> Any:
     return container[key]
 
 
+def answer(kind: Any, text: str, what: str) -> Any:
+    """Return a program's JSON as a value of a type, see :func:`untrusted.build`; raises :class:`ToolOutputError`."""
+    try:
+        return untrusted.build(kind, untrusted.parse_json(text))
+    except (ValueError, TypeError) as error:
+        raise ToolOutputError(f"{what}: its answer is damaged: {error}") from error
+
+
 def non_negative(container: object, key: str, where: str) -> float:
     """Return the number at a key, at least 0; raises :class:`ToolOutputError` for other values.
 
