@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from iogauge.core.measurement import Disturber, Phase
-from iogauge.evidence.witness import Testimony, Witness
+from iogauge.evidence.witness import Testimony
 from iogauge.guards import clock, contents, figures, origin, others
 from iogauge.guards import witness as guards_witness
 from iogauge.guards.finding import Outcome
+from iogauge.guards.seen import Execution
 from iogauge.guards.witness import bytes_witnessed
 from iogauge.node.counters import Reading
 from iogauge.node.mounts import Mount
-from iogauge.plan.seen import Instant
+from iogauge.plan.seen import Instant, Witness
 from support.whole import GIB, MIB, Whole, data
 
 
@@ -208,28 +209,32 @@ def test_the_first_node_is_the_node_of_the_job_script():
     )
     testimony = Testimony(witnesses=tasks, expected=2)
     whole = case(views=views, opened=views[1], found=((99.0, 0), (101.5, 7), (9002.0, 0)))
-    seen = whole.seen()
-    assert seen.span(testimony) == (100.0, 101.0)
-    assert seen.found_after(testimony) == 7
+
+    def seen(asked_for: Any = None, **left: Any) -> Execution:
+        """The first execution that writes, of which the kernels say this."""
+        first, *_ = whole.alter(**left).phase("write").executions
+        return replace(first, testimony=replace(testimony, asked_for=asked_for))
+
+    assert seen().span == (100.0, 101.0)
+    assert seen().found_after == 7
     # Tasks in a time namespace have a clock of their own: the job script knows when it waited for them.
-    other_clock = replace(testimony, asked_for=(50099.0, 50102.0))
-    assert seen.span(other_clock) == (50099.0, 50102.0)
-    assert seen.span(replace(testimony, asked_for=(99.9, 101.2))) == (100.0, 101.0)
+    assert seen(asked_for=(50099.0, 50102.0)).span == (50099.0, 50102.0)
+    assert seen(asked_for=(99.9, 101.2)).span == (100.0, 101.0)
     # A job script on a node of its own says nothing of theirs.
-    assert whole.alter(opened=replace(view, host="login")).seen().span(testimony) is None
+    assert seen(opened=replace(view, host="login")).span is None
     # Old records do not say where the script ran.
-    assert whole.alter(opened=None).seen().span(testimony) == (9000.0, 9001.0)
+    assert seen(opened=None).span == (9000.0, 9001.0)
 
 
 def test_g19_gives_no_credit_for_what_only_reads():
     """A journal has bytes of what makes, removes or writes; others wrote what was written beside a read or a stat."""
     for name in ("write", "read"):
         seen = said(case(), name, operations=1000).phase(name)
-        (output,) = seen.outputs
+        (one,) = seen.executions
         assert seen.case.traits.accounts
-        assert (others._beside(seen, output).written > 0) == (name == "write"), name
-        stats = (replace(output.phases[0], name="stat"),)
-        assert others._beside(seen, replace(output, phases=stats)) == Reading()
+        assert (others._beside(one).written > 0) == (name == "write"), name
+        stats = (replace(one.output.phases[0], name="stat"),)
+        assert others._beside(replace(one, output=replace(one.output, phases=stats))) == Reading()
 
 
 @pytest.mark.parametrize(
@@ -259,7 +264,7 @@ def test_g22_counts_the_jobs_of_fio(processes, refused, monkeypatch):
     whole = heard(said(case(), "write", tool="fio", tasks=2), task()).alter(
         processes=((1.1, 1), (1.2, processes), (1.8, processes), (1.9, 1))
     )
-    monkeypatch.setattr(origin.Execution, "objection", "")
+    monkeypatch.setattr(origin, "objection", lambda execution: "")
     finding = origin.tool_integrity(whole.phase("write"))
     assert (f"had {processes - 1} processes for its 2 job(s)" in finding.saw) is refused, finding
     assert not refused or finding.outcome is Outcome.INVALID
@@ -315,8 +320,9 @@ def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(nodes, e
     finding = clock.seconds_witnessed(seen)
     assert finding.outcome is outcome, finding
     # mdtest -i reports the mean.
+    (one,) = seen.executions
     worked, third = (
-        clock._working(seen, replace(seen.outputs[0], parameters=by), seen.testimonies[0])[0]
+        clock._working(replace(one, output=replace(one.output, parameters=by)))[0]
         for by in ({}, {"iterations": 3})
     )
     assert worked is not None and third == pytest.approx(worked / 3)
@@ -361,7 +367,8 @@ def test_how_much_a_file_system_may_write_beside_an_operation(kind, options, nam
     (view,) = whole.evidence.views
     mounted = replace(view, mount=Mount(1, "/scratch", "/dev/x", kind, options))
     seen = whole.declared(target={"type": kind}).alter(views=(mounted,)).phase("write")
-    assert others._beside(seen, seen.outputs[0]).written // 1000 == credit
+    (one,) = seen.executions
+    assert others._beside(one).written // 1000 == credit
 
 
 @pytest.mark.parametrize(("read", "outcome"), [(973, Outcome.OK), (900, Outcome.INVALID)])
