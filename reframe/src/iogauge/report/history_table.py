@@ -56,10 +56,13 @@ class RecordChoice:
         columns = [*shown, *(column for column, needed in used.items() if needed)]
         frame = query.load(folder, cache, columns=columns)
         frame = narrowed(
-            frame, system=self.system, name=self.name, since=self.since, until=self.until
+            frame,
+            system=self.system,
+            name=self.name,
+            since=self.since,
+            until=self.until,
+            metrics=[self.metric] if self.metric else (),
         )
-        if self.metric:
-            frame = frame.filter(pl.col("metric") == self.metric)
         if self.verdicts:
             wanted = [verdict.value for verdict in self.verdicts]
             # If a case is worse than its metrics, all of them are shown.
@@ -82,11 +85,20 @@ def narrowed(
     name: str = "",
     since: datetime | None = None,
     until: datetime | None = None,
+    metrics: Collection[str] = (),
 ) -> pl.DataFrame:
-    """Return the rows of a system and of a case, from a time to another; what is empty restricts nothing.
+    """Return the rows of a system, a case and metrics, from a time to another; what is empty restricts nothing.
 
-    Raises ValueError for a name that fits no case, and for a system that has no row, if others have some.
+    Raises ValueError for a name that fits no case, and for a system or a metric that has no row, if others have some.
     """
+    if metrics:
+        present = sorted(frame["metric"].drop_nulls().unique())
+        for one in metrics if present else ():
+            if one not in present:
+                raise ValueError(
+                    f"no record has the metric {one!r}{did_you_mean(one, present)}; there are: {', '.join(present)}"
+                )
+        frame = frame.filter(pl.col("metric").is_in(metrics))
     if system:
         known = frame["system"].unique().drop_nulls().to_list()
         if known and system not in known:
