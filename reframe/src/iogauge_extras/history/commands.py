@@ -28,8 +28,9 @@ def propose_references(
     from iogauge_extras.history import proposal
 
     with slips(ValueError):
-        choice = {"system": system, "name": name, "since": since, "metrics": metric or ()}
-        fine = proposal.calibrate(paths.history_dir(), choice, lower, write=write, say=_tell)
+        choice = {"system": system, "name": name, "since": since}
+        folder, metrics = paths.history_dir(), metric or ()
+        fine = proposal.calibrate(folder, choice, metrics, lower, write=write, say=_tell)
     raise typer.Exit(0 if fine else 1)
 
 

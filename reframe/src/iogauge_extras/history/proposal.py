@@ -16,9 +16,12 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import polars as pl
+
 from iogauge.core import untrusted, yamlfile
 from iogauge.core.groups import grouped
 from iogauge.core.paths import written_beside
+from iogauge.core.text import did_you_mean
 from iogauge.core.units import format_value, with_unit
 from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
@@ -351,6 +354,7 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
 def calibrate(
     history_folder: Path,
     choice: Mapping[str, Any],
+    metrics: Sequence[str],
     lower: str | None,
     *,
     write: bool,
@@ -363,7 +367,16 @@ def calibrate(
     """
     if lower is not None and not lower.strip():
         raise CalibrateError("--lower: expected the reason, which is kept beside the reference")
-    chosen = narrowed(query.load(history_folder, columns=_COLUMNS), **choice)
+    every = query.load(history_folder, columns=_COLUMNS)
+    present = sorted(every["metric"].drop_nulls().unique())
+    for name in [name for name in metrics if name not in present]:
+        raise CalibrateError(
+            f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
+            f"{', '.join(present) or 'none'}"
+        )
+    chosen = narrowed(every, **choice)
+    if metrics:
+        chosen = chosen.filter(pl.col("metric").is_in(metrics))
     if chosen.is_empty():
         raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
     contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())

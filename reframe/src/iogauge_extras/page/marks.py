@@ -61,11 +61,10 @@ def read_marks(
     """
     wanted = (*CASE, "time", "verdict", "position", *query.PLACE)
     every = narrowed(query.load(folder, columns=wanted), system=system, name=name)
-    # In parts, so that a long history needs little memory.
-    parts = [
-        part.filter(pl.col("position") == 0).group_by(CASE).tail(RUNS)
-        for part in every.iter_slices(TOGETHER)
-    ]
+    parts = []
+    for part in every.iter_slices(TOGETHER):  # so that a long history needs little memory
+        cases = part.select(*CASE, "position").with_row_index().filter(pl.col("position") == 0)
+        parts.append(part[cases.group_by(CASE).tail(RUNS)["index"]])
     newest = pl.concat(parts or [every]).group_by(CASE).tail(RUNS)
     frame = newest.sort("time", *query.PLACE)
     shown = (
