@@ -28,9 +28,6 @@ class StripeCount(SharedFileCheck):
         self.choose_back_end(self.api)
         self.valid_systems = sweep.partitions("stripe_counts", self.stripe_count, words.LUSTRE)
 
-    def layout(self):
-        return Layout(stripe_count=self.stripe_count)
-
 
 @sweep.simple_test_if(sweep.points("stripe_sizes", words.LUSTRE))
 class StripeSize(SharedFileCheck):
@@ -73,9 +70,6 @@ class SharedFile(SharedFileCheck):
         self.valid_systems = sweep.partitions_of(
             lambda extras: self.stripe_count in sweep.stripes(extras)
         )
-
-    def layout(self):
-        return Layout(stripe_count=self.stripe_count) if self.stripe_count else None
 
 
 @sweep.simple_test_if(sweep.points("file_sizes"))

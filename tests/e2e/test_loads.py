@@ -457,11 +457,14 @@ def test_both_ways_are_measured_and_the_reads_alone(mixed):
 
 def test_a_run_says_the_share_of_reads(mixing):
     mixing.declare(sweeps={"read_shares": [30]})
+    mixing.write_references({"Mixed": {"read_p50": [1e9, None, 0.0, "us"]}})
     done = mixing.run("-n", "^Mixed%order=(random%cache=direct|sequential%cache=buffered)")
     mixing.write_settings()
+    mixing.write_references(None)
     by_cache = {record["parameters"]["cache"]: record for record in done.records}
     few = {name: metric["median"] for name, metric in found(by_cache["direct"]).items()}
     assert few["write_iops"] / few["read_iops"] == pytest.approx(7 / 3, rel=0.5)
+    assert found(by_cache["direct"])["read_p50"]["reference"]["value"] == 1e9
     assert "expected more than 50, or O_DIRECT" in by_cache["buffered"]["reason"]
 
 

@@ -22,15 +22,15 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return Space(100 * MIB, 90 * MIB - held, 0, 0)
 
     monkeypatch.setattr(filling, "space_of", space)
-    monkeypatch.setattr(filling, "_FILE_BYTES", 16 * MIB)
+    monkeypatch.setattr(filling, "FILE_BYTES", 16 * MIB)
     return tmp_path
 
 
 def test_files_are_made_until_the_level_is_reached(target):
     done, objection = filling.fill(50, 60 * MIB, 8 * MIB, str(target / "fill"))
     assert objection == ""
-    assert done["bytes"] == pytest.approx(40 * MIB, rel=0.01)
-    assert done["fill"] == pytest.approx(0.5, abs=0.01)
+    assert done.bytes == pytest.approx(40 * MIB, rel=0.01)
+    assert done.fill == pytest.approx(0.5, abs=0.01)
     sizes = sorted(os.path.getsize(file) for file in (target / "fill").iterdir())
     assert sizes[-2:] == [16 * MIB, 16 * MIB] and len(sizes) == 3
 
@@ -46,7 +46,7 @@ def test_files_are_made_until_the_level_is_reached(target):
 def test_nothing_is_made_if_the_level_cannot_be(target, level, most, need, words):
     done, objection = filling.fill(level, most, need, str(target / "fill"))
     assert words in objection and f"fill level {level} %" in objection
-    assert done["bytes"] == 0
+    assert done.bytes == 0
     assert not (target / "fill").exists()
 
 
@@ -61,8 +61,8 @@ def test_what_others_write_meanwhile_is_not_filled_again(target, monkeypatch):
 
     monkeypatch.setattr(filling, "space_of", busy)
     done, objection = filling.fill(50, 60 * MIB, 8 * MIB, str(target / "fill"))
-    assert (objection, done["fill"]) == ("", pytest.approx(0.5, abs=0.01))
-    assert done["bytes"] == pytest.approx(20 * MIB, rel=0.01)
+    assert (objection, done.fill) == ("", pytest.approx(0.5, abs=0.01))
+    assert done.bytes == pytest.approx(20 * MIB, rel=0.01)
 
 
 def test_a_file_without_blocks_fills_nothing(target, monkeypatch):

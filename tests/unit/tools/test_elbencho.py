@@ -111,8 +111,8 @@ def test_an_older_elbencho_is_refused_by_name():
         (r"(?s).*", "", "expected one phase WRITE, found (nothing)"),
         (r"(?s)(.*)", r"\1\1", "expected one phase WRITE, found WRITE WRITE"),
         (r"WRITE", "MKDIRS", "expected one phase WRITE, found MKDIRS"),
-        (r"\}\}\n", "", "no JSON"),
-        (r"\}\}\n", "}} and more\n", "text after its JSON: and more"),
+        (r"\}\}\n", "", "its answer is damaged"),
+        (r"\}\}\n", "}} and more\n", "extra data after the JSON"),
         (r'("last_done".*"bytes":")\d+', r"\g<1>0", "'bytes' is '0'"),
         (r'("last_done".*"bytes":")\d+', r"\g<1>67108864", "but it says"),
         (r'("last_done".*"bytes/s":")\d', r"\g<1>9", "but it says"),
@@ -195,7 +195,7 @@ def test_directories_are_made_before_the_files():
             "but it says 18000 a second",
         ),
         ("remove", r'(?s)(.*"elapsed_time_ms":")1', r"\g<1>x", "expected a whole number"),
-        ("remove", r"\}\}\n$", "}} and more\n", "text after its JSON"),
+        ("remove", r"\}\}\n$", "}} and more\n", "extra data after the JSON"),
     ],
 )
 def test_an_execution_over_files_that_is_not_whole(action, pattern, text, said):

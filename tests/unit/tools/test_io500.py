@@ -11,7 +11,7 @@ import pytest
 
 from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge_extras.suites import io500
-from iogauge_extras.suites.io500 import BANDWIDTHS, RATES, Io500Options
+from iogauge_extras.suites.io500 import BANDWIDTHS, RATES
 
 RUNS = Path(__file__).parents[2] / "data" / "samples" / "io500"
 Files = dict[str, str]
@@ -155,23 +155,11 @@ def test_a_find_that_misses_files_is_told():
     assert "find looked at 2655 files, mdtest made 2656" in parsed(files).warnings
 
 
-def options(**more: Any) -> Io500Options:
-    given: dict[str, Any] = {
-        "directory": "/t",
-        "results": "io500",
-        "stonewall_s": 300,
-        "easy_bytes": 1 << 30,
-        "hard_segments": 7,
-        "easy_files": 5,
-        "hard_files": 3,
-    }
-    return Io500Options(**given | more)
-
-
 def test_the_ini_file():
-    text = options(options={"ior-easy": {"transferSize": "4m", "uniqueDir": True}}).ini()
-    assert "[ior-easy]\nblockSize = 1073741824\ntransferSize = 4m\nuniqueDir = TRUE\n" in text
-    assert "[debug]\nstonewall-time = 300\n" in text
-    assert "timestamp-datadir = FALSE\ntimestamp-resultdir = TRUE\n" in text
-    assert "[ior-hard]\nsegmentCount = 7\n" in text
-    assert "[mdtest-easy]\nn = 5\n\n[mdtest-hard]\nn = 3\n" in text
+    site = {"ior-easy": {"transferSize": "4m", "uniqueDir": True}, "find": {"nproc": 3}}
+    text = io500.ini({"debug": {"stonewall-time": 300}, "ior-easy": {"blockSize": 1 << 30}}, site)
+    assert text == (
+        "[debug]\nstonewall-time = 300\n\n"
+        "[ior-easy]\nblockSize = 1073741824\ntransferSize = 4m\nuniqueDir = TRUE\n\n"
+        "[find]\nnproc = 3\n"
+    )

@@ -1,4 +1,4 @@
-"""md-workbench: options to arguments, and recorded outputs of two versions to latencies."""
+"""md-workbench: recorded outputs of two versions to latencies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from iogauge.core.measurement import Quantity, ToolOutputError
 from iogauge_extras.suites import md_workbench
-from iogauge_extras.suites.md_workbench import WorkbenchOptions
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
@@ -61,11 +60,3 @@ def test_what_is_no_whole_run_is_refused(pattern, text, said):
     damaged = re.sub(pattern, text, sample("40"))
     with pytest.raises(ToolOutputError, match=re.escape(said)):
         md_workbench.parse(damaged)
-
-
-def test_the_words():
-    options = WorkbenchOptions(
-        directory="/t/o", objects=5, sets=10, object_bytes=3901, offset=2, stonewall_s=30
-    )
-    words = "-D=10 -I=5 -P=5 -S=3901 -O=2 -R=1 -w=30 -W -o=/t/o"
-    assert options.arguments() == words.split()

@@ -72,10 +72,10 @@ def test_reports_that_do_not_fit_are_refused(walk):
     reports = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
     for change, reason in (
         ({"rank": 1}, "reports of 2 task"),
-        ({"rank": "x"}, "'rank' is"),
+        ({"rank": "x"}, "damaged: rank is 'x'"),
         ({"words": ["walk"]}, "different words"),
-        ({"words": 7}, "different words"),
-        ({"seconds": 0}, "'seconds' is 0"),
+        ({"words": 7}, "damaged: words is 7"),
+        ({"seconds": 0}, "took 0 s"),
         ({"files": 1}, "handled 1 files"),
     ):
         damaged = json.dumps(reports[0] | change) + json.dumps(reports[1])

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from iogauge.cases.storage import StorageCheck
+from iogauge.cases.storage import StorageCheck, share_of_bytes
 from iogauge.core import words
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import parse_bytes
@@ -74,6 +74,19 @@ class FioCheck(StorageCheck):
         declared = super().declared()
         return declared if self.on_all_nodes else {**declared, "nodes": 1}
 
+    def quantities(self) -> Mapping[Metric, str]:
+        """Return fio's quantity of each metric: operations per second, and the reads' bandwidth."""
+        return {READ_IOPS: "iops", READ_BW: "bw"}
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the metrics that have a quantity."""
+        return tuple(self.quantities())
+
+    def timed_phase(self, job: options.FioJob, access: Access, **more: Any) -> PhasePlan:
+        """Return the phase of the job that gives all metrics their values; for ``more`` see :meth:`fio_phase`."""
+        rates = {metric.name: quantity for metric, quantity in self.quantities().items()}
+        return self.fio_phase(job, rates, access, **more)
+
     def share_of_file(self, block: int, shares: int) -> int:
         """Return a share of the case's bytes, whole blocks and MiB; raises ValueError if it is less than one."""
         step, most = max(block, 1 << 20), self.site.limits.case_bytes
@@ -91,17 +104,16 @@ class FioCheck(StorageCheck):
         access: Access,
         repeated: bool = True,
         verifies: Verification | None = None,
-        on_all: bool = True,
     ) -> PhasePlan:
         """Return one execution of fio with a job; ``rates`` maps a metric to fio's quantity.
 
-        A layout has no rates. Without ``on_all`` the first node alone runs the job.
+        A layout has no rates. The first node alone writes files that all nodes have in common.
         """
         output = f"fio-{job.name}.{REP if repeated else '0'}.json"
         file = f"{job.name}.fio"
         # Of both ways these are the rates of the reads.
         phase = "write" if job.pattern.endswith("write") else "read"
-        nodes = self.nodes if on_all else 1
+        nodes = 1 if job.in_common and phase == "write" else self.nodes
         served = nodes > 1
         command = [file, output] if served else ["fio", *options.arguments(file, output)]
         return PhasePlan(
@@ -129,15 +141,19 @@ class FioCheck(StorageCheck):
         layout: options.FioJob,
         timed: Sequence[options.FioJob],
         repeat: Sequence[PhasePlan],
+        verifies: Verification | None = None,
         **case: Any,
     ) -> CasePlan:
         """Return a case in which every process lays its files out once, and timed jobs then work on them."""
+        access, nodes = replace(LAID_OUT, o_direct=layout.direct), self.nodes
+        if layout.in_common:
+            nodes = 1
         return self.fio_case(
             jobs=[layout, *timed],
-            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False)],
+            prepare=[self.fio_phase(layout, {}, access, repeated=False, verifies=verifies)],
             repeat=repeat,
-            held_bytes=layout.bytes_total * self.nodes,
-            files=self.total_tasks,
+            held_bytes=layout.bytes_total * nodes,
+            files=layout.numjobs * nodes,
             **case,
         )
 
@@ -162,14 +178,6 @@ class FioRandomReadCheck(OneNodeFioCheck):
 
     block: str
 
-    def quantities(self) -> Mapping[Metric, str]:
-        """Return fio's quantity of each metric: operations per second, and the reads' bandwidth."""
-        return {READ_IOPS: "iops", READ_BW: "bw"}
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the metrics that have a quantity."""
-        return tuple(self.quantities())
-
     def timed_job(self, layout: options.FioJob) -> options.FioJob:
         """Return the job that is measured: it runs for the time that the limits give."""
         return options.reader_of(
@@ -191,11 +199,72 @@ class FioRandomReadCheck(OneNodeFioCheck):
         direction: Literal["read", "write"] = "read"
         if job.pattern.endswith("write"):
             direction, layout = "write", replace(layout, checksum_bytes=0)
-        rates = {metric.name: quantity for metric, quantity in self.quantities().items()}
         access = Access(direction=direction, o_direct=True)
         checked = checks_of(layout) or _WRITES_CHECKED
-        return self.laid_out_case(
-            layout, [job], [self.fio_phase(job, rates, access, verifies=checked)]
+        return self.laid_out_case(layout, [job], [self.timed_phase(job, access, verifies=checked)])
+
+
+class FioSequentialCheck(OneNodeFioCheck):
+    """Write with fsync, empty the page cache if it would answer, and read.
+
+    A subclass sets ``block``, the size of a request as text with a unit, ``file_per_process`` and
+    ``o_direct``. O_DIRECT needs the partition's feature ``o_direct``.
+    """
+
+    block: str
+    file_per_process: bool = True
+    o_direct: bool = False
+    #: Directory of the files on the target, below that of the case.
+    below: str = ""
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the bandwidths of write and read."""
+        return (WRITE_BW, READ_BW)
+
+    def _access(self, direction: Literal["read", "write"]) -> Access:
+        # A node is the whole of what the site measures only if the site has no other.
+        whole = self.site.scale.nodes == 1
+        return Access(
+            direction=direction,
+            o_direct=self.o_direct,
+            fsync=direction == "write",
+            evict=direction == "read" and not self.o_direct,
+            saturates="bandwidth" if whole else None,
+        )
+
+    def _phase(self, job: options.FioJob, checks: tuple[str, ...]) -> PhasePlan:
+        way: Literal["read", "write"] = "read" if job.pattern == "read" else "write"
+        rates: Mapping[str, str] = {f"{way}_bw": "bw"}
+        # The warm-up alone writes and checks checksums: they would cost time in the others.
+        checked = Verification(checks, options.MISMATCH)
+        return self.fio_phase(job, rates, self._access(way), verifies=checked)
+
+    def plan(self) -> CasePlan:
+        """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
+        block, each = parse_bytes(self.block), share_of_bytes(self, self.block)
+        write = options.FioJob(
+            name="write",
+            pattern="write",
+            block_bytes=block,
+            file_bytes=each,
+            numjobs=self.tasks_per_node,
+            direct=self.o_direct,
+            shared=not self.file_per_process,
+            fsync_at_end=True,
+        )
+        if self.below:
+            write = replace(write, directory=f"{write.directory}/{self.below}")
+        read = replace(write, name="read", pattern="read", fsync_at_end=False)
+        return self.fio_case(
+            jobs=[write, read],
+            repeat=[
+                self._phase(write, options.verification(CHECKED_BYTES, options.WRITTEN_ALONE)),
+                self._phase(read, options.verification(CHECKED_BYTES)),
+            ],
+            held_bytes=write.bytes_total,
+            files=self.tasks_per_node if self.file_per_process else 1,
+            shared_file=not self.file_per_process,
+            below=self.below,
         )
 
 

@@ -9,8 +9,9 @@ variant ``published``: one execution, word for word, judged by the same guards.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 import reframe.core.builtins as builtins
@@ -19,6 +20,7 @@ from iogauge.cases.storage import StorageCheck
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import format_bytes, tool_size
 from iogauge.core.words import IOR
+from iogauge.evidence.model import SECONDS
 from iogauge.node.lustre.request import Layout, Pins
 from iogauge.plan import case
 from iogauge.tools.ior.options import MISMATCH, IorOptions
@@ -85,6 +87,8 @@ class IorCheck(StorageCheck):
     share: int = 1
     #: Written data are read.
     reads: bool = True
+    #: What the seconds of a direction are called, if they are what counts: then no limit of the target is expected.
+    times: Mapping[str, Metric] = MappingProxyType({})
     #: A task's file is a sequence of blocks of one transfer each (``-s``).
     segmented: bool = False
     #: A repetition that is not judged comes first.
@@ -117,9 +121,10 @@ class IorCheck(StorageCheck):
         }
 
     def promise(self) -> tuple[Metric, ...]:
-        """Return both bandwidths, and the operations if transfers are small."""
+        """Return both bandwidths, and the operations if transfers are small; seconds first, if they count."""
         small = self.transfer <= _SMALL
         return (
+            *self.times.values(),
             WRITE,
             *((READ,) if self.reads else ()),
             *((WRITE_IOPS,) if small else ()),
@@ -198,6 +203,8 @@ class IorCheck(StorageCheck):
         rates = {f"{direction}_bw": (direction, "bw")}
         if self.transfer <= _SMALL:
             rates[f"{direction}_iops"] = (direction, "iops")
+        if direction in self.times:
+            rates[self.times[direction].name] = (direction, SECONDS)
         return rates
 
     def _verification(
@@ -247,7 +254,8 @@ class IorCheck(StorageCheck):
         )
 
     def _access(self, direction: Literal["read", "write"], **more: Any) -> case.Access:
-        full: Literal["bandwidth"] | None = "bandwidth" if self.transfer > _SMALL else None
+        large = self.transfer > _SMALL and not self.times
+        full: Literal["bandwidth"] | None = "bandwidth" if large else None
         return case.Access(direction=direction, o_direct=self.o_direct, saturates=full, **more)
 
     def sound_phases(self, options: IorOptions) -> list[case.PhasePlan]:

@@ -15,13 +15,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from iogauge.cases.storage import StorageCheck
-from iogauge.core import untrusted, words
-from iogauge.core.measurement import Metric, ToolOutput, ToolOutputError
+from iogauge.core import words
+from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.evidence.model import DIRECTORIES_FOUND
 from iogauge.node.lustre.request import DirectoryLayout, Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import STRIPE_DIRECTORY
 from iogauge.tools.mdtest import MdtestOptions, parse_rank_csv, parse_table, with_rank_times
+from iogauge.tools.parsing import answer
 
 CREATE = Metric("create_rate", "ops/s")
 STAT = Metric("stat_rate", "ops/s")
@@ -93,11 +94,7 @@ class MdtestCheck(StorageCheck):
     random_reads: bool = False
 
     def promise(self) -> tuple[Metric, ...]:
-        """Return the rates of the phases; stat needs two nodes."""
-        return tuple(m for m in self.promise_all() if m is not STAT or self.nodes >= 2)
-
-    def promise_all(self) -> tuple[Metric, ...]:
-        """Return the rates at any scale."""
+        """Return the rates of the phases; the plan has a stat on two nodes or more."""
         if self.random_reads:
             return (READ,)
         return (CREATE, STAT, *((READ,) if self.file_bytes else ()), REMOVE)
@@ -130,6 +127,8 @@ class MdtestCheck(StorageCheck):
                 items=None if branched else self.items_per_task,
                 items_per_directory=self.items_per_task // self.directories if branched else None,
                 files_only=True,
+                write_bytes=self.file_bytes,
+                read_bytes=self.file_bytes,
                 stride=1,
                 data_type="timestamp",
                 signature=_SIGNATURE if self.file_bytes else None,
@@ -155,7 +154,7 @@ class MdtestCheck(StorageCheck):
             )
 
         phase("create", CREATE, _METADATA, create=True, sync_phase=True, stonewall_s=wall)
-        if STAT in self.promise():
+        if STAT in self.promise() and self.nodes >= 2:
             phase("stat", STAT, Access(direction="metadata", task_offset=1), stat=True)
         if self.file_bytes:
             offset = 1 if self.nodes >= 2 else None
@@ -219,11 +218,5 @@ def _by_agent(name: str, words: Sequence[str]) -> PhasePlan:
 
 def parse_with_files(printed: Printed) -> ToolOutput:
     """Return the metadata targets that the agent printed, by directory; raises :class:`ToolOutputError`."""
-    try:
-        told: Any = untrusted.parse_json(printed.result)
-        found = {str(path): tuple(int(index) for index in on) for path, on in told.items()}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise ToolOutputError(
-            f"{DIRECTORIES_FOUND}: not the metadata targets of directories: {error}"
-        ) from error
+    found = answer(Mapping[str, tuple[int, ...]], printed.result, DIRECTORIES_FOUND)
     return ToolOutput("lustre", "", (), parameters={"directories": found})

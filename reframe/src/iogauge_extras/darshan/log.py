@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -86,112 +86,93 @@ def total(records: Iterable[FileRecord], *counters: str) -> float:
 
 
 _HEADER: Final = re.compile(
-    r"# (darshan log version|exe|start_time|end_time|nprocs|run time|metadata: lib_ver)(?::| =) (.*)"
+    r"(?m)^# (darshan log version|exe|start_time|end_time|nprocs|run time|metadata: lib_ver)(?::| =) (.*)$"
 )
-_ANNOUNCED: Final = re.compile(r"# (\S+) module: \d+ bytes")
-_SECTION: Final = re.compile(r"# (\S+) module data")
-_INCOMPLETE: Final = re.compile(r"# \*WARNING\*: The (\S+) module contains incomplete data!")
-
-
-@dataclass(slots=True)
-class _ParsedText:
-    """Parts of the text read so far."""
-
-    header: dict[str, str] = field(default_factory=dict)
-    announced: dict[str, None] = field(default_factory=dict)
-    incomplete: set[str] = field(default_factory=set)
-    begun: set[str] = field(default_factory=set)
-    section: str = ""
-
-    def comment(self, line: str) -> None:
-        if line.startswith("#<module>"):
-            self.begun.add(self.section)
-        elif match := _SECTION.fullmatch(line):
-            self.section = match[1]
-        elif match := _INCOMPLETE.fullmatch(line):
-            self.incomplete.add(match[1])
-        elif not self.section and (match := _ANNOUNCED.match(line)):
-            self.announced[match[1]] = None
-        elif not self.section and (match := _HEADER.fullmatch(line)):
-            self.header.setdefault(match[1], match[2])
+_NEEDED: Final = ("darshan log version", "end_time", "exe", "nprocs", "run time", "start_time")
+_ANNOUNCED: Final = re.compile(r"(?m)^# (\S+) module: \d+ bytes")
+_SECTION: Final = re.compile(r"(?m)^# (\S+) module data$")
+_INCOMPLETE: Final = re.compile(r"(?m)^# \*WARNING\*: The (\S+) module contains incomplete data!$")
 
 
 def parse(text: str) -> DarshanLog:
-    """Parse the output of ``darshan-parser`` in one pass.
+    """Parse the output of ``darshan-parser``.
 
     The records of :data:`COUNTED` modules and of LUSTRE are kept. Raises :class:`ToolOutputError` for
     text that is damaged, cut off, or not the parser's. A cut exactly between two records of the
     last module is invisible in the text: check the parser's exit status, too.
     """
-    read = _ParsedText()
-    records: dict[tuple[str, str, str], FileRecord] = {}
-    counters: dict[tuple[str, str, str], dict[str, float]] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.startswith("#"):
-            read.comment(line)
-        elif line:
-            words = line.split("\t")
-            if len(words) < 8:
-                raise ToolOutputError(
-                    f"darshan-parser, line {number}: {len(words)} columns, expected 8: "
-                    f"{excerpt(line)!r}: the text is cut off or damaged"
-                )
-            module, rank, record, counter, value = words[:5]
-            if module not in _READ or counter.endswith(_TEXTS):
-                continue
-            key = (module, rank, record)
-            if key not in records:
-                file, own = "\t".join(words[5:-2]), counters.setdefault(key, {})
-                where = {"file": file, "mount": words[-2], "fs_type": words[-1]}
-                number_ = int(_number(rank, "rank"))
-                records[key] = FileRecord(module=module, rank=number_, counters=own, **where)
-            own_name = counter.removeprefix(f"{module.replace('-', '')}_")
-            counters[key][own_name] = _number(value, counter)
-    return _log(read, list(records.values()))
-
-
-def _log(read: _ParsedText, records: Sequence[FileRecord]) -> DarshanLog:
-    missing = {"darshan log version", "exe", "start_time", "end_time", "nprocs", "run time"}
-    missing -= set(read.header)
-    if missing:
+    records = tuple(_records(text))
+    head, *sections = _SECTION.split(text)
+    header = dict(reversed(_HEADER.findall(head)))
+    if missing := [name for name in _NEEDED if name not in header]:
         raise ToolOutputError(
-            f"not what darshan-parser prints: no {sorted(missing)[0]!r} in the header; was there a log, "
+            f"not what darshan-parser prints: no {missing[0]!r} in the header; was there a log, "
             "and was the library built with the tool's MPI?"
         )
-    cut = [m for m in read.announced if m in _READ and m not in read.begun]
-    if cut:
+    begun = {
+        module
+        for module, body in zip(sections[::2], sections[1::2], strict=True)
+        if "\n#<module>" in body
+    }
+    announced, incomplete = _ANNOUNCED.findall(head), sorted(set(_INCOMPLETE.findall(text)))
+    if cut := [module for module in announced if module in _READ and module not in begun]:
         raise ToolOutputError(
             f"darshan-parser: the log has a module {cut[0]}, but the text ends before its records: it is "
             "cut off, or the module is incomplete (then --show-incomplete shows what there is)"
         )
-    lengths: dict[str, int] = {}
-    for one in records:
-        expected = lengths.setdefault(one.module, len(one.counters))
-        if len(one.counters) != expected and one.module != "LUSTRE":
-            raise ToolOutputError(
-                f"darshan-parser: {len(one.counters)} {one.module} counters of rank {one.rank}, file "
-                f"{one.file!r}, where others have {expected}: the text is cut off or damaged"
-            )
-    tasks, run_seconds = (_number(read.header[name], name) for name in ("nprocs", "run time"))
+    tasks, run_seconds = (_number(header[name], name) for name in ("nprocs", "run time"))
     if tasks < 1 or tasks != int(tasks) or run_seconds < 0:
         raise ToolOutputError(
             f"darshan-parser: nprocs is {tasks:g}, run time {run_seconds:g} s: expected one task or more, "
             "and a time"
         )
-    times = {name: _number(read.header[name], name) for name in ("start_time", "end_time")}
+    times = {name: _number(header[name], name) for name in ("start_time", "end_time")}
     return DarshanLog(
-        format_version=read.header["darshan log version"],
-        library_version=read.header.get("metadata: lib_ver", ""),
-        command=read.header["exe"].strip(),
+        format_version=header["darshan log version"],
+        library_version=header.get("metadata: lib_ver", ""),
+        command=header["exe"].strip(),
         tasks=int(tasks),
         moments=tuple(moment(times, name, "darshan-parser") for name in times),
         run_seconds=run_seconds,
-        modules={m: m not in read.incomplete for m in [*read.announced, *sorted(read.incomplete)]},
-        records=tuple(
-            replace(one, counters=_components(one.counters)) if one.module == "LUSTRE" else one
-            for one in records
-        ),
+        modules={module: module not in incomplete for module in (*announced, *incomplete)},
+        records=records,
     )
+
+
+def _records(text: str) -> Iterator[FileRecord]:
+    """Yield the records of the modules that are read; raises :class:`ToolOutputError`."""
+    found: dict[tuple[str, str, str], tuple[list[str], dict[str, float]]] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line.startswith("#"):
+            continue
+        words = line.split("\t")
+        if len(words) < 8:
+            raise ToolOutputError(
+                f"darshan-parser, line {number}: {len(words)} columns, expected 8: "
+                f"{excerpt(line)!r}: the text is cut off or damaged"
+            )
+        module, rank, record, counter, value, *where = words
+        if module in _READ and not counter.endswith(_TEXTS):
+            _, counters = found.setdefault((module, rank, record), (where, {}))
+            own_name = counter.removeprefix(f"{module.replace('-', '')}_")
+            counters[own_name] = _number(value, counter)
+    lengths: dict[str, int] = {}
+    for (module, rank, _), ((*file, mount, fs_type), counters) in found.items():
+        one = FileRecord(
+            module=module,
+            rank=int(_number(rank, "rank")),
+            file="\t".join(file),
+            mount=mount,
+            fs_type=fs_type,
+            counters=_components(counters) if module == "LUSTRE" else counters,
+        )
+        expected = lengths.setdefault(module, len(counters))
+        if len(counters) != expected and module != "LUSTRE":
+            raise ToolOutputError(
+                f"darshan-parser: {len(counters)} {module} counters of rank {rank}, file "
+                f"{one.file!r}, where others have {expected}: the text is cut off or damaged"
+            )
+        yield one
 
 
 def _components(counters: Mapping[str, float]) -> Mapping[str, float]:

@@ -6,32 +6,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from iogauge.cases.fio import (
     CHECKED_BYTES,
-    LAID_OUT,
     LAYOUT_CHECKED,
-    READ_BW,
-    READ_IOPS,
     WRITE_BW,
     FioCheck,
     FioRandomReadCheck,
+    FioSequentialCheck,
+    checks_of,
 )
-from iogauge.cases.fio_sequential import FioSequentialCheck
-from iogauge.core import untrusted
-from iogauge.core.measurement import Metric, ToolOutput, ToolOutputError
+from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import format_seconds, parse_bytes
 from iogauge.evidence.model import SERIES
-from iogauge.plan.case import DIR, Access, CasePlan, PhasePlan, Printed, Verification
+from iogauge.plan.case import DIR, Access, CasePlan, PhasePlan, Printed
 from iogauge.plan.stage import FILL
-from iogauge.tools.fio.options import (
-    MISMATCH,
-    FioJob,
-    layout_job,
-    reader_of,
-    verification,
-)
+from iogauge.tools.fio.options import FioJob, layout_job, reader_of
+from iogauge.tools.parsing import answer
+from iogauge_extras.loads.filling import FILE_BYTES, Filled
 from iogauge_extras.loads.series import Series, with_series
 
 
@@ -63,24 +56,14 @@ class FillLevelCheck(FioSequentialCheck):
             )
         words = [FILL, str(self.fill), str(most), str(case.held_bytes), f"{DIR}/{FILL}"]
         fill = PhasePlan(name=FILL, command=words, launch="agent", parse=parse_filled)
-        files = case.files + 1 + -(-most // _FILL_FILE_BYTES)
+        files = case.files + 1 + -(-most // FILE_BYTES)
         return replace(case, prepare=[fill], fill_bytes=most, files=files)
-
-
-#: Bytes of each file that fills the target, see :mod:`iogauge_extras.loads.filling`.
-_FILL_FILE_BYTES: Final = 1 << 30
 
 
 def parse_filled(printed: Printed) -> ToolOutput:
     """Return what the agent says of the fill, as a parameter; raises :class:`ToolOutputError`."""
-    try:
-        filled: Any = untrusted.parse_json(printed.result)
-        level, share, taken = int(filled["level"]), float(filled["fill"]), int(filled["bytes"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise ToolOutputError(f"{FILL}: not the fill of a target: {error}") from error
-    return ToolOutput(
-        "target", "", (), parameters={"filled": {"level": level, "fill": share, "bytes": taken}}
-    )
+    filled: Filled = answer(Filled, printed.result, FILL)
+    return ToolOutput("target", "", (), parameters={"filled": filled.to_json()})
 
 
 class QueueDepthCheck(FioRandomReadCheck):
@@ -134,10 +117,6 @@ class EnduranceCheck(FioCheck):
             Metric("write_longest_dip", "s", "less", tail=True): "dip",
         }
 
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the metrics that have a quantity."""
-        return tuple(self.quantities())
-
     def rounds(self, metric: Metric) -> Sequence[Mapping[str, float]]:
         """Return the mean of each minute of each repetition, by the seconds at which it begins."""
         found: list[dict[str, float]] = []
@@ -163,17 +142,10 @@ class EnduranceCheck(FioCheck):
         layout = layout_job(file_bytes=file_bytes, numjobs=self.tasks_per_node)
         seconds = self.site.limits.phase_seconds
         job = replace(layout, name="write", block_bytes=self.transfer, runtime_s=seconds)
-        rates = {metric.name: quantity for metric, quantity in self.quantities().items()}
         access = Access(direction="write", o_direct=True, fsync=True)
-        return self.fio_case(
-            jobs=[layout, job],
-            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False, verifies=LAYOUT_CHECKED)],
-            repeat=[replace(self.fio_phase(job, rates, access), series=with_series)],
-            # Its start is a small part of it.
-            warm_up=False,
-            held_bytes=layout.bytes_total * self.nodes,
-            files=self.total_tasks,
-        )
+        phase = replace(self.timed_phase(job, access), series=with_series)
+        # Its start is a small part of it: no warm-up.
+        return self.laid_out_case(layout, [job], [phase], LAYOUT_CHECKED, warm_up=False)
 
 
 #: Large files of a data set.
@@ -190,32 +162,17 @@ class SampleReadCheck(FioCheck):
     sample: str
     on_all_nodes = True
 
-    def promise(self) -> tuple[Metric, ...]:
-        """Return samples per second, and the bandwidth of the reads."""
-        return (READ_IOPS, READ_BW)
-
     def plan(self) -> CasePlan:
         """Lay the files out once, then read for the time of the limits."""
-        sample, limits = parse_bytes(self.sample), self.site.limits
+        sample, seconds = parse_bytes(self.sample), self.site.limits.phase_seconds
         file_bytes = self.share_of_file(sample, _SHARDS)
         layout = layout_job(file_bytes=file_bytes, numjobs=_SHARDS, checksum_bytes=CHECKED_BYTES)
         layout = replace(layout, in_common=True)
         read = replace(
-            reader_of(layout, block_bytes=sample, runtime_s=limits.phase_seconds),
+            reader_of(layout, block_bytes=sample, runtime_s=seconds),
             files=_SHARDS,
             numjobs=self.tasks_per_node,
         )
-        return self.fio_case(
-            jobs=[layout, read],
-            prepare=[self.fio_phase(layout, {}, LAID_OUT, repeated=False, on_all=False)],
-            repeat=[
-                self.fio_phase(
-                    read,
-                    {READ_IOPS.name: "iops", READ_BW.name: "bw"},
-                    Access(direction="read", o_direct=True),
-                    verifies=Verification(verification(CHECKED_BYTES), MISMATCH),
-                )
-            ],
-            held_bytes=layout.bytes_total,
-            files=_SHARDS,
-        )
+        access = Access(direction="read", o_direct=True)
+        phase = self.timed_phase(read, access, verifies=checks_of(layout))
+        return self.laid_out_case(layout, [read], [phase])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any
 
 from iogauge.cases.ior import READ, WRITE, IorCheck
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.units import format_bytes
-from iogauge.evidence.model import SECONDS
-from iogauge.plan.case import Access
 from iogauge.site.extras import Checkpoint
 
 SAVE_TIME = Metric("save_time", "s", "less")
@@ -24,6 +22,8 @@ class CheckpointCheck(IorCheck):
 
     model: str
     transfer = 4 << 20
+    # The budget says what a training needs, not what the target can do.
+    times = MappingProxyType({"write": SAVE_TIME, "read": RESTART_TIME})
 
     @property
     def _declared_model(self) -> Checkpoint:
@@ -32,10 +32,6 @@ class CheckpointCheck(IorCheck):
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check, with the bytes of the model's state."""
         return {**super().declared(), "total_bytes": self._declared_model.state}
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the seconds of both, and their bandwidths."""
-        return (SAVE_TIME, RESTART_TIME, WRITE, READ)
 
     def standing_references(self) -> dict[str, Reference]:
         """Return the budgets; none if this run has another size or scale than the site declares."""
@@ -67,11 +63,3 @@ class CheckpointCheck(IorCheck):
                 f"limits.case_bytes is {format_bytes(most)}: raise the limit for {type(self).__name__}, or leave the model out"
             )
         return int(shares * self.transfer_bytes)
-
-    def _access(self, direction: Literal["read", "write"], **more: Any) -> Access:
-        # The budget says what a training needs, not what the target can do.
-        return replace(super()._access(direction, **more), saturates=None)
-
-    def _rates(self, direction: str) -> dict[str, tuple[str, str]]:
-        time = SAVE_TIME if direction == "write" else RESTART_TIME
-        return {**super()._rates(direction), time.name: (direction, SECONDS)}

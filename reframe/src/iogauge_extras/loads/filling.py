@@ -8,25 +8,34 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
 from iogauge.core.paths import expand
 from iogauge.core.units import format_bytes
+from iogauge.core.untrusted import Plain
 from iogauge.job.target import refuse
 from iogauge.node.lustre.programs import LustreError, run_lfs
 from iogauge.node.mounts import find_mount, space_of
 
 #: Bytes of a file, at most: what is missing is asked before each.
-_FILE_BYTES: Final = 1 << 30
+FILE_BYTES: Final = 1 << 30
 #: Less than this is not filled.
 _LEAST_BYTES: Final = 1 << 20
 #: Share of its bytes that a file must take on storage: a target that compresses takes none for zeros.
 _STORED: Final = 0.95
 
 
-def fill(
-    level: int, most_bytes: int, need_bytes: int, directory: str
-) -> tuple[dict[str, Any], str]:
+@dataclass(frozen=True, slots=True)
+class Filled(Plain):
+    """How far a target was filled: the level in percent, the share that is full, and the bytes of the files."""
+
+    level: int
+    fill: float
+    bytes: int = 0
+
+
+def fill(level: int, most_bytes: int, need_bytes: int, directory: str) -> tuple[Filled, str]:
     """Fill the file system of a directory up to ``level`` percent; return what was done, and the objection or "".
 
     ``most_bytes`` are the most that the site allows. ``need_bytes`` are those of the case, of which 1.2 x must be left.
@@ -35,7 +44,7 @@ def fill(
     space = space_of(os.path.dirname(directory))
     remaining = (100 - level) * space.bytes_total // 100
     missing = space.bytes_free - remaining
-    done = {"level": level, "fill": space.fill, "bytes": 0, "total": space.bytes_total}
+    done = Filled(level, space.fill)
     if missing < -space.bytes_total // 100:
         return done, (
             f"fill level {level} %: the target is {space.fill:.1%} full already; leave the level out of "
@@ -59,15 +68,14 @@ def fill(
         except LustreError as error:
             raise OSError(f"{directory}: {error}") from error
     taken = _take(directory, remaining, most_bytes)
-    done |= {"bytes": taken, "fill": space_of(directory).fill}
-    return done, ""
+    return Filled(level, space_of(directory).fill, taken), ""
 
 
 def _take(directory: str, remaining: int, most_bytes: int) -> int:
     """Make files until ``remaining`` bytes are free; return their bytes."""
     taken = number = 0
     while True:
-        size = min(_FILE_BYTES, space_of(directory).bytes_free - remaining, most_bytes - taken)
+        size = min(FILE_BYTES, space_of(directory).bytes_free - remaining, most_bytes - taken)
         if size < _LEAST_BYTES:
             return taken
         path = os.path.join(directory, f"{number:06d}")
@@ -95,6 +103,6 @@ def command(words: list[str]) -> int | None:
             filled, objection = fill(
                 int(level), int(most_bytes), int(need_bytes), expand(directory)
             )
-            print(json.dumps(filled))
+            print(json.dumps(filled.to_json()))
             return refuse(objection)
     return None

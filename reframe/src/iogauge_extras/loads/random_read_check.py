@@ -8,14 +8,7 @@ from typing import Any, Literal
 
 import reframe.core.builtins as builtins
 
-from iogauge.cases.fio import (
-    READ_BW,
-    READ_IOPS,
-    FioCheck,
-    checks_of,
-    checksum_interval,
-    span_of_boxes,
-)
+from iogauge.cases.fio import READ_IOPS, FioCheck, checks_of, checksum_interval, span_of_boxes
 from iogauge.core import words
 from iogauge.core.measurement import Metric, Quantity
 from iogauge.core.units import parse_bytes
@@ -45,10 +38,6 @@ class RandomReadCheck(FioCheck):
     #: ``one-box``, ``2-boxes`` (:func:`span_of_boxes`), ``all``.
     span: str
     tasks: int
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return operations per second, and the bandwidth of the reads."""
-        return (READ_IOPS, READ_BW)
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check; the nodes follow from the span."""
@@ -97,11 +86,10 @@ class RandomReadCheck(FioCheck):
             "bandwidth" if parse_bytes(self.block) >= 128 << 10 else None
         )
         access = Access(direction="read", o_direct=True, saturates=full)
-        rates = {READ_IOPS.name: "iops", READ_BW.name: "bw"}
         return self.laid_out_case(
             layout,
             [read],
-            [self.fio_phase(read, rates, access, verifies=checks_of(layout))],
+            [self.timed_phase(read, access, verifies=checks_of(layout))],
             pins=self._pins(),
             sweeps_tasks=True,
             servers=self.servers_used(),
@@ -145,7 +133,7 @@ class ChecksumCheck(RandomReadCheck):
                 self.set_checksums("off"),
                 self.fio_phase(unchecked, {UNCHECKED_IOPS.name: "iops"}, access, verifies=checked),
             ],
-            computed={CHECKSUM_RATIO.name: Computed(sources=sources, compute=_ratio)},
+            computed={CHECKSUM_RATIO.name: Computed(sources=sources, compute=Quantity.over)},
             pins=self._pins(),
             sweeps_tasks=True,
             restores=True,
@@ -155,7 +143,3 @@ class ChecksumCheck(RandomReadCheck):
         """Return a phase that switches the checksums of this client's connections to the target."""
         words = ["checksums", state, DIR]
         return PhasePlan(name=f"checksums-{state}", command=words, launch="agent")
-
-
-def _ratio(over: Quantity, under: Quantity) -> Quantity:
-    return Quantity(over.value / under.value, "1")

@@ -164,17 +164,17 @@ def looks_of(noted: Noted) -> tuple[Looks, dict[str, str]]:
     return looks, {source: problem for source, problem in problems.items() if problem}
 
 
-def _between(
-    looks: Sequence[tuple[float, ServerCounts]], began: float, ended: float
-) -> tuple[float, float, ServerCounts] | None:
-    """Return the looks around a time, and what grew between them; None without two, or if the target began anew."""
+def _grown(
+    looks: Sequence[tuple[float, ServerCounts]], began: float, ended: float, most: int = 1
+) -> list[tuple[float, float, ServerCounts]]:
+    """Return what grew between the looks around a time, in so many steps at most; less if the target began anew."""
     times = [at for at, _ in looks]
-    first = max(0, bisect_right(times, began) - 1)
-    last = min(len(times) - 1, bisect_left(times, ended))
-    if last <= first:
-        return None
-    grown = ServerCounts(*map(sub, looks[last][1], looks[first][1]))
-    return (times[first], times[last], grown) if min(grown) >= 0 else None
+    mine = looks[max(0, bisect_right(times, began) - 1) : bisect_left(times, ended) + 1]
+    return [
+        (before, after, ServerCounts(*map(sub, now, then)))
+        for (before, then), (after, now) in pairwise(mine[:: -(-(len(mine) - 1) // most) or 1])
+        if min(map(sub, now, then)) >= 0
+    ]
 
 
 def explain(looks: Looks, began: float, ended: float, run: PhaseRun, epoch: float) -> str:
@@ -184,15 +184,14 @@ def explain(looks: Looks, began: float, ended: float, run: PhaseRun, epoch: floa
     """
     slow, usual, took, times = {}, {}, {}, []
     for target, seen in looks.items():
-        during, whole = _between(seen, began, ended), _between(seen, run.started, run.ended)
-        if "-OST" not in target or during is None or whole is None:
-            continue
-        seconds, rest_s = during[1] - during[0], whole[1] - whole[0] - (during[1] - during[0])
-        slow[target] = during[2].bytes / seconds
-        usual[target] = (whole[2].bytes - during[2].bytes) / rest_s if rest_s > 0 else 0.0
-        times += [during[:2]]
-        if during[2].operations:
-            took[target] = during[2].ms / during[2].operations
+        both = zip(_grown(seen, began, ended), _grown(seen, run.started, run.ended), strict=False)
+        for (first, last, during), (start, end, whole) in both if "-OST" in target else ():
+            rest_s = end - start - (last - first)
+            slow[target] = during.bytes / (last - first)
+            usual[target] = (whole.bytes - during.bytes) / rest_s if rest_s > 0 else 0.0
+            times += [first, last]
+            if during.operations:
+                took[target] = during.ms / during.operations
     top = max([*usual.values(), 0.0])
     used = [target for target, rate in usual.items() if top and rate >= _PART * top]
     if not used:
@@ -208,11 +207,9 @@ def explain(looks: Looks, began: float, ended: float, run: PhaseRun, epoch: floa
         words.append(
             f"an I/O took the disks of {timed[-1]} about {took[timed[-1]]:.0f} ms, the others {rest:.0f} ms"
         )
-    begin, end = (
-        datetime.fromtimestamp(epoch + at, timezone.utc)
-        for at in (min(times)[0], max(at for _, at in times))
-    )
-    return f"the servers counted from {begin:%H:%M:%S} to {end:%H:%M:%S} UTC: {'; '.join(words)}"
+    dates = (datetime.fromtimestamp(epoch + at, timezone.utc) for at in (min(times), max(times)))
+    between = " to ".join(f"{date:%H:%M:%S}" for date in dates)
+    return f"the servers counted from {between} UTC: {'; '.join(words)}"
 
 
 def _mib_s(bytes_s: Sequence[float]) -> str:
@@ -224,7 +221,16 @@ def for_record(noted: Noted, runs: Sequence[PhaseRun]) -> dict[str, dict[str, ob
     looks, problems = looks_of(noted)
     found: dict[str, dict[str, object]] = {}
     for run in runs:
-        curves = {target: _curve(target, seen, run) for target, seen in looks.items()}
+        curves = {
+            target: [
+                (
+                    round((before + after) / 2 - run.started, 2),
+                    round(_what(target, grown) / (after - before), 3),
+                )
+                for before, after, grown in _grown(seen, run.started, run.ended, _POINTS)
+            ]
+            for target, seen in looks.items()
+        }
         moved = {target: sum(rate for _, rate in curve) for target, curve in curves.items()}
         shown = sorted((t for t, sum_ in moved.items() if sum_), key=moved.__getitem__)[:_CURVES]
         if shown:
@@ -234,20 +240,5 @@ def for_record(noted: Noted, runs: Sequence[PhaseRun]) -> dict[str, dict[str, ob
     return found | ({"unanswered": dict(problems)} if problems else {})
 
 
-def _curve(
-    target: str, looks: Sequence[tuple[float, ServerCounts]], run: PhaseRun
-) -> list[tuple[float, float]]:
-    """Return the middle of each step of an execution, in seconds after its begin, with the rate."""
-    times = [at for at, _ in looks]
-    mine = looks[max(0, bisect_right(times, run.started) - 1) : bisect_left(times, run.ended) + 1]
-    mine = mine[:: math.ceil(len(mine) / _POINTS)]
-    of_data = "-OST" in target
-    return [
-        (
-            round((before + after) / 2 - run.started, 2),
-            round(((grown.bytes / 2**20) if of_data else grown.operations) / (after - before), 3),
-        )
-        for (before, then), (after, now) in pairwise(mine)
-        for grown in [ServerCounts(*map(sub, now, then))]
-        if min(grown) >= 0
-    ]
+def _what(target: str, grown: ServerCounts) -> float:
+    return grown.bytes / 2**20 if "-OST" in target else grown.operations

@@ -6,11 +6,13 @@ import re
 from typing import Any, Final
 
 from iogauge.cases.storage import StorageCheck
+from iogauge.core import untrusted
 from iogauge.core.measurement import Metric, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence.model import SECONDS
 from iogauge.plan.case import AGENT, DIR, REP, Access, CasePlan, PhasePlan
 from iogauge.tools import parsing
 from iogauge_extras.loads import walking
+from iogauge_extras.loads.walking import Walked
 
 #: What each phase does, in the words of the guards.
 _KINDS: Final = {
@@ -31,34 +33,25 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
 
     ``files`` and ``data_bytes`` are those of each task. The rate is that of all files over the seconds of the slowest task.
     """
-    reports = []
     # A launcher may join the lines of several tasks.
-    for match in re.finditer(r'\{"walk"', text):
-        try:
-            reports.append(parsing.load_json_object(text, match.start())[0])
-        except ValueError:
-            raise ToolOutputError(
-                f"walk: a report is damaged: {parsing.excerpt(text[match.start() :])}"
-            ) from None
+    begins = [match.start() for match in re.finditer(r'\{"walk"', text)]
+    try:
+        reports = [Walked.from_json(untrusted.decode_json(text, at)[0]) for at in begins]
+    except (ValueError, TypeError) as error:
+        raise ToolOutputError(f"walk: a report is damaged: {error}") from error
     if not reports:
         raise ToolOutputError(f"walk: no report: {parsing.excerpt(text)}")
-    said = [parsing.member(one, "words", "walk") for one in reports]
-    told = {" ".join(map(str, one)) if isinstance(one, list) else "" for one in said}
-    words = next(iter(told), "").split()
-    if len(told) != 1 or len(words) != 6 or not words[-1].isdecimal():
-        raise ToolOutputError(
-            f"walk: the tasks were told different words: {parsing.excerpt(str(told))}"
-        )
-    count = len(reports)
-    ranks = sorted(parsing.non_negative(one, "rank", "walk") for one in reports)
-    if ranks != list(range(count)) or count != int(words[-1]):
+    count, words = len(reports), reports[0].words
+    if len({one.words for one in reports}) > 1 or len(words) != 6:
+        raise ToolOutputError("walk: the tasks were told different words, or not six")
+    if sorted(one.rank for one in reports) != list(range(count)) or words[-1] != str(count):
         raise ToolOutputError(f"walk: reports of {count} task(s), expected {words[-1]}")
     for one in reports:
-        if (found := parsing.non_negative(one, "files", "walk")) != files:
+        if one.files != files or one.seconds <= 0:
             raise ToolOutputError(
-                f"walk: task {one['rank']} handled {found:.0f} files, expected {files}"
+                f"walk: task {one.rank} handled {one.files} files, expected {files}; it took {one.seconds} s"
             )
-    times = tuple(parsing.positive(one, "seconds", "walk") for one in reports)
+    times = tuple(one.seconds for one in reports)
     name, longest = words[1].removesuffix("-changed"), max(times)
     phase = Phase(
         _KINDS.get(name, name),
@@ -68,16 +61,16 @@ def parse(text: str, files: int, data_bytes: int) -> ToolOutput:
         operations=files * count,
         rank_seconds=times,
     )
-    clocks = [parsing.moment(one, key, "walk") for one in reports for key in ("began", "ended")]
+    clocks = ((one.to_json(), key) for one in reports for key in ("began", "ended"))
     return ToolOutput(
         tool="walk",
-        version="+".join(parsing.unique(parsing.excerpt(str(one["walk"])) for one in reports)),
+        version="+".join(parsing.unique(parsing.excerpt(one.walk) for one in reports)),
         phases=(phase,),
         tasks=count,
-        nodes=len({str(parsing.member(one, "host", "walk")) for one in reports}),
+        nodes=len({one.host for one in reports}),
         command=" ".join(words),
         parameters={} if name == "unpack" else {"shift": 1},
-        moments=tuple(clocks),
+        moments=tuple(parsing.moment(said, key, "walk") for said, key in clocks),
     )
 
 

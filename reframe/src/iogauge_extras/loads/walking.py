@@ -17,12 +17,14 @@ import tarfile
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from iogauge.core.commands import output
 from iogauge.core.paths import expand
 from iogauge.core.text import visible
+from iogauge.core.untrusted import Plain
 
 #: Version of the reports.
 VERSION: Final = "1"
@@ -42,6 +44,21 @@ SIZES: Final = (
 HEADER_BYTES: Final = tarfile.BLOCKSIZE
 #: The module that imports all others.
 _ALL: Final = "everything"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Walked(Plain):
+    """What a task says of a phase: its words and number, the files that it handled, and when, in seconds."""
+
+    walk: str = VERSION
+    words: tuple[str, ...]
+    rank: int
+    host: str
+    files: int
+    seconds: float
+    began: float
+    ended: float
+
 
 #: Variables in which launchers tell a task its number.
 _RANKS: Final = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "FLUX_TASK_RANK")
@@ -176,13 +193,14 @@ def command(words: list[str]) -> int | None:
         done.set()
         if doing != phase:
             changing.join()
-    report = {
-        "walk": VERSION,
-        "words": ["walk", *words],
-        "rank": rank,
-        "host": socket.gethostname(),
-    }
-    print(
-        json.dumps({**report, "files": handled, "seconds": seconds, "began": began, "ended": ended})
+    report = Walked(
+        words=("walk", *words),
+        rank=rank,
+        host=socket.gethostname(),
+        files=handled,
+        seconds=seconds,
+        began=began,
+        ended=ended,
     )
+    print(json.dumps(report.to_json()))
     return 0

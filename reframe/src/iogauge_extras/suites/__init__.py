@@ -4,7 +4,7 @@
 - elbencho_check: scenarios that run elbencho
 - io500: ini files of IO500, and its scores
 - io500_check: scenarios that run IO500
-- md_workbench: command lines of md-workbench, and its latencies
+- md_workbench: latencies of md-workbench
 - md_workbench_check: the scenario that runs md-workbench
 - shared_check: scenarios in which all tasks of IOR write one file together
 - wrf: reports of WRF-IO

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 
 from iogauge.core import units
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
-from iogauge.tools.parsing import excerpt, load_json_object, member
+from iogauge.tools.parsing import answer, excerpt, member
 
 #: What elbencho prints of wrong data; it names the offset and ends.
 MISMATCH: Final = r"Data verification failed"
@@ -28,7 +28,8 @@ _ROUNDING_S: Final = 0.002
 
 _NUMBER: Final = re.compile(r"\d{1,18}")
 _VERSION: Final = re.compile(r"\d{1,6}(?:[.-]\d{1,6}){1,4}")
-
+#: Where the milliseconds of a phase are, until the last process was done; less than one is 0.
+_DONE_MS: Final = ("last_done", "elapsed_time_ms")
 
 #: What is done with files, and how elbencho calls that phase.
 Action = Literal["write", "create", "stat", "read", "remove", "mix"]
@@ -130,12 +131,11 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
     or files, rate and milliseconds must agree.
     """
     wanted = _ACTIONS[action][1]
-    lines = [_line(line) for line in text.splitlines() if line.strip()]
-    # The name of a mix ends with the percent of its reads.
-    names = [
-        re.sub(r"^(RWMIX)\d+$", r"\1", str(member(line, "phase_type", "elbencho")))
-        for line in lines
+    lines = [
+        answer(Mapping[str, Any], line, "elbencho") for line in text.splitlines() if line.strip()
     ]
+    # The name of a mix ends with the percent of its reads.
+    names = [re.sub(r"^(RWMIX)\d+$", r"\1", str(line.get("phase_type"))) for line in lines]
     if names.count(wanted) != 1:
         raise ToolOutputError(
             f"elbencho: {action}: expected one phase {wanted}, found {excerpt(' '.join(names))}"
@@ -148,36 +148,37 @@ def parse(text: str, action: Action, files: int = 0) -> ToolOutput:
             f"elbencho: {action}: after {wanted} expected {' '.join(expected) or 'no phase'}, "
             f"found {excerpt(' '.join(rest))}"
         )
-    synced_ms = sum(_milliseconds(line) for line in lines[at + 1 :])
-    done = _done(data)
+    if "config" not in data:
+        raise ToolOutputError(
+            f"elbencho {excerpt(str(data.get('version')))}: no 'config' in its lines, which tells processes and blocks: "
+            "install 3.0-37 or newer"
+        )
+    version, command = (_said(data, "config", key) for key in ("version", "command"))
+    if not _VERSION.fullmatch(version):
+        raise ToolOutputError(f"elbencho: the version is {excerpt(version)!r}, expected numbers")
     if files:
+        synced_ms = sum(_count(line, *_DONE_MS, least=0) for line in lines[at + 1 :])
         phases = [_of_files(action, data, files, synced_ms)]
     elif action == "mix":
-        both = {"write": done, "read": member(done, "rwmix_read", "elbencho")}
-        phases = [_of_bytes(way, data, moved) for way, moved in both.items()]
+        phases = [_of_bytes("write", data), _of_bytes("read", data, "rwmix_read")]
     else:
-        phases = [_of_bytes(action, data, done)]
-    config = _config(data)
-    version = member(config, "version", "elbencho")
-    if not isinstance(version, str) or not _VERSION.fullmatch(version):
-        raise ToolOutputError(
-            f"elbencho: the version is {excerpt(repr(version))}, expected numbers"
-        )
+        phases = [_of_bytes(action, data)]
+    threads, hosts = (_count(data, "config", key) for key in ("threads", "hosts"))
     return ToolOutput(
         tool="elbencho",
         version=version,
         phases=tuple(phases),
-        tasks=_count(config, "threads") * _count(config, "hosts"),
-        nodes=_count(config, "hosts"),
-        command=_command(config),
-        moments=(_begin(data),),
+        tasks=threads * hosts,
+        nodes=hosts,
+        command=_command(command),
+        moments=(_begin(_said(data, "iso_start_date")),),
         at_once=action == "mix",
     )
 
 
-def _of_bytes(name: str, data: Mapping[str, Any], done: Any) -> Phase:
-    block, shown_ms = _count(_config(data), "block_size"), _count(_done(data), "elapsed_time_ms")
-    moved, rate = (_count(done, key) for key in ("bytes", "bytes/s"))
+def _of_bytes(name: str, data: Mapping[str, Any], *below: str) -> Phase:
+    block, shown_ms = _count(data, "config", "block_size"), _count(data, *_DONE_MS)
+    moved, rate = (_count(data, "last_done", *below, key) for key in ("bytes", "bytes/s"))
     seconds = moved / rate
     if abs(seconds - shown_ms / 1000) > _ROUNDING_S + seconds / 100:
         raise ToolOutputError(
@@ -195,8 +196,8 @@ def _of_bytes(name: str, data: Mapping[str, Any], done: Any) -> Phase:
 
 
 def _of_files(action: Action, data: Mapping[str, Any], files: int, synced_ms: int) -> Phase:
-    done, shown_ms = _done(data), _milliseconds(data)
-    entries, rate = (_count(done, key) for key in ("entries", "entries/s"))
+    entries, rate = (_count(data, "last_done", key) for key in ("entries", "entries/s"))
+    shown_ms = _count(data, *_DONE_MS, least=0)
     if entries != files:
         raise ToolOutputError(f"elbencho: {action}: {entries} files, expected {files}")
     # It cuts both numbers to whole ones.
@@ -205,67 +206,45 @@ def _of_files(action: Action, data: Mapping[str, Any], files: int, synced_ms: in
             f"elbencho: {action}: {entries} files in {shown_ms} ms, but it says {rate} a second"
         )
     seconds = min(entries / rate, (shown_ms + 1) / 1000) + synced_ms / 1000
+    moves = action == "read" and "bytes" in data["last_done"]
     return Phase(
         action,
         {"rate": Quantity(entries / seconds, "ops/s")},
         seconds,
-        bytes_moved=_count(done, "bytes") if action == "read" and "bytes" in done else None,
+        bytes_moved=_count(data, "last_done", "bytes") if moves else None,
         operations=entries,
     )
 
 
-def _line(text: str) -> dict[str, Any]:
-    """Return one line of the JSON file."""
-    try:
-        data, end = load_json_object(text.strip(), 0)
-    except ValueError as error:
-        raise ToolOutputError(f"elbencho: no JSON ({error}): {excerpt(text)}") from None
-    if end != len(text.strip()):
-        raise ToolOutputError(f"elbencho: text after its JSON: {excerpt(text.strip()[end:])}")
+def _said(data: object, *path: str) -> str:
+    """Return the text at a path of keys: all values of elbencho are texts."""
+    for key in path:
+        data = member(data, key, "elbencho")
+    if not isinstance(data, str):
+        raise ToolOutputError(f"elbencho: {path[-1]!r} is {excerpt(repr(data))}, expected a text")
     return data
 
 
-def _done(data: Mapping[str, Any]) -> Any:
-    """Return the state when the last process was done."""
-    return member(data, "last_done", "elbencho")
-
-
-def _config(data: Mapping[str, Any]) -> Any:
-    if "config" not in data:
-        said = excerpt(str(data.get("version")))
+def _count(data: object, *path: str, least: int = 1) -> int:
+    """Return the whole number, ``least`` or more, that a text at a path of keys says."""
+    value = _said(data, *path)
+    if not _NUMBER.fullmatch(value) or int(value) < least:
         raise ToolOutputError(
-            f"elbencho {said}: no 'config' in its lines, which tells processes and blocks: install 3.0-37 or newer"
-        )
-    return data["config"]
-
-
-def _count(container: object, key: str, least: int = 1) -> int:
-    """Return the whole number, ``least`` or more, that a text at a key says."""
-    value = member(container, key, "elbencho")
-    if not isinstance(value, str) or not _NUMBER.fullmatch(value) or int(value) < least:
-        raise ToolOutputError(
-            f"elbencho: {key!r} is {excerpt(repr(value))}, expected a whole number, {least} or more, as text"
+            f"elbencho: {path[-1]!r} is {excerpt(repr(value))}, expected a whole number, {least} or more, as text"
         )
     return int(value)
 
 
-def _milliseconds(data: Mapping[str, Any]) -> int:
-    """Return how long a phase took; less than a millisecond is 0."""
-    return _count(_done(data), "elapsed_time_ms", least=0)
-
-
-def _command(config: Any) -> str:
-    said = member(config, "command", "elbencho")
+def _command(said: str) -> str:
     try:
-        return " ".join(shlex.split(said)) if isinstance(said, str) else ""
+        return " ".join(shlex.split(said))
     except ValueError:
         raise ToolOutputError(f"elbencho: its command is cut off: {excerpt(said)}") from None
 
 
-def _begin(data: object) -> Moment:
-    said = member(data, "iso_start_date", "elbencho")
+def _begin(said: str) -> Moment:
     try:
-        date = datetime.strptime(str(said), "%Y-%m-%dT%H:%M:%S.%f%z")
+        date = datetime.strptime(said, "%Y-%m-%dT%H:%M:%S.%f%z")
         return Moment("iso_start_date", date.timestamp())
     except (ValueError, OverflowError):
         raise ToolOutputError(

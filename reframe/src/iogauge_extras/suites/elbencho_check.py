@@ -178,11 +178,7 @@ class ElbenchoFilesCheck(_OnAllNodes):
     share: int = 1
 
     def promise(self) -> tuple[Metric, ...]:
-        """Return the rates of the phases, as of mdtest; stat needs two nodes."""
-        return tuple(m for m in self.promise_all() if m is not STAT or self.nodes >= 2)
-
-    def promise_all(self) -> tuple[Metric, ...]:
-        """Return the rates at any scale."""
+        """Return the rates of the phases, as of mdtest; the plan has a stat on two nodes or more."""
         return (CREATE, STAT, *((READ,) if self.file_bytes else ()), REMOVE)
 
     def plan(self) -> CasePlan:
@@ -208,7 +204,11 @@ class ElbenchoFilesCheck(_OnAllNodes):
 
         return self.case(
             "elbencho",
-            [phase(metric, *accesses[metric]) for metric in self.promise()],
+            [
+                phase(metric, *accesses[metric])
+                for metric in self.promise()
+                if metric is not STAT or self.nodes > 1
+            ],
             held_bytes=max(self.file_bytes, 4096 if self.file_bytes else 0) * all_files,
             files=all_files + (2 * self.total_tasks if self.own_directory else 0),
         )

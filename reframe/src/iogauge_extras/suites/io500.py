@@ -16,7 +16,6 @@ import configparser
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
@@ -87,48 +86,20 @@ def check_options(options: Mapping[str, Mapping[str, str | int | bool]]) -> None
                 raise ValueError(f"[{section}] {option} is {value!r}: expected plain words")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Io500Options:
-    """What an ini file says; sizes in bytes, counts for each task.
-
-    ``directory`` may hold a variable of the job script. ``options`` are the site's, by section, of
-    those in :data:`SETTABLE`.
-    """
-
-    directory: str
-    results: str
-    stonewall_s: int
-    easy_bytes: int
-    hard_segments: int
-    easy_files: int
-    hard_files: int
-    options: Mapping[str, Mapping[str, str | int | bool]] = field(default_factory=dict)
-
-    def ini(self) -> str:
-        """Return the text of the ini file."""
-        sections: dict[str, dict[str, str | int | bool]] = {
-            "global": {
-                "datadir": self.directory,
-                "resultdir": self.results,
-                "timestamp-datadir": False,
-                "timestamp-resultdir": True,
-            },
-            "debug": {"stonewall-time": self.stonewall_s},
-            "ior-easy": {"blockSize": self.easy_bytes},
-            "ior-hard": {"segmentCount": self.hard_segments},
-            "mdtest-easy": {"n": self.easy_files},
-            "mdtest-hard": {"n": self.hard_files},
-        }
-        for section, options in self.options.items():
+def ini(*layers: Mapping[str, Mapping[str, str | int | bool]]) -> str:
+    """Return the text of an ini file, of options by section; later layers add to the first."""
+    sections: dict[str, dict[str, str | int | bool]] = {}
+    for layer in layers:
+        for section, options in layer.items():
             sections.setdefault(section, {}).update(options)
-        return "\n".join(
-            f"[{section}]\n"
-            + "".join(
-                f"{key} = {str(value).upper() if isinstance(value, bool) else value}\n"
-                for key, value in own.items()
-            )
-            for section, own in sections.items()
+    return "\n".join(
+        f"[{section}]\n"
+        + "".join(
+            f"{key} = {str(value).upper() if isinstance(value, bool) else value}\n"
+            for key, value in options.items()
         )
+        for section, options in sections.items()
+    )
 
 
 def geometric_mean(values: Sequence[float]) -> float:

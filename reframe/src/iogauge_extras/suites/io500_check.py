@@ -10,17 +10,19 @@ write have a time limit, the stonewall; the others take as long as these left wo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, get_args
 
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import untrusted, words
-from iogauge.core.measurement import Metric, Quantity, ToolOutput, ToolOutputError
+from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.evidence.model import DIRECTORIES_READ as PASSED_ON
 from iogauge.evidence.model import Evidence, passed_on_in
 from iogauge.node.lustre.layout import FileLayout
 from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed
 from iogauge.site.extras import Io500Directory
+from iogauge.tools.parsing import answer
 from iogauge_extras.suites import io500
 
 #: IO500's directories, which may have layouts of their own.
@@ -71,19 +73,19 @@ def _access(name: str) -> Access:
     return Access(direction="metadata", task_offset=1 if kind == "stat" else None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PassedOn(untrusted.Form):
+    """What a directory passes on to new files, or why nobody knows."""
+
+    layout: FileLayout | None = None
+    problem: str = ""
+
+
 def parse_passed_on(printed: Printed) -> ToolOutput:
     """Return the layouts that the agent printed, by directory; raises :class:`ToolOutputError`."""
-    try:
-        told: Any = untrusted.parse_json(printed.result)
-        passed = {
-            str(name): untrusted.build(FileLayout, one["layout"]) if one.get("layout") else None
-            for name, one in told.items()
-        }
-        problems = {
-            str(name): str(one["problem"]) for name, one in told.items() if "problem" in one
-        }
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ToolOutputError(f"{PASSED_ON}: not the layouts of directories: {error}") from error
+    told: Mapping[str, _PassedOn] = answer(Mapping[str, _PassedOn], printed.result, PASSED_ON)
+    passed = {name: one.layout for name, one in told.items()}
+    problems = {name: one.problem for name, one in told.items() if one.problem}
     return ToolOutput("lustre", "", (), parameters={"directories": passed, "unanswered": problems})
 
 
@@ -112,8 +114,8 @@ class Io500Check(StorageCheck):
         """Return the seconds in which each writing phase writes."""
         return io500.OFFICIAL_S if self.official else max(1, round(self.site.limits.phase_seconds))
 
-    def _options(self) -> io500.Io500Options:
-        """Return the ini file's contents; raises ValueError if the limits are too small."""
+    def _sizes(self) -> tuple[int, int, int]:
+        """Return a task's bytes of ior-easy, segments of ior-hard, and files; raises ValueError if the limits are too small."""
         limits, tasks = self.site.limits, self.total_tasks
         files = limits.case_files // 2 // tasks
         # Files of mdtest-hard take a block each.
@@ -124,16 +126,7 @@ class Io500Check(StorageCheck):
                 f"limits.case_bytes is {limits.case_bytes} and limits.case_files {limits.case_files}: expected "
                 f"4 MiB and two files at least for each of {tasks} tasks, and 4096 bytes for each second file"
             )
-        return io500.Io500Options(
-            directory=_DATA,
-            results=_RESULTS,
-            stonewall_s=self.stonewall_s,
-            easy_bytes=easy,
-            hard_segments=hard,
-            easy_files=files,
-            hard_files=files,
-            options=self.site.io500.options,
-        )
+        return easy, hard, files
 
     def _layouts(self) -> list[PhasePlan]:
         """Return the phases that give IO500's directories layouts of their own, and read them all back."""
@@ -178,7 +171,7 @@ class Io500Check(StorageCheck):
     def plan(self) -> CasePlan:
         """Fill in the ini file, then run IO500: twelve phases in one execution."""
         self.need_nodes("IO500 on one node reads and stats what its own client keeps")
-        options = self._options()
+        easy, hard, each = self._sizes()
         if self.site.io500.striping and self.site.target.striped_by != "lustre":
             raise ValueError("io500.striping is for a target on Lustre: leave it out")
         first, *_ = METRICS
@@ -202,8 +195,20 @@ class Io500Check(StorageCheck):
             )
             for name, metric in METRICS.items()
         ]
-        files = (options.easy_files + options.hard_files + 1) * self.total_tasks
-        block = io500.IOR_HARD_BYTES * options.hard_segments + 4096 * options.hard_files
+        options: dict[str, dict[str, str | int | bool]] = {
+            "global": {
+                "datadir": _DATA,
+                "resultdir": _RESULTS,
+                "timestamp-datadir": False,
+                "timestamp-resultdir": True,
+            },
+            "debug": {"stonewall-time": self.stonewall_s},
+            "ior-easy": {"blockSize": easy},
+            "ior-hard": {"segmentCount": hard},
+            "mdtest-easy": {"n": each},
+            "mdtest-hard": {"n": each},
+        }
+        held = easy + io500.IOR_HARD_BYTES * hard + 4096 * each
         return self.case(
             "io500",
             [
@@ -213,9 +218,9 @@ class Io500Check(StorageCheck):
                 PhasePlan(name="archive", command=archive),
             ],
             warm_up=False,
-            held_bytes=(options.easy_bytes + block) * self.total_tasks,
-            files=files + 2 * self.total_tasks + 8,
-            inputs={ini: options.ini()},
+            held_bytes=held * self.total_tasks,
+            files=(2 * each + 3) * self.total_tasks + 8,
+            inputs={ini: io500.ini(options, self.site.io500.options)},
             directories=self._asked(),
             computed={
                 BW.name: _mean(BW.unit, io500.BANDWIDTHS),

@@ -1,4 +1,4 @@
-"""Command lines of md-workbench, and its latencies.
+"""The latencies of md-workbench.
 
 Written against the md-workbench of IOR 4.0.0 and 4.1.0+dev (``src/md-workbench.c``). Each task makes
 objects in its own directories. In the timed phase it takes objects of another task in turn: it stats
@@ -9,7 +9,6 @@ quantile is the smallest time that so many operations did not exceed.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -36,36 +35,6 @@ _HUNDREDTH_S: Final = 0.01
 _ROUNDED: Final = 0.1
 _TIME: Final = r"(\d\.\d{4}e[+-]\d{2})s"
 _LATENCIES: Final = re.compile(rf"\b(\w+)\({', '.join([_TIME] * len(_QUANTILES))}\)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkbenchOptions:
-    """Options of one execution: precreate, a timed phase with a stonewall, cleanup.
-
-    ``objects`` are in each of a task's ``sets`` directories. ``offset`` is the number of ranks from a
-    task to the one whose objects it takes.
-    """
-
-    directory: str
-    objects: int
-    sets: int
-    object_bytes: int
-    offset: int
-    stonewall_s: int
-
-    def arguments(self) -> list[str]:
-        """Return the arguments after ``md-workbench``."""
-        return [
-            f"-D={self.sets}",
-            f"-I={self.objects}",
-            f"-P={self.objects}",
-            f"-S={self.object_bytes}",
-            f"-O={self.offset}",
-            "-R=1",
-            f"-w={self.stonewall_s}",
-            "-W",
-            f"-o={self.directory}",
-        ]
 
 
 def parse(text: str) -> ToolOutput:

@@ -5,18 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from iogauge.cases.storage import StorageCheck
-from iogauge.core import words
 from iogauge.core.measurement import Metric
+from iogauge.core.words import MD_WORKBENCH
 from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan
 from iogauge_extras.suites import md_workbench
 
 #: Directories of each task, as in IO500.
 _SETS: Final = 10
 _OBJECTS: Final = f"{DIR}/objects.{REP}"
-
-
 _BENCHMARK: Final = "benchmark"
-
 
 OBJECTS = Metric("object_warm_rate", "ops/s")
 
@@ -40,7 +37,7 @@ class MdWorkbenchCheck(StorageCheck):
     what it keeps, so two nodes are the least. A server may answer before a change has reached its disk.
     """
 
-    needs = words.MD_WORKBENCH
+    needs = MD_WORKBENCH
     #: Bytes of an object.
     object_bytes: int = 3901
     #: Divisor: the scenario uses this fraction of the case's files.
@@ -61,18 +58,16 @@ class MdWorkbenchCheck(StorageCheck):
                 f"limits.case_files is {limits.case_files} and limits.case_bytes {limits.case_bytes}: expected "
                 f"{_SETS} files at least for each of {self.total_tasks} tasks"
             )
-        options = md_workbench.WorkbenchOptions(
-            directory=_OBJECTS,
-            objects=objects,
-            sets=_SETS,
-            object_bytes=self.object_bytes,
-            offset=self.tasks_per_node,
-            stonewall_s=max(1, round(limits.phase_seconds)),
-        )
         made = objects * _SETS * self.total_tasks
+        words = [
+            *(f"-D={_SETS}", f"-I={objects}", f"-P={objects}", f"-S={self.object_bytes}"),
+            # The ranks from a task to the one whose objects it takes; one timed phase, and its seconds.
+            *(f"-O={self.tasks_per_node}", "-R=1", f"-w={max(1, round(limits.phase_seconds))}"),
+            *("-W", f"-o={_OBJECTS}"),
+        ]
         phase = PhasePlan(
             name=_BENCHMARK,
-            command=["md-workbench", *options.arguments()],
+            command=["md-workbench", *words],
             launch="tasks",
             parse=lambda printed: md_workbench.parse(printed.result),
             rates={

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any
 
 from iogauge.cases.ior import WRITE, IorCheck
 from iogauge.core import registry
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import DARSHAN, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
-from iogauge.evidence.model import SECONDS
 from iogauge.node.lustre.request import Layout
-from iogauge.plan.case import REP, Access, PhasePlan
+from iogauge.plan.case import REP, PhasePlan
 from iogauge.tools import darshan, mpi
 from iogauge.tools.ior.options import IorOptions
 
@@ -26,8 +26,11 @@ class SharedFileCheck(IorCheck):
     The tasks' transfers alternate in the file, like the rows of a distributed array. If each task
     had a part of its own, MPI libraries would not use aggregators (OMPIO then writes from every
     rank).
+
+    A subclass sets ``stripe_count``, 0 for the target's own layout, if the check does not say otherwise.
     """
 
+    stripe_count: int
     back_end = "MPIIO"
     file_per_process = False
     collective = True
@@ -43,11 +46,19 @@ class SharedFileCheck(IorCheck):
         feature = {"HDF5": IOR_HDF5, "NCMPI": IOR_NCMPI}
         self.valid_prog_environs = [f"+{feature.get(api, IOR_MPIIO)}"]
 
-    def hinted_words(self, hints: mpi.MpiHints) -> Sequence[str]:
-        """Return the words that start IOR with hints in its environment.
+    def layout(self) -> Layout | None:
+        """Return the stripe count that is asked for, or None for the target's own layout."""
+        return Layout(stripe_count=self.stripe_count) if self.stripe_count else None
 
-        Raises ValueError if the environment's MPI is not known.
-        """
+    def hints(self) -> mpi.MpiHints | None:
+        """Return hints to the MPI library, or None."""
+        return None
+
+    def tool_words(self) -> Sequence[str]:
+        """Return the words that start IOR, with the hints in its environment; raises ValueError for an unknown MPI."""
+        hints = self.hints()
+        if hints is None:
+            return super().tool_words()
         dialect = self.current_environ.extras.get("mpi")
         if dialect is None:
             raise ValueError(
@@ -81,25 +92,22 @@ class HintedFileCheck(SharedFileCheck):
             )
         return Layout(stripe_count=max(counts), stripe_bytes=self.stripe_size)
 
-    def tool_words(self) -> Sequence[str]:
-        """Return the words that start IOR with the hints in its environment."""
+    def hints(self) -> mpi.MpiHints:
+        """Return the layout as hints."""
         layout = self.layout()
-        return self.hinted_words(
-            mpi.MpiHints(stripe_count=layout.stripe_count, stripe_bytes=layout.stripe_bytes)
-        )
+        return mpi.MpiHints(stripe_count=layout.stripe_count, stripe_bytes=layout.stripe_bytes)
 
 
 class SizedFileCheck(SharedFileCheck):
     """A collective write of a file of a given size, as an application writes one output.
 
-    A subclass sets ``size`` in bytes, and ``stripe_count``, which is 0 if Lustre does not stripe the
-    target. The transfers are small, so that
-    the file is not rounded by much.
+    A subclass sets ``size`` in bytes. The transfers are small, so that the file is not rounded by much. One output on a few
+    targets drives no target to its limit.
     """
 
     transfer = 256 << 10
+    times = MappingProxyType({"write": WRITE_TIME})
     size: int
-    stripe_count: int
 
     def declared(self) -> dict[str, Any]:
         """Return the defaults of every check, with the file's size; raises ValueError beyond the limits."""
@@ -110,21 +118,6 @@ class SizedFileCheck(SharedFileCheck):
                 "limit, or leave the size out"
             )
         return {**super().declared(), "total_bytes": self.size}
-
-    def promise(self) -> tuple[Metric, ...]:
-        """Return the bandwidth, and the seconds of the file."""
-        return (WRITE, WRITE_TIME)
-
-    def layout(self) -> Layout | None:
-        """Return the stripe count, if Lustre stripes the target."""
-        return Layout(stripe_count=self.stripe_count) if self.stripe_count else None
-
-    def _access(self, direction: Literal["read", "write"], **more: Any) -> Access:
-        # One output on a few targets drives no target to its limit.
-        return replace(super()._access(direction, **more), saturates=None)
-
-    def _rates(self, direction: str) -> dict[str, tuple[str, str]]:
-        return {**super()._rates(direction), WRITE_TIME.name: (direction, SECONDS)}
 
 
 def count_writers(log: str, file: str) -> PhasePlan:
@@ -138,15 +131,12 @@ def count_writers(log: str, file: str) -> PhasePlan:
     )
 
 
-class AggregatorsCheck(SharedFileCheck):
-    """A collective write with a given number of writers; a subclass sets ``aggregators``.
+class DefaultWritersCheck(SharedFileCheck):
+    """A collective write without hints, and the number of ranks that the MPI library lets write.
 
     The bandwidth is measured without Darshan. An execution under Darshan counts the ranks that wrote. It
     comes first and removes its file: the layout is asked of the file that was measured.
-    On Lustre the file has as many stripes as writers.
     """
-
-    aggregators: int
 
     def choose_back_end(self, api: str) -> None:
         """Use one of IOR's back ends, in environments that have it and Darshan."""
@@ -156,23 +146,6 @@ class AggregatorsCheck(SharedFileCheck):
     def promise(self) -> tuple[Metric, ...]:
         """Return the bandwidth, and the number of ranks that wrote."""
         return (WRITE, WRITERS)
-
-    def standing_references(self) -> dict[str, Reference]:
-        """Return references: as many ranks write as the hints ask for."""
-        reference = Reference(
-            self.aggregators, 0.0, 0.0, WRITERS.unit, "the number that the hints ask for"
-        )
-        return {WRITERS.name: reference}
-
-    def layout(self) -> Layout | None:
-        """Return as many stripes as writers, if Lustre stripes files."""
-        if self.site.target.striped_by != "lustre":
-            return None
-        return Layout(stripe_count=self.aggregators)
-
-    def tool_words(self) -> Sequence[str]:
-        """Return the words that start IOR with the hints in its environment."""
-        return self.hinted_words(mpi.MpiHints(aggregators=self.aggregators))
 
     def sound_phases(self, options: IorOptions) -> list[PhasePlan]:
         """Write under Darshan, write without it, and count the writers with Darshan's parser."""
@@ -188,22 +161,27 @@ class AggregatorsCheck(SharedFileCheck):
         return [first, write, count_writers(log, self.file_name(0))]
 
 
-class DefaultWritersCheck(AggregatorsCheck):
-    """A collective write without hints, and the number of ranks that the MPI library lets write.
+class AggregatorsCheck(DefaultWritersCheck):
+    """A collective write with a given number of writers; a subclass sets ``aggregators``.
 
-    A subclass sets ``stripe_count``.
+    On Lustre the file has as many stripes as writers.
     """
 
-    stripe_count: int
+    aggregators: int
 
     def standing_references(self) -> dict[str, Reference]:
-        """Return no reference: the number is the library's choice."""
-        return {}
+        """Return references: as many ranks write as the hints ask for."""
+        reference = Reference(
+            self.aggregators, 0.0, 0.0, WRITERS.unit, "the number that the hints ask for"
+        )
+        return {WRITERS.name: reference}
 
-    def layout(self) -> Layout:
-        """Return the stripe count."""
-        return Layout(stripe_count=self.stripe_count)
+    def layout(self) -> Layout | None:
+        """Return as many stripes as writers, if Lustre stripes files."""
+        if self.site.target.striped_by != "lustre":
+            return None
+        return Layout(stripe_count=self.aggregators)
 
-    def tool_words(self) -> Sequence[str]:
-        """Return the words that start IOR, without hints."""
-        return ["ior"]
+    def hints(self) -> mpi.MpiHints:
+        """Return the number of writers as a hint."""
+        return mpi.MpiHints(aggregators=self.aggregators)

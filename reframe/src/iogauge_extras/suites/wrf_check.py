@@ -43,11 +43,7 @@ class WrfOutputCheck(StorageCheck):
         return str(self.current_environ.extras.get("darshan", ""))
 
     def promise(self) -> tuple[Metric, ...]:
-        """Return the seconds, the bandwidth, and the writers if Darshan can count them."""
-        return self.promise_all() if self._watched else tuple(_METRICS)
-
-    def promise_all(self) -> tuple[Metric, ...]:
-        """Return all metrics."""
+        """Return the seconds, the bandwidth, and the writers, which the plan has if Darshan can count them."""
         return (*_METRICS, WRITERS)
 
     def layout(self) -> Layout | None:
