@@ -351,6 +351,23 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
     return limit
 
 
+def _chosen(folder: Path, choice: Mapping[str, Any], metrics: Sequence[str]) -> pl.DataFrame:
+    """Return the chosen rows of a history; raises ValueError if there are none."""
+    every = query.load(folder, columns=_COLUMNS)
+    present = sorted(every["metric"].drop_nulls().unique())
+    for name in [name for name in metrics if name not in present]:
+        raise CalibrateError(
+            f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
+            f"{', '.join(present) or 'none'}"
+        )
+    chosen = narrowed(every, **choice)
+    if metrics:
+        chosen = chosen.filter(pl.col("metric").is_in(metrics))
+    if chosen.is_empty():
+        raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
+    return chosen
+
+
 def calibrate(
     history_folder: Path,
     choice: Mapping[str, Any],
@@ -367,18 +384,7 @@ def calibrate(
     """
     if lower is not None and not lower.strip():
         raise CalibrateError("--lower: expected the reason, which is kept beside the reference")
-    every = query.load(history_folder, columns=_COLUMNS)
-    present = sorted(every["metric"].drop_nulls().unique())
-    for name in [name for name in metrics if name not in present]:
-        raise CalibrateError(
-            f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
-            f"{', '.join(present) or 'none'}"
-        )
-    chosen = narrowed(every, **choice)
-    if metrics:
-        chosen = chosen.filter(pl.col("metric").is_in(metrics))
-    if chosen.is_empty():
-        raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
+    chosen = _chosen(history_folder, choice, metrics)
     contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
     last = proven(chosen).unique("line", keep="last")
     newest = {one.line: one for one in query.valid_records(history_folder, last).values()}
