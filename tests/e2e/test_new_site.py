@@ -238,7 +238,7 @@ def test_a_guard(clone):
     figures = guards / "figures.py"
     put(guards / "rules.ini", "[G26 streams]", f"{row}\n")
     figures.write_text(f"{figures.read_text()}\n\n{rule}")
-    put(guards / "catalogue.py", '    Guard("G6 ceiling",', textwrap.indent(line, "    "))
+    put(guards / "catalogue.py", '    "G6 ceiling":', textwrap.indent(line, "    "))
     tests = clone / "tests" / "unit" / "test_guards.py"
     tests.write_text(f"{tests.read_text()}\n\n{test}")
     judge = clone / "tests" / "unit" / "test_judge.py"

@@ -13,7 +13,7 @@ from typing import Any, Final
 from iogauge.core.measurement import Metric, Moment, Phase, Quantity, Reference, ToolOutput
 from iogauge.core.words import Tier
 from iogauge.evidence.model import ClockSeen, Evidence, Striping, rates_of
-from iogauge.evidence.witness import NodeActivity, Testimony, Witness
+from iogauge.evidence.witness import NodeActivity, Testimony
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.judge.case import Judgement, judge
 from iogauge.node.counters import Reading
@@ -25,7 +25,7 @@ from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
 from iogauge.plan.case import DIR, Access, CasePlan, PhasePlan
-from iogauge.plan.seen import Instant
+from iogauge.plan.seen import Instant, Witness
 from iogauge.plan.stage import PhaseRun
 from iogauge.site.extras import PartitionExtras
 from support.extras import extras

@@ -17,13 +17,8 @@ import pytest
 from iogauge import guards
 from iogauge.evidence import collect
 from iogauge.guards import preflight
-from iogauge.guards.catalogue import (
-    OF_CASE,
-    OF_LAYOUT,
-    OF_METRIC,
-    OF_PHASE,
-    Guard,
-)
+from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE
+from iogauge.guards.finding import Finding
 from iogauge.guards.rules import rows, rule
 from iogauge.guards.seen import CaseSeen
 from iogauge.job import opening, target
@@ -32,7 +27,7 @@ from support.extras import extras
 from support.shell import completed
 
 ROOT = Path(__file__).parents[2]
-JUDGED: list[Guard[Any]] = [*OF_CASE, *OF_LAYOUT, *OF_PHASE, *OF_METRIC]
+JUDGED: dict[str, Any] = {**OF_CASE, **OF_LAYOUT, **OF_PHASE, **OF_METRIC}
 
 
 def speaking() -> set[str]:
@@ -51,8 +46,8 @@ def speaking() -> set[str]:
 
 
 def test_every_rule_has_a_row_and_is_asked():
-    assert {guard.name for guard in JUDGED} <= set(rows())
-    assert sorted(guard.speak.__name__ for guard in JUDGED) == sorted(speaking())
+    assert set(JUDGED) <= set(rows())
+    assert sorted(speak.__name__ for speak in JUDGED.values()) == sorted(speaking())
 
 
 def test_a_row_is_words_and_limits():
@@ -85,15 +80,16 @@ def test_findings_bear_the_number_of_their_guard(tmp_path):
     evidence = collect.collect(stage.build(tmp_path / "stage"), plan, 0)
     values = {metric.name: (1.0, 1.0) for metric in stage.METRICS}
     case = CaseSeen(plan, evidence, extras(), "quick", stage.METRICS, values)
-    asked = [(guard, case) for guard in OF_CASE]
-    asked += [(guard, phase) for guard in OF_PHASE for phase in case.phases]  # type: ignore[misc]
-    asked += [(guard, (case, name)) for guard in OF_METRIC for name in values]  # type: ignore[misc]
-    spoken = [(guard.name, finding.name) for guard, seen in asked for finding in guard.asked(seen)]
+    asked: list[Any] = [(OF_CASE, case), *((OF_PHASE, phase) for phase in case.phases)]
+    asked += [(OF_METRIC, (case, name)) for name in values]
+    said = [(name, speak(seen)) for guards, seen in asked for name, speak in guards.items()]
+    each = [(name, [one] if isinstance(one, Finding) else one or ()) for name, one in said]
+    spoken = [(name, finding.name) for name, findings in each for finding in findings]
     assert len(spoken) > 25
     assert all(name == said for name, said in spoken)
 
 
-@pytest.mark.parametrize("name", sorted(rows().keys() - {guard.name for guard in JUDGED}))
+@pytest.mark.parametrize("name", sorted(rows().keys() - JUDGED.keys()))
 def test_the_job_asks_the_rules_that_the_judge_does_not(name):
     (function,) = (
         function

@@ -19,7 +19,7 @@ from iogauge.guards.cache import client_cache, server_cache
 from iogauge.guards.clock import seconds_claims
 from iogauge.guards.contents import data_entropy
 from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.seen import LayoutSeen
+from iogauge.guards.seen import CaseSeen, Execution
 from iogauge.node import host
 from iogauge.node.counters import Reading
 from iogauge.node.files import Eviction
@@ -535,7 +535,7 @@ def laid_out(
     usable: Sequence[int] = range(4),
     saturates: bool = False,
     **planned: Any,
-) -> LayoutSeen:
+) -> tuple[CaseSeen, Striping]:
     """The layouts of a repetition of a case on Lustre with so many storage targets in its pool."""
     whole = data("lustre").planned("write", saturates="bandwidth" if saturates else None)
     whole = whole.planned("read", saturates=None)
@@ -1406,8 +1406,8 @@ def test_g19_sees_others(own, counted, saw):
 def test_g19_counts_requests_if_all_are_small(foreign, requests, outcome, monkeypatch):
     own, counted = requests or (None, 0)
 
-    def of_phase(phase: Any, output: Any, mine: Reading) -> int | None:
-        return own and (own if phase.access.direction == "read" else 0)
+    def of_phase(one: Execution, mine: Reading) -> int | None:
+        return own and (own if one.seen.access.direction == "read" else 0)
 
     monkeypatch.setattr(others, "_requests", of_phase)
     of_all = Reading(4 * MIB + foreign, 0, counted)

@@ -11,17 +11,16 @@ import pytest
 from iogauge.core.measurement import Disturber
 from iogauge.evidence import collect, witness
 from iogauge.evidence.model import Evidence
-from iogauge.evidence.witness import Witness
 from iogauge.guards import clock, contents, figures, origin, others
 from iogauge.guards import witness as guards_witness
 from iogauge.guards.finding import Outcome
-from iogauge.guards.seen import CaseSeen, PhaseSeen
+from iogauge.guards.seen import CaseSeen, Execution, PhaseSeen
 from iogauge.guards.witness import bytes_witnessed
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import Below
 from iogauge.node.mounts import Mount
 from iogauge.plan.case import CasePlan
-from iogauge.plan.seen import Instant
+from iogauge.plan.seen import Instant, Witness
 from iogauge.site.extras import PartitionExtras
 from support import stage
 from support.extras import extras
@@ -51,6 +50,11 @@ def on(seen: PhaseSeen, kind: str) -> PhaseSeen:
     """The same on a file system of a type."""
     site = extras(target={"path": "/scratch", "type": kind})
     return replace(seen, case=replace(seen.case, extras=site))
+
+
+def heard_in(left: Evidence, testimony: witness.Testimony) -> Execution:
+    """The first execution that writes, of which the kernels say this."""
+    return replace(phase(left, 0).executions[0], testimony=testimony)
 
 
 def below(left: Evidence, stack: Below) -> tuple[Any, ...]:
@@ -287,19 +291,20 @@ def test_the_first_node_is_the_node_of_the_job_script(left):
     evidence = replace(
         left, views=views, opened=views[1], found=((99.0, 0), (101.5, 7), (9002.0, 0))
     )
-    seen = phase(evidence, 0).case
-    assert seen.span(testimony) == (100.0, 101.0)
-    assert seen.found_after(testimony) == 7
+    seen = heard_in(evidence, testimony)
+    assert seen.span == (100.0, 101.0)
+    assert seen.found_after == 7
     # Tasks in a time namespace have a clock of their own: the job script knows when it waited for them.
     other_clock = replace(testimony, asked_for=(50099.0, 50102.0))
-    assert seen.span(other_clock) == (50099.0, 50102.0)
-    assert seen.span(replace(testimony, asked_for=(99.9, 101.2))) == (100.0, 101.0)
+    assert heard_in(evidence, other_clock).span == (50099.0, 50102.0)
+    asked_for = replace(testimony, asked_for=(99.9, 101.2))
+    assert heard_in(evidence, asked_for).span == (100.0, 101.0)
     # A job script on a node of its own says nothing of theirs.
     alone = replace(evidence, opened=replace(view, host="login"))
-    assert phase(alone, 0).case.span(testimony) is None
+    assert heard_in(alone, testimony).span is None
     # Old records do not say where the script ran.
     unknown = replace(evidence, opened=None)
-    assert phase(unknown, 0).case.span(testimony) == (9000.0, 9001.0)
+    assert heard_in(unknown, testimony).span == (9000.0, 9001.0)
 
 
 def test_g19_gives_no_credit_for_what_only_reads(left):
@@ -310,10 +315,12 @@ def test_g19_gives_no_credit_for_what_only_reads(left):
         seen = phase(left, index)
         of_local = on(seen, "ext4")
         assert of_local.case.traits.accounts
-        credit = others._beside(of_local, replace(output, phases=phases))
+        of_this = of_local.executions[0]
+        credit = others._beside(replace(of_this, output=replace(output, phases=phases)))
         assert (credit.written > 0) == (name == "write"), name
         stats = (replace(phases[0], name="stat"),)
-        assert others._beside(of_local, replace(output, phases=stats)) == Reading()
+        stat = replace(of_this, output=replace(output, phases=stats))
+        assert others._beside(stat) == Reading()
 
 
 def told(left: Evidence, *written: int) -> Evidence:
@@ -372,7 +379,7 @@ def test_g22_counts_the_jobs_of_fio(left, processes, refused, monkeypatch):
         outputs={**left.outputs, "write": [made]},
         processes=((1.1, 1), (1.2, processes), (1.8, processes), (1.9, 1)),
     )
-    monkeypatch.setattr(origin.Execution, "objection", "")
+    monkeypatch.setattr(origin, "objection", lambda execution: "")
     finding = origin.tool_integrity(phase(looks, 0))
     assert (f"had {processes - 1} processes for its 2 job(s)" in finding.saw) is refused, finding
     assert not refused or finding.outcome is Outcome.INVALID
@@ -433,7 +440,7 @@ def test_a_tool_whose_lines_were_kept_back_has_its_run_time_and_a_start(
     assert finding.outcome is outcome, finding
     # mdtest -i reports the mean.
     worked, third = (
-        clock._working(of_nodes, replace(made, parameters=told_by), ran)[0]
+        clock._working(Execution(of_nodes, 1, replace(made, parameters=told_by), ran))[0]
         for told_by in ({}, {"iterations": 3})
     )
     assert worked is not None and third == pytest.approx(worked / 3)
@@ -494,8 +501,8 @@ def test_how_much_a_file_system_may_write_beside_an_operation(
     )
     seen = phase(replace(left, views=views), 0)
     local = replace(seen.case, extras=extras(target={"path": "/scratch", "type": kind}))
-    made = output
-    found = others._beside(replace(seen, case=local), made)
+    (made, *_) = replace(seen, case=local).executions
+    found = others._beside(replace(made, output=output))
     assert found.written // number == credit
 
 

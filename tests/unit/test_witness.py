@@ -31,7 +31,6 @@ from iogauge.evidence.times import (
     seconds_of_jobs,
 )
 from iogauge.evidence.witness import Testimony as Heard
-from iogauge.evidence.witness import Witness
 from iogauge.job import recorder as looks_at
 from iogauge.job.bell import Task
 from iogauge.job.recorder import Mounts, Recorder
@@ -47,7 +46,7 @@ from iogauge.plan.seen import (
     Instant,
     Note,
     Noted,
-    TaskRun,
+    Witness,
     read,
 )
 from support.shell import completed
@@ -93,7 +92,7 @@ def witnesses(draw: st.DrawFn) -> Witness:
 
 def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness():
     """witness.sh notes each look, also of a node whose agent does not answer: it took no seconds, and the servers' work did."""
-    looks = [TaskRun("n1", "read.1", None, at, at, None, (0,) * 7) for at in (1.0, 9.0)]
+    looks = [of("n1", execution="read.1", number=None, started=at, ended=at) for at in (1.0, 9.0)]
     counts = [
         Note(at, "counters", ["read.1", when, {"net": [1, 1, None]}])
         for at, when in ((1.0, "before"), (9.0, "after"))
@@ -120,7 +119,7 @@ def grown(host: str, **growth: Sequence[int | None] | None) -> Witness:
     told = {name.replace("_", ":"): words for name, words in growth.items()}
     notes = [Note(1.0, "counters", ["write.1", "before", {}])]
     notes.append(Note(2.0, "counters", ["write.1", "after", told]))
-    task = TaskRun(host, "write.1", 0, 10.0, 12.0, None, (9, 9, 1, 1, 0, 0, 0))
+    task = of(host, 9, execution="write.1")
     return witness.witnesses(Noted({host: notes}, (task,)))["write.1"][0]
 
 
@@ -512,7 +511,7 @@ def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named
 def test_an_agent_that_was_asked_once_says_nothing_of_what_moved():
     """One that died meanwhile: a count that nobody took is not one of zero."""
     before = Note(1.0, "counters", ["write.1", "before", {"8:0": [1, 1, 1], "net": [1, 1, None]}])
-    task = TaskRun("n1", "write.1", 0, 1.0, 2.0, None, (9, 9, 1, 1, 0, 0, 0))
+    task = of("n1", 9, execution="write.1")
     (found,) = witness.witnesses(Noted({"n1": [before]}, (task,)))["write.1"]
     seen = witness.Testimony(witnesses=(found,), expected=1)
     assert seen.counted({"n1": ["8:0"]}) is None and seen.passed({}) == {}

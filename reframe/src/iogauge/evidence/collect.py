@@ -18,10 +18,10 @@ from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.versions import too_old
 from iogauge.core.words import FIO, FIO_METADATA, Value
-from iogauge.evidence import model, witness
+from iogauge.evidence import witness
 from iogauge.evidence.complaints import (
+    ENDED_BY_SCHEDULER,
     cause_of_end,
-    check_end,
     check_phases,
     describe_status,
     executions,
@@ -32,7 +32,7 @@ from iogauge.evidence.complaints import (
     stage_text,
 )
 from iogauge.evidence.fingerprint import merge
-from iogauge.evidence.model import ClockSeen, Evidence
+from iogauge.evidence.model import ClockSeen, Evidence, Striping
 from iogauge.evidence.witness import Testimony, changes
 from iogauge.node.between import SCRIPT
 from iogauge.node.files import Eviction, Sample
@@ -62,13 +62,62 @@ def collect(
 
     ``job_status`` is the job's exit status, None if unknown. ``job_state`` is the scheduler's state
     of the job. ``owner`` is (session, case): files of another case in the same directory are no
-    evidence. If the agent refused, the evidence says so. Raises :class:`ToolOutputError` for
-    anything else that is missing, damaged or failed. The error names the phase, the repetition and
-    the tool's own message, and says if the directory is full.
+    evidence. If the agent refused, the evidence says so. Raises :class:`ToolOutputError`, with the tool's own message, for
+    anything else that is missing, damaged or failed.
     """
+    with _explained(stage, plan):
+        cause = cause_of_end(stage, job_state)
+        status = [] if job_status is None else [f"the job's {describe_status(job_status)}"]
+        ending = [*status, *cause]
+        # How the job entered the target.
+        opened = _opened(stage, owner, ending)
+        first = (opened.view,) if opened.view else ()
+        if opened.refused or opened.occupied:
+            return Evidence(views=first, refused=opened.refused, occupied=opened.occupied)
+
+        # How its phases ended.
+        runs = files.parse_runs(stage_text(stage / files.RUNS, "phases"))
+        wrong, refused = mismatch(stage, plan, runs), refused_by_node(stage, runs)
+        if wrong or refused:
+            return Evidence(views=first, mismatch=wrong, refused=refused)
+        on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
+        check_phases(stage, plan, runs, cause, ending, on_lustre)
+        if job_status or job_state in ENDED_BY_SCHEDULER:
+            raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
+        # What its nodes noted, and what its tools printed.
+        noted = _complete(stage, plan, runs)
+        neighbours = stage_text(stage / files.NEIGHBOURS, files.NEIGHBOURS)
+        return Evidence(
+            views=_views(noted, plan, opened),
+            runs=tuple(runs),
+            **_outputs(stage, plan, runs, noted, opened.view),
+            activity=noted.instants(seen.MOVED),
+            asked=noted.instants(seen.ASKED),
+            processes=noted.counts(seen.PROCESSES),
+            printed=noted.counts(seen.PRINTED),
+            hidden=noted.hidden(),
+            loaded=tuple(sorted(noted.words(seen.LOADED))),
+            found=noted.counts(seen.FOUND),
+            neighbours=tuple(dict.fromkeys(neighbours.splitlines())),
+            lost=_lost(noted) if opened.locked else "",
+            striping=_striping(noted, plan),
+            opened=opened.view,
+            disks=opened.disks,
+            passed_on=opened.directory_seen,
+            directory=opened.directory,
+            **_facts(noted, runs, plan, opened.clock),
+            bindings=_bindings(stage, plan),
+            samples=_samples(noted) if plan.sampled else (),
+            servers=_servers(noted, plan, runs),
+        )
+
+
+@contextlib.contextmanager
+def _explained(stage: Path, plan: CasePlan) -> Iterator[None]:
+    """Say of an error, and without one too, that the tool is too old, or else that the directory is full."""
     old = _too_old(seen.read(stage), plan)
     try:
-        found = _collect(stage, plan, job_status, owner, job_state)
+        yield
     except ToolOutputError as error:
         if old and old not in str(error):
             raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
@@ -80,62 +129,6 @@ def collect(
         ) from error
     if old:
         raise ToolOutputError(f"{plan.tool}: {old}")
-    return found
-
-
-def _collect(
-    stage: Path,
-    plan: CasePlan,
-    job_status: int | None,
-    owner: tuple[str, str] | None,
-    job_state: str | None,
-) -> Evidence:
-    cause = cause_of_end(stage, job_state)
-    ending = [*([] if job_status is None else [f"the job's {describe_status(job_status)}"]), *cause]
-
-    # How the job entered the target.
-    opened = _opened(stage, owner, ending)
-    first = (opened.view,) if opened.view else ()
-    if opened.refused or opened.occupied:
-        return Evidence(views=first, refused=opened.refused, occupied=opened.occupied)
-
-    # How its phases ended.
-    runs = files.parse_runs(stage_text(stage / files.RUNS, "phases"))
-    if wrong := mismatch(stage, plan, runs):
-        return Evidence(views=first, mismatch=wrong)
-    if refused := refused_by_node(stage, runs):
-        return Evidence(views=first, refused=refused)
-    on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
-    check_phases(stage, plan, runs, cause, ending, on_lustre)
-    check_end(job_status, job_state, ending)
-
-    # What its nodes noted, and what its tools printed.
-    noted = _complete(stage, plan, runs)
-    return Evidence(
-        views=_views(noted, plan, opened),
-        runs=tuple(runs),
-        **_outputs(stage, plan, runs, noted, opened.view),
-        activity=noted.instants(seen.MOVED),
-        asked=noted.instants(seen.ASKED),
-        processes=noted.counts(seen.PROCESSES),
-        printed=noted.counts(seen.PRINTED),
-        hidden=noted.hidden(),
-        loaded=tuple(sorted(noted.words(seen.LOADED))),
-        found=noted.counts(seen.FOUND),
-        neighbours=tuple(
-            dict.fromkeys(stage_text(stage / files.NEIGHBOURS, files.NEIGHBOURS).splitlines())
-        ),
-        lost=_lost(noted) if opened.locked else "",
-        striping=_striping(noted, plan),
-        opened=opened.view,
-        disks=opened.disks,
-        passed_on=opened.directory_seen,
-        directory=opened.directory,
-        **_facts(noted, runs, plan, opened.clock),
-        bindings=_bindings(stage, plan),
-        samples=_samples(noted) if plan.sampled else (),
-        servers=_servers(noted, plan, runs),
-    )
 
 
 # How the job entered the target, and how its phases ended.
@@ -313,9 +306,22 @@ def _once(
     return found
 
 
-def _striping(noted: Noted, plan: CasePlan) -> tuple[model.Striping, ...]:
+def _striping(noted: Noted, plan: CasePlan) -> tuple[Striping, ...]:
+    """Return the layouts of each judged repetition, or of the preparing one if it writes.
+
+    They are missing if the target is not on Lustre, or the case writes no data.
+    """
     layouts = _once(noted, seen.LAYOUTS, Layouts.from_json, lambda one: one.repetition)
-    return model.striping_of_repetitions(plan, layouts, lambda n: _placed(noted, n))
+    expected = [0] if plan.prepare else range(1, plan.repetitions + 1)
+    silent = "the agent that keeps the lock did not answer in time"
+    return tuple(
+        Striping(
+            _placed(noted, repetition) if plan.pins else {},
+            layouts.get(repetition, Layouts(repetition=repetition, problem=silent)),
+        )
+        for repetition in expected
+        if repetition in layouts or (plan.striped and plan.keeps_files)
+    )
 
 
 def _samples(noted: Noted) -> tuple[Sample, ...]:

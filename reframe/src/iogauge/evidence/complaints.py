@@ -34,24 +34,50 @@ from iogauge.plan.stage import (
 )
 from iogauge.tools.mpi import alone, is_binding, unlabelled
 
-#: How paragraphs of Open MPI begin that say why nothing ran.
-_CAUSES: Final = re.compile(
-    r"There are not enough slots available"
-    r"|All nodes which are allocated for this job are already filled"
-    r"|(?:\S+ )?was unable to (?:launch|find|start|reliably start)"
-    r"|A daemon failed to report back"
-    r"|A request was made to bind"
-    r"|A request for multiple cpus-per-proc"
-    r"|An unrecognized option was included"
-    r"|(?:mpirun|prterun) has detected an attempt to run as root"
-    r"|The application appears to have been direct launched using"
-    r"|It looks like \S+ (?:runtime init )?failed for some reason"
-    r"|An? \S+ daemon has unexpectedly failed"
-    r"|A requested component was not found"
-    r"|Your job has requested more processes than"
-    r"|\S+ has lost communication with a remote daemon"
-    r'|The value of the MCA parameter "plm_rsh_agent"'
+#: If MPI does not begin, its launcher is another's, or offers another way to meet.
+_MEET: Final = (
+    "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the launcher "
+    "of the MPI library that the tool was built with"
 )
+#: MPI could not make its own files.
+_OWN_FILES: Final = re.compile(r"PMIX ERROR: OUT-OF-RESOURCE|orte_session_dir failed")
+_ROOM: Final = (
+    "MPI keeps files of its own in $TMPDIR, or in /tmp. See that it exists on the node, and has room. If you ran "
+    "another mpirun there, which may have removed them as it ended, run again"
+)
+
+#: How paragraphs of Open MPI begin that say why nothing ran, and what to do, if that is known.
+_CAUSES: Final = {
+    r"There are not enough slots available": (
+        "Let mpirun start more tasks than it sees cores (--oversubscribe: OMPI_MCA_rmaps_base_oversubscribe=1 in "
+        "env_vars; Open MPI 5: PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe), or name more hosts (hosts)"
+    ),
+    r"Your job has requested more processes than": (
+        "Ask for fewer tasks on a node (scale.tasks_per_node), or for more nodes"
+    ),
+    r"A requested component was not found": (
+        "Give the nodes what this component needs, or leave it out (PMIX_MCA_<framework>=^<component> in env_vars)"
+    ),
+    r"(?:mpirun|prterun) has detected an attempt to run as root": (
+        "Run as an ordinary user, or set the two variables that mpirun names"
+    ),
+    r"An? \S+ daemon has unexpectedly failed": (
+        "mpirun starts its daemons with srun if SLURM_JOB_ID is set. If that allocation has ended, run from a shell "
+        "without SLURM_* variables"
+    ),
+    r'The value of the MCA parameter "plm_rsh_agent"': (
+        "mpirun looks for ssh, even for one node. Install it, or set OMPI_MCA_plm=isolated in env_vars for one node"
+    ),
+    r"The application appears to have been direct launched using": _MEET,
+    r"It looks like \S+ (?:runtime init )?failed for some reason": _MEET,
+    r"All nodes which are allocated for this job are already filled": "",
+    r"(?:\S+ )?was unable to (?:launch|find|start|reliably start)": "",
+    r"A daemon failed to report back": "",
+    r"A request was made to bind": "",
+    r"A request for multiple cpus-per-proc": "",
+    r"An unrecognized option was included": "",
+    r"\S+ has lost communication with a remote daemon": "",
+}
 
 #: What follows the cause in such a paragraph: a list of guesses.
 _GUESSES: Final = re.compile(
@@ -98,61 +124,24 @@ _RAN: Final = re.compile(
 #: What stands before the words of a shell that starts a tool: the place in a script of this suite.
 _OF_SHELL: Final = re.compile(r"\S+/iogauge/job/\w+\.sh: (?:line )?\d+: (?:\d+ )?")
 
-_REMEDIES: Final = (
-    (
-        "not enough slots",
-        "Let mpirun start more tasks than it sees cores (--oversubscribe: OMPI_MCA_rmaps_base_oversubscribe=1 in "
-        "env_vars; Open MPI 5: PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe), or name more hosts (hosts)",
+#: What to do about causes that other lines tell.
+_OTHERS: Final = {
+    r"srun: .*More processors requested than permitted": (
+        "Let srun start more tasks than cores (--overcommit: SLURM_OVERCOMMIT=1 in env_vars), or ask for more nodes"
     ),
-    (
-        "More processors requested than permitted",
-        "Let srun start more tasks than cores (--overcommit: SLURM_OVERCOMMIT=1 in env_vars), or ask for more nodes",
-    ),
-    (
-        "requested more processes than",
-        "Ask for fewer tasks on a node (scale.tasks_per_node), or for more nodes",
-    ),
-    (
-        "requested component was not found",
-        "Give the nodes what this component needs, or leave it out (PMIX_MCA_<framework>=^<component> in env_vars)",
-    ),
-    (
-        "attempt to run as root",
-        "Run as an ordinary user, or set the two variables that mpirun names",
-    ),
-    (
-        "daemon has unexpectedly failed",
-        "mpirun starts its daemons with srun if SLURM_JOB_ID is set. If that allocation has ended, run from a shell "
-        "without SLURM_* variables",
-    ),
-    (
-        '"plm_rsh_agent"',
-        "mpirun looks for ssh, even for one node. Install it, or set OMPI_MCA_plm=isolated in env_vars for one node",
-    ),
-)
-
-#: If MPI does not begin, its launcher is another's, or offers another way to meet.
-_MEET: Final = (
-    "Let srun offer what this MPI understands (srun --mpi=list; SLURM_MPI_TYPE=pmix in env_vars), or take the launcher "
-    "of the MPI library that the tool was built with"
-)
-#: MPI could not make its own files.
-_OWN_FILES: Final = re.compile(r"PMIX ERROR: OUT-OF-RESOURCE|orte_session_dir failed")
-_ROOM: Final = (
-    "MPI keeps files of its own in $TMPDIR, or in /tmp. See that it exists on the node, and has room. If you ran "
-    "another mpirun there, which may have removed them as it ended, run again"
-)
-_MEETING: Final = re.compile(
-    rf"{_UNKNOWN_MANAGER.pattern}|.*_Init(?:_thread)?: .*PMI_\w+ returned|.*An error occurred in MPI_Init|.*direct launched using|It looks like"
-)
+    _UNKNOWN_MANAGER.pattern: _MEET,
+    r".*_Init(?:_thread)?: .*PMI_\w+ returned": _MEET,
+    r".*An error occurred in MPI_Init": _MEET,
+}
 
 
 def launcher_cause(lines: Sequence[str]) -> str:
     """Return why a launcher did not run the tool, and what to do; empty if it does not say so."""
     found = next(_causes(lines), "")
-    remedy = next((remedy for words, remedy in _REMEDIES if words in found), "")
-    if _MEETING.match(found):
-        remedy = _ROOM if any(map(_OWN_FILES.search, lines)) else _MEET
+    rows = {**_CAUSES, **_OTHERS}.items()
+    remedy = next((remedy for begins, remedy in rows if re.match(begins, found)), "")
+    if remedy is _MEET and any(map(_OWN_FILES.search, lines)):
+        remedy = _ROOM
     return f"{found.rstrip('.')}. {remedy}" if remedy else found
 
 
@@ -172,14 +161,14 @@ def launcher_ended(lines: Sequence[str]) -> str:
 def _causes(lines: Sequence[str]) -> Iterator[str]:
     yield from (line for line in lines if _UNKNOWN_MANAGER.fullmatch(line))
     paragraphs = list(_paragraphs(lines))
-    if any(_CAUSES.match(p) for p in paragraphs) or any(_HYDRA.match(line) for line in lines):
+    causes = [n for n, p in enumerate(paragraphs) if any(re.match(begins, p) for begins in _CAUSES)]
+    if causes or any(_HYDRA.match(line) for line in lines):
         yield from (line for line in lines if _SSH.fullmatch(line))
-    for number, paragraph in enumerate(paragraphs):
-        if _CAUSES.match(paragraph):
-            # What follows a colon is a name; names may also stand in paragraphs of their own.
-            sentence, after = _GUESSES.split(paragraph)[0], paragraphs[number + 1 :]
-            named = list(itertools.takewhile(re.compile(r"\w+: \S+").fullmatch, after))
-            yield " ".join([sentence, *(after[:1] if sentence.endswith(":") else named)])
+    for number in causes:
+        # What follows a colon is a name; names may also stand in paragraphs of their own.
+        sentence, after = _GUESSES.split(paragraphs[number])[0], paragraphs[number + 1 :]
+        named = list(itertools.takewhile(re.compile(r"\w+: \S+").fullmatch, after))
+        yield " ".join([sentence, *(after[:1] if sentence.endswith(":") else named)])
     for line in lines:
         if match := _HYDRA.fullmatch(line):
             yield match[1]
@@ -202,11 +191,8 @@ def _paragraphs(lines: Sequence[str]) -> Iterator[str]:
 
 def describe_status(status: int) -> str:
     """Describe an exit status: ``exit status 255``, ``killed by SIGKILL (exit status 137)``."""
-    if status > 128:
-        try:
-            return f"killed by {signal.Signals(status - 128).name} (exit status {status})"
-        except ValueError:
-            pass
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(status - 128).name} (exit status {status})"
     return f"exit status {status}"
 
 
@@ -389,12 +375,6 @@ def check_phases(
         if (repetition, phase.name) not in done:
             missing = f"phase {phase.name}, repetition {repetition} never finished"
             raise ToolOutputError(f"{plan.tool}: " + ", ".join([missing, *ending]))
-
-
-def check_end(job_status: int | None, job_state: str | None, ending: Sequence[str]) -> None:
-    """Raise :class:`ToolOutputError` if a job failed whose phases did not."""
-    if job_status or job_state in ENDED_BY_SCHEDULER:
-        raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
 
 
 def executions(plan: CasePlan) -> list[tuple[int, PhasePlan]]:

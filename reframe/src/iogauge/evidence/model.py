@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.core.words import Value
@@ -153,23 +153,6 @@ def rates_of(
     return dict(rates)
 
 
-def striping_of_repetitions(
-    plan: CasePlan, noted: Mapping[int, Layouts], placed: Callable[[int], Mapping[str, int]]
-) -> tuple[Striping, ...]:
-    """Return the layouts of each judged repetition, or of the preparing one if it writes.
-
-    They are missing if the target is not on Lustre, or the case writes no data. ``noted`` is what
-    the job noted, ``placed`` gives the pins of a repetition.
-    """
-    found = []
-    for repetition in [0] if plan.prepare else range(1, plan.repetitions + 1):
-        if repetition in noted or (plan.striped and plan.keeps_files):
-            silent = "the agent that keeps the lock did not answer in time"
-            layouts = noted.get(repetition, Layouts(repetition=repetition, problem=silent))
-            found.append(Striping(placed(repetition) if plan.pins else {}, layouts))
-    return tuple(found)
-
-
 #: The most targets and kinds of layouts that a record names; all are counted.
 _MOST_NAMED: Final = 64
 
@@ -210,18 +193,8 @@ def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
     )
 
 
-#: Name of an execution's bandwidth over time among the parameters of its output.
+#: Name of an execution's bandwidth over time among the parameters of its output; ``unsteady`` tells in words what was not.
 SERIES: Final = "series"
-
-
-@runtime_checkable
-class OverTime(Protocol):
-    """The bandwidth of an execution over time."""
-
-    @property
-    def unsteady(self) -> Sequence[str]:
-        """Return what in it was not steady, each in words; empty if all was."""
-
 
 #: The phase that reads the layouts of directories back.
 DIRECTORIES_READ: Final = "passed-on"

@@ -10,8 +10,8 @@ The activity of a node is what its counters show between two looks.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
@@ -19,32 +19,11 @@ from iogauge.node.counters import NETWORKS, Reading
 from iogauge.node.host import HARMLESS, Load
 from iogauge.node.mounts import BLOCK_DEVICE
 from iogauge.plan.case import CasePlan, PhasePlan
-from iogauge.plan.seen import Instant, Look, Noted, TaskRun
+from iogauge.plan.seen import Instant, Noted, Witness
 from iogauge.plan.stage import PhaseRun
 
 #: Bytes that a task reads or writes beside its data. Noted: 0.1 MiB of IOR and fio.
 STARTING_BYTES: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Witness:
-    """The kernel's word of one task, or of one node.
-
-    ``started``, ``ended`` and ``synced`` are seconds since the node's boot; ``synced`` is the end
-    of a syncfs(2) after the task, None without one. ``asked`` are bytes of read(2), write(2) and
-    their like, and ``calls`` their number. ``moved`` are bytes that the process fetched from storage and sent there. They are
-    counted as the process dirties pages, without those that it dropped. ``counters`` is the growth of all counters of the
-    node, by name (:mod:`iogauge.node.counters`); its agent looks at them for the first task alone.
-    """
-
-    host: str
-    started: float
-    ended: float
-    synced: float | None
-    asked: Reading
-    calls: Reading = field(default_factory=Reading)
-    moved: Reading
-    counters: Mapping[str, Reading | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,22 +133,25 @@ class Testimony:
         Devices are given by host. A device's number may stand for another disk on each node.
         """
         ways: dict[str, Reading] = {}
-        for host, grown in self._grown().items():
-            for name, one in grown.items():
-                if one is not None and (name == NETWORKS or name in devices.get(host, ())):
-                    for way in (name, ""):
-                        ways[way] = ways.get(way, Reading()) + one
+        for host, name, one in self._each():
+            if name == NETWORKS or name in devices.get(host, ()):
+                for way in (name, ""):
+                    ways[way] = ways.get(way, Reading()) + one
         return ways
 
     def by_target(self, counters: Mapping[str, Collection[str]]) -> dict[str, Reading]:
         """Return the bytes by target (``OST0003``) of the Lustre file systems among the counters."""
         targets: dict[str, Reading] = {}
-        for host, grown in self._grown().items():
-            for name, one in grown.items():
-                fsname, _, target = name.rpartition("-")
-                if one is not None and fsname in counters.get(host, ()):
-                    targets[target] = targets.get(target, Reading()) + one
+        for host, name, one in self._each():
+            fsname, _, target = name.rpartition("-")
+            if fsname in counters.get(host, ()):
+                targets[target] = targets.get(target, Reading()) + one
         return targets
+
+    def _each(self) -> Iterator[tuple[str, str, Reading]]:
+        """Yield what is known of each counter: host, name, growth."""
+        for host, grown in self._grown().items():
+            yield from ((host, name, one) for name, one in grown.items() if one is not None)
 
     def _grown(self) -> dict[str, Mapping[str, Reading | None]]:
         return {
@@ -209,29 +191,19 @@ def witnesses(seen: Noted) -> dict[str, list[Witness]]:
 
     Where no task ran and no agent counted, there is no witness.
     """
-    grown = {(look.host, look.execution): look for look in seen.looks()}
-    found: dict[str, list[Witness]] = {}
+    found, grown = dict[str, list[Witness]](), seen.grown()
     for task in seen.tasks:
-        first = task.number in (0, None)
-        look = grown.get((task.host, task.execution)) if first else None
-        if task.number is not None or look is not None:
-            found.setdefault(task.execution, []).append(_witness(task, look))
+        look = grown.get((task.host, task.execution)) if task.number in (0, None) else None
+        if look is not None:
+            # A look at the node of a server tells when it was taken.
+            started = look[0] if task.number is None else task.started
+            one = replace(task, started=started, counters=look[1])
+        elif task.number is None:
+            continue
+        else:
+            one = task
+        found.setdefault(task.execution, []).append(one)
     return found
-
-
-def _witness(task: TaskRun, look: Look | None) -> Witness:
-    rchar, wchar, syscr, syscw, fetched, stored, cancelled = task.sums
-    return Witness(
-        host=task.host,
-        # A look at the node of a server tells when it was taken.
-        started=look.started if look and task.number is None else task.started,
-        ended=task.ended,
-        synced=task.synced,
-        asked=Reading(rchar, wchar),
-        calls=Reading(syscr, syscw),
-        moved=Reading(fetched, max(0, stored - cancelled)),
-        counters=look.growth() if look else {},
-    )
 
 
 def hear(

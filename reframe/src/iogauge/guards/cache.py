@@ -88,7 +88,7 @@ def _why_not_past(nodes: int, offset: float | None, o_direct: bool, sharing: str
 
 def _why_not_emptied(seen: PhaseSeen, evictions: Sequence[Eviction]) -> str:
     """Return why the page caches are not proven empty before each read; empty if they are."""
-    plan, outputs = seen.case.plan, seen.outputs
+    plan = seen.case.plan
     expected = plan.repetitions * plan.nodes
     if seen.case.traits.cache == "opaque":
         return "the target has a cache that cannot be checked"
@@ -97,16 +97,14 @@ def _why_not_emptied(seen: PhaseSeen, evictions: Sequence[Eviction]) -> str:
     if held := [eviction for eviction in evictions if not eviction.proven_empty]:
         return f"the page cache was not proven empty: {held[0].describe()}"
     # Each repetition reads its own bytes: its evictions must have covered them.
-    claimed = [
-        seen.phase.data_bytes or seen.claimed_bytes(output, seen.access.direction) or 1
-        for output in outputs
-    ]
+    way = seen.access.direction
+    claimed = [seen.phase.data_bytes or one.claimed(way) or 1 for one in seen.executions]
     for index, eviction in enumerate(evictions):
         read = claimed[index * len(claimed) // expected] if claimed else 1
         if eviction.bytes < read:
             return f"the page cache was emptied of {eviction.bytes} of {read} bytes"
-    for testimony, read in zip(seen.testimonies, claimed, strict=False):
-        count = seen.case.fetched(testimony)
+    for one, read in zip(seen.executions, claimed, strict=True):
+        count = one.fetched
         if count is not None and count < (1 - BYTES.share) * read:
             share = f"only {count} of {read} bytes were" if read > 1 else "no byte was"
             return (

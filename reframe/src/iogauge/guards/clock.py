@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from iogauge.core.measurement import ToolOutput
 from iogauge.core.text import because
 from iogauge.core.units import format_seconds
 from iogauge.evidence import times
-from iogauge.evidence.witness import Testimony
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import CLOCK, SECONDS, WORK, WORK_OF_STAT, Claim, Tolerance, settle
-from iogauge.guards.seen import LEAST_FILES, PhaseSeen, synchronous
+from iogauge.guards.seen import LEAST_FILES, Execution, PhaseSeen
 from iogauge.tools.fio.output import told_seconds
 
 #: Seconds until all tasks are connected, on one node and on several, if no line of the tool tells.
@@ -68,47 +65,43 @@ def seconds_witnessed(seen: PhaseSeen) -> Finding | None:
     """Return G4 for phases that are timed. If the tool rests on purpose, the run time must do."""
     if not seen.phase.witnessed or not seen.outputs:
         return None
-    executions: list[Sequence[Claim] | None] = []
-    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
-        if testimony.complete:
-            moving = _moving(seen, output, testimony)
-            seconds, seen_by = max(moving, key=lambda found: found[0] or 0.0)
-            working, work = _working(seen, output, testimony)
-            executions.append(
-                seconds_claims(
-                    output.disturber.phase.seconds if output.disturber else output.timed,
-                    ran=testimony.seconds,
-                    moving=seconds,
-                    seen_by=seen_by,
-                    making=_making(seen, output, testimony),
-                    asked=told_seconds(output),
-                    timed=output.timed,
-                    working=working,
-                    work=work,
-                )
-            )
-    heard, all_of_them = len(executions), len(seen.outputs)
+    executions = [_claims(one) if one.testimony.complete else None for one in seen.executions]
+    heard = sum(claims is not None for claims in executions)
     return settle(
         "G4 clock",
-        executions + [None] * (all_of_them - heard),
-        fine=f"{heard} of {all_of_them} execution(s) confirmed",
+        executions,
+        fine=f"{heard} of {len(executions)} execution(s) confirmed",
         unseen="" if seen.phase.pauses else "nobody saw how long the tool was at work",
         required=seen.case.witness_required,
         busy=seen.case.busy,
     )
 
 
-def _working(
-    seen: PhaseSeen, output: ToolOutput, testimony: Testimony
-) -> tuple[float | None, Tolerance]:
+def _claims(one: Execution) -> list[Claim]:
+    output, (working, work) = one.output, _working(one)
+    moving, seen_by = max(_moving(one), key=lambda found: found[0] or 0.0)
+    return seconds_claims(
+        output.disturber.phase.seconds if output.disturber else output.timed,
+        ran=one.testimony.seconds,
+        moving=moving,
+        seen_by=seen_by,
+        making=_making(one),
+        asked=told_seconds(output),
+        timed=output.timed,
+        working=working,
+        work=work,
+    )
+
+
+def _working(one: Execution) -> tuple[float | None, Tolerance]:
     """Return the seconds in which an execution did hardly more than what it times, at least, and by how much they may
     differ; None if unknown.
 
     mdtest prints how many files there are when all tasks are connected, and its results at the end. fio makes a
     process for each job when its files are laid out.
     """
-    told = output.parameters
-    span = seen.case.span(testimony) if testimony.of_tasks else None
+    seen, output, told = one.seen, one.output, one.output.parameters
+    span = one.span if one.testimony.of_tasks else None
     if span is None or seen.phase.pauses or output.disturber:
         return None, WORK
     names = _NAMES | {"read"} if output.tool == "mdtest" else _NAMES
@@ -117,44 +110,46 @@ def _working(
         # What is written to the page cache may reach storage after the tool has stopped its clock.
         way = seen.access.direction
         timed = done <= names or seen.access.o_direct or way in ("read", "elsewhere")
-        jobs = seen.case.evidence.processes if timed and "ramp_time" not in told else ()
+        jobs = one.case.evidence.processes if timed and "ramp_time" not in told else ()
         return times.seconds_of_jobs(jobs, span), WORK
     if not done <= names:
         return None, WORK
     begins_at, iterations = told.get("begins_at"), told.get("iterations")
     begins = begins_at if isinstance(begins_at, int) else 1
-    worked = times.longest_silence(seen.case.evidence.printed, span, begins)
+    worked = times.longest_silence(one.case.evidence.printed, span, begins)
     work = WORK_OF_STAT if done == {"stat"} and worked is not None else WORK
     if worked is None:  # Something kept the output back, until its end.
-        nodes = seen.case.plan.nodes
+        nodes = one.case.plan.nodes
         start = _START_S if nodes == 1 else _STARTS_S + _START_OF_NODE_S * nodes
-        worked = testimony.seconds - start
+        worked = one.testimony.seconds - start
     # mdtest reports the mean of its iterations.
     return worked / iterations if isinstance(iterations, int) else worked, work
 
 
-def _making(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
+def _making(one: Execution) -> float | None:
     """Return the seconds in which an execution made or removed its files, with the sync after it; None if unknown."""
-    made = seen.files_changed(output, testimony)
+    made = one.files_changed
     if made is None or abs(made[1]) < LEAST_FILES:
         return None
-    seconds = times.seconds_of_files(seen.case.evidence.activity, *made)
-    synced = (testimony.sync_seconds or 0.0) if seen.phase.syncs else 0.0
+    seconds = times.seconds_of_files(one.case.evidence.activity, *made)
+    synced = (one.testimony.sync_seconds or 0.0) if one.seen.phase.syncs else 0.0
     return None if seconds is None else seconds + synced
 
 
-def _moving(
-    seen: PhaseSeen, output: ToolOutput, testimony: Testimony
-) -> list[tuple[float | None, str]]:
+def _moving(one: Execution) -> list[tuple[float | None, str]]:
     """Return the seconds in which an execution's bytes moved on the first node, None if unknown, and who saw it.
 
     The used bytes are those of all programs: who fills and empties the target at a time may leave them as they would be
     without others. So they are not asked if the first task tells.
     """
-    asking = _asking(seen, output, testimony)
+    seen, case, asking, span, hosts = (
+        one.seen,
+        one.case,
+        _asking(one),
+        one.span,
+        one.case.with_first,
+    )
     heard = [(asking, "asked for by its first task")]
-    case, first = seen.case, seen.case.evidence.first
-    span = case.span(testimony)
     # Clients of a network count what programs ask for, or in the background.
     # Metadata reach the devices in the sync after the tool; between both no clock runs, and data move.
     of_data = (
@@ -163,43 +158,34 @@ def _moving(
         and not case.on_network
         and seen.access.direction not in ("elsewhere", "metadata")
     )
-    if seen.phase.pauses or output.stretches != 1 or not of_data or span is None or first is None:
+    if seen.phase.pauses or one.output.stretches != 1 or not (of_data and span and hosts):
         return heard
-    # Containers of one kernel over one mount share the counters.
-    hosts = {view.host for view in case.evidence.views if view.cache_id == first.cache_id}
-    if len(hosts) > 1 and not testimony.of_tasks:
+    if len(hosts) > 1 and not one.testimony.of_tasks:
         # Each server starts its clock when it is ready: their bytes move for longer than any of them measures.
         return heard
-    own = seen.own(output, testimony, hosts)
     # Tasks read programs and libraries before the tool's time begins, if nobody did lately. The tool does not claim them.
-    told = seen.claimed(output, hosts)
+    own, told = one.own(hosts), one.told(hosts)
     bytes_own = min(own.read, told.read) + round(min(own.written, told.written) * case.copies[1])
     if bytes_own < _TIMED_BYTES:
         return heard
-    # What is written to the page cache reaches the devices later, and in less time.
     activity = case.evidence.activity
-    growth = (
-        times.seconds_of_growth(activity, span, own.written, told.written)
-        if asking is None
-        else None
-    )
-    return [
-        *heard,
-        (times.seconds_of_activity(activity, span, bytes_own), "counted on the devices"),
-        (growth, "as the target filled"),
-    ]
+    heard.append((times.seconds_of_activity(activity, span, bytes_own), "counted on the devices"))
+    if asking is None:
+        # What is written to the page cache reaches the devices later, and in less time.
+        growth = times.seconds_of_growth(activity, span, own.written, told.written)
+        heard.append((growth, "as the target filled"))
+    return heard
 
 
-def _asking(seen: PhaseSeen, output: ToolOutput, testimony: Testimony) -> float | None:
+def _asking(one: Execution) -> float | None:
     """Return the seconds in which the first task of the first node passed its data to the kernel; None if unknown.
 
     A tool may rest between two phases that it runs in one execution.
     """
-    span = seen.case.span(testimony)
-    names = {phase.name for phase in output.phases}
+    span, output, names = one.span, one.output, {phase.name for phase in one.output.phases}
     # What makes files may also write data to them; without data nothing is known. IO500 does all of this.
     both = output.totals or names & _MAKES_FILES
     ways = {"read", "write"} if both else names & {"read", "write"}
-    if span is None or not ways or seen.phase.pauses or not synchronous(output):
+    if span is None or not ways or one.seen.phase.pauses or not one.synchronous:
         return None
-    return times.seconds_of_asking(seen.case.evidence.asked, span, ways, phases=output.stretches)
+    return times.seconds_of_asking(one.case.evidence.asked, span, ways, phases=output.stretches)

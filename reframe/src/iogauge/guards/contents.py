@@ -81,7 +81,7 @@ def verification(seen: CaseSeen) -> Finding | None:
         return None
     when = "in the warm-up" if seen.plan.warm_up else "when it laid out the files"
     saw = f"{seen.plan.tool} checked its data {when}"
-    return rule("G8 verification").unless(complaint and f"{saw}: {complaint}", saw)
+    return rule("G8 verification").unless(saw, complaint and f"{saw}: {complaint}")
 
 
 def unchanged(seen: CaseSeen) -> Finding | None:
@@ -89,17 +89,17 @@ def unchanged(seen: CaseSeen) -> Finding | None:
     plan, samples = seen.plan, seen.evidence.samples
     if not plan.sampled or not any(phase.access.direction == "read" for phase in plan.repeat):
         return None
-    demanded = rule("G8 contents")
     writes = {sample.repetition: sample for sample in samples if sample.after == "write"}
     reads = [sample for sample in samples if sample.after == "read" and sample.repetition > 0]
     befores = [(writes.get(read.repetition) or writes.get(0), read) for read in reads]
     pairs = [(before, read) for before, read in befores if before is not None]
-    for written, read in pairs:
+    changed = ""
+    for written, read in reversed(pairs):
         before = {(block.file, block.offset): block.digest for block in written.blocks}
-        for block in read.blocks:
+        for block in reversed(read.blocks):
             if before.get((block.file, block.offset)) != block.digest:
                 change = "the file is gone" if block.digest == GONE else "the block is another"
-                return demanded.invalid(
+                changed = (
                     f"contents changed between write and read, repetition {read.repetition}: "
                     f"{block.place}: {change}"
                 )
@@ -107,13 +107,11 @@ def unchanged(seen: CaseSeen) -> Finding | None:
     way = "after POSIX_FADV_DONTNEED, without O_DIRECT" if buffered else "with O_DIRECT"
     compared = sum(len(read.blocks) for _, read in pairs)
     saw = f"{compared} block(s) of {len(pairs)} repetition(s) read again {way}"
-    if len(pairs) < plan.repetitions:
-        missing = plan.repetitions - len(pairs)
-        lost = because(seen.evidence.lost)
-        return demanded.invalid(f"{saw}, {missing} repetition(s) without a sample{lost}")
-    if problems := [sample.problem for pair in pairs for sample in pair if sample.problem]:
-        return demanded.warn(f"{saw}, {problems[0]}")
-    return demanded.decide(all(read.blocks for _, read in pairs), saw)
+    missing = plan.repetitions - len(pairs)
+    lost = f"{saw}, {missing} repetition(s) without a sample{because(seen.evidence.lost)}"
+    doubt = next((f"{saw}, {one.problem}" for pair in pairs for one in pair if one.problem), "")
+    empty = "" if doubt or all(read.blocks for _, read in pairs) else saw
+    return rule("G8 contents").unless(saw, changed, lost if missing > 0 else "", empty, doubt=doubt)
 
 
 def stored(seen: CaseSeen) -> Finding | None:
@@ -126,24 +124,20 @@ def stored(seen: CaseSeen) -> Finding | None:
 
 
 def _stored(seen: CaseSeen, sample: Sample) -> Finding:
-    demanded = rule("G8 holes", stored=_STORED, empty=_EMPTY)
-    blocks = sample.blocks
+    demanded, blocks = rule("G8 holes", stored=_STORED, empty=_EMPTY), sample.blocks
     if sample.problem:
         return demanded.warn(sample.problem)
-    for block in blocks:
-        if block.kind in ("hole", "unwritten"):
-            return demanded.invalid(f"{block.place}: {block.kind}")
-    # Where st_blocks is what a file takes, as soon as it is written back.
-    for held in sample.files if seen.kind.counts_blocks else ():
-        if held.size >= _LEAST_BYTES and held.stored < _STORED * held.size:
-            return demanded.invalid(
-                f"{held.file}: {format_bytes(held.stored)} on storage for {format_bytes(held.size)}: "
-                "holes, or compression"
-            )
-    empty = [block for block in blocks if block.empty]
     saw = f"{len(blocks)} block(s) of {len(sample.files)} file(s)"
+    holes = [f"{one.place}: {one.kind}" for one in blocks if one.kind in ("hole", "unwritten")]
+    # Where st_blocks is what a file takes, as soon as it is written back.
+    holes += [
+        f"{held.file}: {format_bytes(held.stored)} on storage for {format_bytes(held.size)}: holes, or compression"
+        for held in (sample.files if seen.kind.counts_blocks else ())
+        if held.size >= _LEAST_BYTES and held.stored < _STORED * held.size
+    ]
+    empty = [block for block in blocks if block.empty]
     if len(empty) > _EMPTY * len(blocks):
-        return demanded.invalid(f"{len(empty)} of {saw} are zeros: {empty[0].place}")
-    if len(blocks) > 1 and len({block.digest for block in blocks}) == 1:
-        saw += ", all of them equal"
-    return demanded.decide(bool(blocks), saw)
+        holes.append(f"{len(empty)} of {saw} are zeros: {empty[0].place}")
+    alike = len(blocks) > 1 and len({block.digest for block in blocks}) == 1
+    fine = f"{saw}, all of them equal" if alike else saw
+    return demanded.unless(fine, *holes, "" if blocks else saw)

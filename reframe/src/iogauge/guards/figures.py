@@ -17,7 +17,7 @@ from iogauge.core.units import (
     with_unit,
 )
 from iogauge.core.words import Tier
-from iogauge.evidence.model import SERIES, OverTime
+from iogauge.evidence.model import SERIES
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen, PhaseSeen
@@ -95,13 +95,12 @@ def drift(seen: PhaseSeen) -> Iterator[Finding]:
 
 
 def steadiness(seen: PhaseSeen) -> Finding | None:
-    told = [output.parameters.get(SERIES) for output in seen.outputs]
-    series = [one for one in told if isinstance(one, OverTime)]
+    series: list[Any] = [one for o in seen.outputs if (one := o.parameters.get(SERIES))]
     saw = []
     for number, one in enumerate(series, 1):
         where = f"repetition {number}: " if len(series) > 1 else ""
         saw += [f"{where}{text}" for text in one.unsteady]
-    return rule("G17 steadiness").unless("; ".join(saw), "steady over time") if series else None
+    return rule("G17 steadiness").unless("steady over time", "; ".join(saw)) if series else None
 
 
 #: Seconds that a phase must last, by tier (G4). Below the first number the figure is not believed.
@@ -168,7 +167,7 @@ def measured_ceilings(seen: CaseSeen) -> Finding | None:
     problems = seen.measured.problems
     if not (moves and seen.extras.ceilings and (problems or seen.measured.usable)):
         return None
-    return rule("G6 measured ceilings").unless("; ".join(problems), "the measured ceilings hold")
+    return rule("G6 measured ceilings").unless("the measured ceilings hold", "; ".join(problems))
 
 
 _UNITS: Final = 0.01
@@ -181,10 +180,10 @@ def unit_sanity(seen: PhaseSeen) -> Iterator[Finding]:
     """
     latency = any(way.startswith("latency") for _, way in seen.phase.rates.values())
     busy = seen.case.busy
-    for output, phase in seen.reported:
+    for one, phase in seen.reported:
         if not ("bw" in phase.rates and phase.operations and phase.transfer_bytes):
             continue
-        if flight := in_flight(output):
+        if flight := in_flight(one.output):
             share = flight[0] / flight[1]
             saw = f"ops/s x mean latency is {flight[0]:.3g} request(s) in flight, fio keeps {flight[1]}"
             if share > 1.1:
@@ -282,7 +281,7 @@ def read_after_write(seen: PhaseSeen) -> Finding | None:
         elif plan.writes_first and last > started:
             wrong = f"repetition {read.repetition} reads before all repetitions have written"
     fine = f"{len(reads)} read(s), each after a write"
-    return rule("G21 order", "writes" if plan.writes_first else "").unless(wrong, fine)
+    return rule("G21 order", "writes" if plan.writes_first else "").unless(fine, wrong)
 
 
 #: How far the fill may be from its level, as a share of the target.

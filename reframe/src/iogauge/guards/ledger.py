@@ -58,24 +58,14 @@ class Tolerance:
     share: float
     slack: float = 0.0
 
-    def most(self, saw: str, count: float, *, exact: bool = False, firm: bool = False) -> Bounds:
+    def most(self, saw: str, count: float, **kind: bool) -> Bounds:
         """Return the word of a source that cannot have missed anything."""
         most = (count + self.slack) / (1 - self.share) if self.share < 1 else math.inf
-        return Bounds(saw, most=most, exact=exact, firm=firm)
+        return Bounds(saw, most=most, **kind)
 
-    def least(
-        self,
-        saw: str,
-        count: float,
-        *,
-        exact: bool = False,
-        shared: bool = False,
-        often: bool = False,
-    ) -> Bounds:
+    def least(self, saw: str, count: float, **kind: bool) -> Bounds:
         """Return the word of a source that counted nothing else."""
-        return Bounds(
-            saw, (1 - self.share) * (count - self.slack), exact=exact, shared=shared, often=often
-        )
+        return Bounds(saw, (1 - self.share) * (count - self.slack), **kind)
 
 
 #: Bytes that a tool moved; journals and logs write up to 16 MiB more.

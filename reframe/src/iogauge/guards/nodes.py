@@ -88,7 +88,7 @@ def declared_node(declared: Node, cores: Sequence[int], memories: Sequence[int])
         right.append(f"memory: {most >> 20} MiB")
     told = f"{len(cores)} node(s) told their cores, {len(memories)} their memory"
     demanded = rule("G15 nodes", right=", ".join(right))
-    return demanded.unless(", ".join(parts), f"as declared: {told}")
+    return demanded.unless(f"as declared: {told}", ", ".join(parts))
 
 
 #: What an ordinary user of most sites is told instead.
@@ -105,7 +105,7 @@ def connections(seen: CaseSeen) -> Finding:
     watched = sorted({place for change in changes for place in change.watched})
     saw = f"{len(changes)} node(s), as {' and '.join(watched)} say" if watched else _HIDDEN
     more = f"; {len(troubles)} in all" if len(troubles) > 1 else ""
-    return rule("G20 connections").unless(f"{troubles[0]}{more}" if troubles else "", saw)
+    return rule("G20 connections").unless(saw, *(f"{trouble}{more}" for trouble in troubles))
 
 
 #: Share of a core that iperf3 may use: above it the core may be the limit.

@@ -8,19 +8,18 @@ import configparser
 import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import zip_longest
 from pathlib import PurePath
 from typing import Any, Final
 
-from iogauge.core.measurement import Moment, ToolOutput
+from iogauge.core.measurement import Moment
 from iogauge.evidence.fingerprint import fold
 from iogauge.evidence.model import ClockSeen
 from iogauge.evidence.times import jobs_at_once
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import SLACK_S, CaseSeen, PhaseSeen
+from iogauge.guards.seen import SLACK_S, UNHEARD, CaseSeen, Execution, PhaseSeen
 from iogauge.node import between
 from iogauge.node.between import is_known, lie_of
 from iogauge.plan.case import DIR, REP, TOKEN, PhasePlan
@@ -36,101 +35,66 @@ _FIO_CUTS_AT: Final = 127
 _MDTEST_CUTS_AT: Final = 1023 - len("Command line used: ")
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """One execution of a phase, and what the tool printed. Repetition 0: preparation or warm-up."""
+def _all_of(case: CaseSeen) -> Iterator[Execution]:
+    """Yield every execution of a case that left an output, the warm-up included."""
+    for seen in (PhaseSeen(case, phase) for phase in case.plan.phases):
+        yield from seen.executions
+        for output in case.evidence.cold.get(seen.phase.name, ()):
+            yield Execution(seen, 0, output, UNHEARD)
 
-    case: CaseSeen
-    phase: PhasePlan
-    repetition: int
-    output: ToolOutput
 
-    @classmethod
-    def all_of(cls, case: CaseSeen) -> Iterator[Execution]:
-        """Yield every execution of a case that left an output, the warm-up included."""
-        plan, evidence = case.plan, case.evidence
-        for phase in plan.phases:
-            first = 0 if phase in plan.prepare else 1
-            for repetition, output in enumerate(evidence.outputs.get(phase.name, ()), first):
-                yield cls(case, phase, repetition, output)
-            for output in evidence.cold.get(phase.name, ()):
-                yield cls(case, phase, 0, output)
+def objection(one: Execution) -> str:
+    """Return why an output is not of its execution; empty if it is."""
+    command, output, plan = one.output.command.split(), one.output, one.case.plan
+    said = PurePath(command[0]).name if command else output.tool
+    # The phase whose execution includes this one. Darshan's log repeats the words of the tool that it watched, an earlier phase.
+    phase = next((p for p in plan.phases if p.name == one.seen.phase.within), one.seen.phase)
+    watched = [p for p in plan.repeat if said in _names(p)] if output.tool == "darshan" else []
+    for candidate in watched or [phase]:
+        run = one.run(candidate)
+        differs = _differs(one, candidate, run, said) if run else ""
+        if not differs:
+            break
+    number = f"repetition {one.repetition}" if one.repetition else "before the repetitions"
+    if run is None:
+        wrong = "phases.tsv has no time of this execution"
+    elif differs:
+        wrong = f"it says {differs}"
+    else:
+        wrong = _out_of_time(output.moments, run, one.case.evidence.clocks)
+    return wrong and f"{one.seen.phase.name}, {number}: {wrong}"
 
-    @property
-    def objection(self) -> str:
-        """Return why the output is not of this execution; empty if it is."""
-        run, differs = self._origin
-        if run is None:
-            return f"{self}: phases.tsv has no time of this execution"
-        if differs:
-            return f"{self}: it says {differs}"
-        late = _out_of_time(self.output.moments, run, self.case.evidence.clocks)
-        return f"{self}: {late}" if late else ""
 
-    def __str__(self) -> str:
-        number = f"repetition {self.repetition}" if self.repetition else "before the repetitions"
-        return f"{self.phase.name}, {number}"
+def _differs(one: Execution, phase: PhasePlan, run: PhaseRun, said: str) -> str:
+    """Return the first difference between the words of a phase and those of the output."""
+    own = ((DIR, one.case.evidence.directory), (REP, str(one.repetition)), (TOKEN, run.token))
 
-    @property
-    def _origin(self) -> tuple[PhaseRun | None, str]:
-        """Return the execution whose words the output repeats, and how they differ.
+    def filled(text: str) -> str:
+        for name, value in own:
+            text = text.replace(name, value).replace(f"${{{name[1:]}}}", value)
+        return re.sub("//+", "/", text)
 
-        Darshan's log repeats the words of the tool that it watched, an earlier phase.
-        """
-        command = self.output.command.split()
-        said = PurePath(command[0]).name if command else self.output.tool
-        candidates = [self._executed(self.phase)]
-        if self.output.tool == "darshan":
-            repeated = self.case.plan.repeat
-            candidates = [p for p in repeated if said in _names(p)] or candidates
-        for phase in candidates:
-            run = self._run(phase)
-            differs = self._differs(phase, run, said) if run else ""
-            if not differs:
-                break
-        return run, differs
-
-    def _executed(self, phase: PhasePlan) -> PhasePlan:
-        """Return the phase whose execution includes a phase: itself, as a rule."""
-        return next((p for p in self.case.plan.phases if p.name == phase.within), phase)
-
-    def _run(self, phase: PhasePlan) -> PhaseRun | None:
-        runs = self.case.evidence.runs
-        own = (run for run in runs if (run.repetition, run.name) == (self.repetition, phase.name))
-        return next(own, None)
-
-    def _differs(self, phase: PhasePlan, run: PhaseRun, said: str) -> str:
-        """Return the first difference between the words of a phase and those of the output."""
-
-        def filled(text: str) -> str:
-            for name, value in (
-                (DIR, self.case.evidence.directory),
-                (REP, str(self.repetition)),
-                (TOKEN, run.token),
-            ):
-                text = text.replace(name, value).replace(f"${{{name[1:]}}}", value)
-            return re.sub("//+", "/", text)
-
-        more = phase.verifies.words if phase.verifies and self.repetition == 0 else ()
-        if self.output.tool in ("fio", "io500"):
-            jobs: Any = self.output.parameters["jobs"]
-            planned = "".join(self.case.plan.inputs.get(word, "") for word in phase.command)
-            given = {word.strip("-").partition("=")[0] for word in more}
-            whole = given if self.output.tool == "fio" else None
-            return _other_options(_sections(filled(planned)), jobs, whole)
-        if said not in _names(phase):
-            return ""
-        asked = [*phase.command[_names(phase).index(said) + 1 :], *more]
-        words = [filled(word) for word in asked]
-        # mdtest quotes its words
-        reported = [word.strip("'") for word in self.output.command.split()[1:]]
-        if len(self.output.command) >= _MDTEST_CUTS_AT and self.output.tool == "mdtest":
-            words = words[: len(reported)]
-            words[-1] = words[-1][: len(reported[-1])]
-        for want, got in zip_longest(words, reported, fillvalue="nothing"):
-            if want != re.sub("//+", "/", got):
-                return f"{got!r} instead of {want!r}"
+    output = one.output
+    more = phase.verifies.words if phase.verifies and one.repetition == 0 else ()
+    if output.tool in ("fio", "io500"):
+        jobs: Any = output.parameters["jobs"]
+        planned = "".join(one.case.plan.inputs.get(word, "") for word in phase.command)
+        given = {word.strip("-").partition("=")[0] for word in more}
+        whole = given if output.tool == "fio" else None
+        return _other_options(_sections(filled(planned)), jobs, whole)
+    if said not in _names(phase):
         return ""
+    asked = [*phase.command[_names(phase).index(said) + 1 :], *more]
+    words = [filled(word) for word in asked]
+    # mdtest quotes its words
+    reported = [word.strip("'") for word in output.command.split()[1:]]
+    if len(output.command) >= _MDTEST_CUTS_AT and output.tool == "mdtest":
+        words = words[: len(reported)]
+        words[-1] = words[-1][: len(reported[-1])]
+    for want, got in zip_longest(words, reported, fillvalue="nothing"):
+        if want != re.sub("//+", "/", got):
+            return f"{got!r} instead of {want!r}"
+    return ""
 
 
 def _names(phase: PhasePlan) -> list[str]:
@@ -199,25 +163,21 @@ def _date(seconds: float, utc_offset: int) -> str:
 
 def tool_integrity(seen: PhaseSeen) -> Finding:
     """Return G22. Phases without a metric (preparation, a run that is watched) count in each."""
-    case, tool = seen.case, seen.tool
-    executions = list(Execution.all_of(case))
-    foreign = _foreign(seen, executions)
+    case, tool, executions = seen.case, seen.tool, list(_all_of(seen.case))
     versions: dict[str, dict[str, None]] = {}
-    for execution in executions:
-        if execution.output.tool == tool:
-            versions.setdefault(execution.output.version, {})[execution.phase.name] = None
+    for one in executions:
+        if one.output.tool == tool:
+            versions.setdefault(one.output.version, {})[one.seen.phase.name] = None
     named = [f"{v} in {', '.join(versions[v])}" if versions.keys() - {v} else v for v in versions]
     ran = f"{tool} {'; '.join(sorted(named)) or 'of unknown version'}"
     nodes = (None if seen.phase.beside else seen.phase.on_nodes) or case.plan.nodes
     tasks = case.tasks_per_node * nodes
-    own = [one.output for one in executions if one.phase.name == seen.phase.name]
-    wrong_tasks = sorted({one.tasks for one in own if one.tasks not in (None, tasks)} - {None})
-    wrong_nodes = sorted({one.nodes for one in own if one.nodes not in (None, nodes)} - {None})
-    if wrong_tasks:
-        ran += f" with {wrong_tasks[0]} task(s)"
-    if wrong_nodes:
-        ran += f" on {wrong_nodes[0]} node(s)"
-    if foreign:
+    own = [one.output for one in executions if one.seen.phase.name == seen.phase.name]
+    wrong_tasks = sorted({out.tasks for out in own if out.tasks is not None} - {tasks})
+    wrong_nodes = sorted({out.nodes for out in own if out.nodes is not None} - {nodes})
+    ran += f" with {wrong_tasks[0]} task(s)" if wrong_tasks else ""
+    ran += f" on {wrong_nodes[0]} node(s)" if wrong_nodes else ""
+    if foreign := _foreign(seen, executions):
         return rule("G22 tool", "foreign", tool=tool).invalid(f"{ran}, {foreign}")
     on_hosts: dict[str, list[str]] = {}
     for host, told in case.evidence.versions.items():
@@ -234,24 +194,22 @@ def tool_integrity(seen: PhaseSeen) -> Finding:
 def _foreign(seen: PhaseSeen, executions: Sequence[Execution]) -> str:
     """Return why an output is not of its execution; empty if all are."""
     objections = [
-        execution.objection
-        for execution in executions
-        if execution.phase.name == seen.phase.name or not execution.phase.rates
+        objection(one)
+        for one in executions
+        if one.seen.phase.name == seen.phase.name or not one.seen.phase.rates
     ]
-    for testimony in seen.testimonies:
-        told, expected = len(testimony.witnesses), testimony.expected
+    # A script may start other programs too.
+    script = any(f"{between.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes)
+    for one in seen.executions:
+        told, expected = len(one.testimony.witnesses), one.testimony.expected
         # A launcher may cut the lines of several tasks into each other, and makes none of its own.
         if told > expected:
             objections.append(f"which left {told} count(s) of the kernel for {expected} task(s)")
-    # A script may start other programs too.
-    script = any(f"{between.SCRIPT}{seen.tool}" in facts for facts in seen.case.evidence.nodes)
-    own = [one.output for one in executions if one.phase.name == seen.phase.name]
-    for output, testimony in zip(own, seen.testimonies, strict=False):
-        known = not script and seen.tool == "fio" and testimony.of_tasks
-        span = seen.case.span(testimony) if known else None
+        known = not script and seen.tool == "fio" and one.testimony.of_tasks
+        span, tasks = one.span if known else None, one.output.tasks
         jobs = jobs_at_once(seen.case.evidence.processes, span) if span else 0
-        if output.tasks and jobs > output.tasks:
-            objections.append(f"which had {jobs} processes for its {output.tasks} job(s)")
+        if tasks and jobs > tasks:
+            objections.append(f"which had {jobs} processes for its {tasks} job(s)")
     return next(filter(None, objections), "")
 
 
@@ -280,4 +238,4 @@ def environment(seen: CaseSeen) -> Finding | None:
     remarks += [f"{tool} is a script: {line}" for tool, line in scripts.items()]
     outcome = None if lies else Outcome.WARN
     fine = "nothing is preloaded"
-    return rule("G22 environment").unless("; ".join(lies or remarks), fine, outcome)
+    return rule("G22 environment").unless(fine, "; ".join(lies or remarks), otherwise=outcome)

@@ -6,22 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from iogauge.core.measurement import ToolOutput
 from iogauge.core.units import format_bytes
 from iogauge.evidence.times import files_changed
-from iogauge.evidence.witness import Testimony
 from iogauge.guards.figures import within
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import Claim, Tolerance, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import (
-    LEAST_FILES,
-    PAGE,
-    READ_AHEAD,
-    READ_AHEAD_OF_NETWORK,
-    CaseSeen,
-    PhaseSeen,
-)
+from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, CaseSeen, Execution, PhaseSeen
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import SYNCHRONOUS
 from iogauge.node.mounts import option
@@ -31,6 +22,8 @@ FOREIGN_BYTES: Final = 16 << 20
 #: The same in requests, for phases whose requests are so small that they, not the bytes, load a device.
 FOREIGN_REQUESTS: Final = 256
 SMALL_REQUEST: Final = 128 << 10
+#: Bytes that a client of a network reads ahead for a task by default, at most (Lustre: max_read_ahead_per_file_mb).
+READ_AHEAD_OF_NETWORK: Final = 64 << 20
 #: Phases that write nothing, in no journal either.
 _WRITES_NOTHING: Final = {"read", "stat"}
 #: Share of its half-seconds in which a disturber finishes an operation. It removes its files between.
@@ -43,8 +36,8 @@ def foreign_files(seen: PhaseSeen) -> Finding | None:
     """Return G19 for phases that make files on a file system of one node, if somebody counted files there."""
     case, claims = seen.case, []
     share = Tolerance(case.extras.limits.max_foreign)
-    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
-        made = seen.files_changed(output, testimony) if testimony.complete else None
+    for one in seen.executions:
+        made = one.files_changed if one.testimony.complete else None
         changed = files_changed(case.evidence.activity, made[0]) if made else None
         # XFS counts what was removed later.
         if made and changed is not None and made[1] >= LEAST_FILES:
@@ -65,10 +58,17 @@ def foreign_load(seen: CaseSeen) -> Finding:
     Fewer bytes than the tasks moved are no load: there was a cache. A phase that reads also stands for itself, if others
     read meanwhile. What is written may reach the devices in a later phase, and writing may need reads of the kernel's own.
     """
-    every = _executions(seen)
+    every = [
+        one
+        for phase in seen.phases
+        if phase.phase.witnessed
+        and phase.access.direction != "elsewhere"
+        and not phase.phase.within
+        for one in phase.executions
+    ]
     share, said = _foreign(seen, every)
     for name in [one.phase.name for one in seen.phases if one.access.direction == "read"]:
-        of_phase = [one for one in every if one[0].phase.name == name]
+        of_phase = [one for one in every if one.seen.phase.name == name]
         reads, of_reads = _foreign(seen, of_phase, reads_alone=True)
         if reads > max(share, seen.extras.limits.max_foreign):
             share, said = reads, f"in {name} {of_reads}"
@@ -77,9 +77,7 @@ def foreign_load(seen: CaseSeen) -> Finding:
 
 
 def _foreign(
-    seen: CaseSeen,
-    executions: Sequence[tuple[PhaseSeen, ToolOutput, Testimony]],
-    reads_alone: bool = False,
+    seen: CaseSeen, executions: Sequence[Execution], reads_alone: bool = False
 ) -> tuple[float, str]:
     """Return the share of what was counted in some executions that is others', and what that is, in words."""
     # Containers of one kernel over one mount count the same bytes.
@@ -102,59 +100,44 @@ def _foreign(
     return share, f"{said} ({share:.0%})"
 
 
-def _executions(seen: CaseSeen) -> list[tuple[PhaseSeen, ToolOutput, Testimony]]:
-    """Return the executions of the judged phases that use the target."""
-    return [
-        (phase, output, testimony)
-        for phase in seen.phases
-        if phase.phase.witnessed
-        and phase.access.direction != "elsewhere"
-        and not phase.phase.within
-        for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
-    ]
-
-
-def _requests(phase: PhaseSeen, output: ToolOutput, own: Reading) -> int | None:
-    """Return the requests that moved the tasks' own bytes; None unless all are small.
-
-    A direct transfer is one request, if it is not copied.
-    """
-    sizes = {one.transfer_bytes or 0 for one in output.phases}
-    direct = phase.moves_data and phase.access.o_direct and not output.disturber
-    if not direct or not sizes or not 0 < min(sizes) <= max(sizes) < SMALL_REQUEST:
-        return None
-    return (own.read + round(own.written * phase.case.copies[1])) // min(sizes)
-
-
-def _own_and_all(
-    seen: CaseSeen, executions: Sequence[tuple[PhaseSeen, ToolOutput, Testimony]]
-) -> tuple[Reading, Reading] | None:
+def _own_and_all(seen: CaseSeen, executions: Sequence[Execution]) -> tuple[Reading, Reading] | None:
     """Return what the tasks moved and all that was counted in some executions; None if no execution has all of its
     witnesses.
     """
     own, counted, heard = Reading(), Reading(), False
-    for phase, output, testimony in executions:
-        moved = testimony.counted(seen.shared_counters)
-        if moved is None or not testimony.complete:
+    for one in executions:
+        moved = one.testimony.counted(seen.shared_counters)
+        if moved is None or not one.testimony.complete:
             continue
         heard = True
         counted += moved
-        mine = phase.own(output, testimony)
-        own += Reading(mine.read, mine.written, _requests(phase, output, mine))
-        own += _beside(phase, output)
+        mine = one.own()
+        own += Reading(mine.read, mine.written, _requests(one, mine)) + _beside(one)
     if not heard or not (seen.traits.accounts or seen.on_network):
         return None
     return Reading(own.read, round(own.written * seen.copies[1]), own.requests), counted
 
 
-def _beside(seen: PhaseSeen, output: ToolOutput) -> Reading:
+def _requests(one: Execution, own: Reading) -> int | None:
+    """Return the requests that moved the tasks' own bytes; None unless all are small.
+
+    A direct transfer is one request, if it is not copied.
+    """
+    sizes = {phase.transfer_bytes or 0 for phase in one.output.phases}
+    direct = one.seen.moves_data and one.seen.access.o_direct and not one.output.disturber
+    if not direct or not sizes or not 0 < min(sizes) <= max(sizes) < SMALL_REQUEST:
+        return None
+    return (own.read + round(own.written * one.case.copies[1])) // min(sizes)
+
+
+def _beside(one: Execution) -> Reading:
     """Return the bytes that an execution may move beside its data."""
+    seen, case, output = one.seen, one.case, one.output
     beside = [output.disturber.phase] if output.disturber else []
     phases = [phase for phase in (*output.phases, *beside) if phase.operations]
-    if seen.case.traits.accounts:
-        kind = seen.case.kind
-        each, share = kind.journal, kind.beside
-        mounts = [view.mount for view in seen.case.evidence.views if view.mount]
+    if case.traits.accounts:
+        each, share = case.kind.journal, case.kind.beside
+        mounts = [view.mount for view in case.evidence.views if view.mount]
         if any(option(mount, "sync|dirsync|wsync") for mount in mounts):
             each, share = SYNCHRONOUS, math.inf
         written = (
@@ -164,25 +147,25 @@ def _beside(seen: PhaseSeen, output: ToolOutput) -> Reading:
         )
         return Reading(0, sum(written))
     more = Reading(output.beside.get("read", 0), output.beside.get("write", 0))
+    if seen.access.o_direct:
+        return more
     # A client of a network moves whole pages, and reads ahead, on nobody's account.
     small = all((phase.transfer_bytes or 0) < READ_AHEAD for phase in phases)
-    operations = sum(phase.operations or 0 for phase in phases)
-    ends = 0 if seen.access.o_direct or not small else 2 * operations
-    read = 0 if seen.access.o_direct else seen.claimed_bytes(output, "read") or 0
-    left = max(0, seen.case.plan.held_bytes - read) if read else 0
-    ahead = min(left, seen.case.plan.tasks * READ_AHEAD_OF_NETWORK)
+    ends = 2 * sum(phase.operations or 0 for phase in phases) if small else 0
+    read = one.claimed("read") or 0
+    left = max(0, case.plan.held_bytes - read) if read else 0
+    ahead = min(left, case.plan.tasks * READ_AHEAD_OF_NETWORK)
     return Reading(ends * READ_AHEAD + ahead, ends * PAGE) + more
 
 
 def neighbours(seen: CaseSeen) -> Finding:
-    others = seen.evidence.neighbours
-    problem = f"{others[0]} was there too" if others else ""
-    return rule("G19 neighbours").unless(problem, "no other case on the target")
+    others = (f"{one} was there too" for one in seen.evidence.neighbours)
+    return rule("G19 neighbours").unless("no other case on the target", *others)
 
 
 def exclusive(seen: CaseSeen) -> Finding:
-    objection = seen.evidence.occupied or seen.evidence.lost
-    return rule("G19 lock").unless(objection, "the lock of the target was held throughout")
+    fine = "the lock of the target was held throughout"
+    return rule("G19 lock").unless(fine, seen.evidence.occupied, seen.evidence.lost)
 
 
 def on_purpose(seen: PhaseSeen) -> Finding | None:
@@ -190,14 +173,14 @@ def on_purpose(seen: PhaseSeen) -> Finding | None:
     if seen.phase.beside is None:
         return None
     demanded = rule("G19 load on purpose", active=_ACTIVE)
-    ran = [(n, out.disturber, out) for n, out in enumerate(seen.outputs, 1) if out.disturber]
+    ran = [(one, d, d.phase.seconds) for one in seen.executions if (d := one.output.disturber)]
     if missing := len(seen.outputs) - len(ran):
         return demanded.invalid(
             f"{missing} of {len(seen.outputs)} execution(s) without a disturber"
         )
-    lead = min(disturber.lead_s for _, disturber, _ in ran)
-    after = min(d.phase.seconds - d.lead_s - sum(p.seconds for p in o.phases) for _, d, o in ran)
-    active = min(disturber.active for _, disturber, _ in ran)
+    lead = min(d.lead_s for _, d, _ in ran)
+    after = min(took - d.lead_s - sum(p.seconds for p in one.output.phases) for one, d, took in ran)
+    active = min(d.active for _, d, _ in ran)
     saw = (
         f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
         "of its half-seconds"
@@ -209,9 +192,11 @@ def on_purpose(seen: PhaseSeen) -> Finding | None:
         )
     in_time = lead > 0 and after >= 0 and active >= _ACTIVE
     # Other nodes have no common clock: all that the phase took beside the disturber's own seconds may lie before its begin.
-    runs = [run for run in seen.case.evidence.runs if run.name == seen.phase.name]
-    took = {run.repetition: run.ended - run.started for run in runs}
-    late = [(took.get(n, 0.0) - d.phase.seconds, d.lead_s) for n, d, _ in ran]
+    late = [
+        (run.ended - run.started - took, d.lead_s)
+        for one, d, took in ran
+        if (run := one.run(seen.phase))
+    ]
     worst = max((by for by, lead_s in late if by >= lead_s), default=0.0)
     if in_time and worst and seen.case.plan.nodes > 1:
         return demanded.warn(f"{saw}; on its nodes it may have begun up to {worst:.2f} s later")
@@ -220,7 +205,6 @@ def on_purpose(seen: PhaseSeen) -> Finding | None:
 
 def _files_of_disturber(seen: PhaseSeen) -> list[int]:
     """Return how many files came and went on the target beside each execution, if its disturber makes any and they are counted."""
-    spans = (seen.case.span(testimony) for testimony in seen.testimonies)
     looks = seen.case.evidence.activity if seen.phase.beside == "metadata" else ()
-    changed = (files_changed(looks, span) for span in spans if span)
+    changed = (files_changed(looks, one.span) for one in seen.executions if one.span)
     return [count for count in changed if count is not None]

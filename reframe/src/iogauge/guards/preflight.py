@@ -19,14 +19,14 @@ from iogauge.guards.rules import rows, rule
 from iogauge.node.identity import differ
 from iogauge.node.kinds import Below
 from iogauge.node.lustre.directory import Directory
-from iogauge.node.lustre.layout import Part, last_with_data
+from iogauge.node.lustre.layout import Part
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.mounts import Space, fsname_of
 from iogauge.node.view import View
 from iogauge.plan.stage import JobOrder
 
 if TYPE_CHECKING:
-    from iogauge.guards.seen import CaseSeen, LayoutSeen
+    from iogauge.guards.seen import CaseSeen
 
 
 class Declares(Protocol):
@@ -42,12 +42,12 @@ class Declares(Protocol):
 
 def devices(below: Mapping[str, Below]) -> Finding:
     """G9: ``below`` maps the declared devices to what lies below them."""
-    wrong = [
+    wrong = (
         f"{name} is no storage: {why}"
         for name, stack in below.items()
         if (why := stack.memory or stack.cached or stack.o_direct)
-    ]
-    return rule("G9 devices").unless(wrong[0] if wrong else "", f"{len(below)} device(s)")
+    )
+    return rule("G9 devices").unless(f"{len(below)} device(s)", *wrong)
 
 
 def identity(
@@ -172,48 +172,36 @@ def health(
     """G12: ``declared`` is the number in the site's ``topology.targets``. If the site gives no number, any number will do.
     ``space`` is that of the whole file system; None if a project's quota limits it.
     """
-    demanded = rule(
-        "G12 health",
-        count=f"{declared} " if declared is not None else "",
-        without=f", but for {_names(out)}, which must be out" if out else "",
-    )
+    left = [target for target in targets if target.index not in out]
     in_use = [t.index for t in targets if t.active and not set(t.flags) & set(_TAKES_NO_FILES)]
-    wrong = sorted(set(out) - {t.index for t in targets} | set(out) & set(in_use))
-    everything, targets = targets, [t for t in targets if t.index not in out]
-    inactive = [target.uuid for target in targets if not target.active]
-    closed = [
-        f"{target.uuid} ({text})"
-        for target in targets
-        for flag, text in _TAKES_NO_FILES.items()
-        if flag in target.flags
-    ]
-    others = [
-        f"{target.uuid} ({'degraded' if flag == 'D' else f'flag {flag}'})"
-        for target in targets
-        for flag in target.flags
+    wrong = _names(set(out) - {t.index for t in targets} | set(out) & set(in_use))
+    inactive = ", ".join(target.uuid for target in left if not target.active)
+    flags = [(target.uuid, flag) for target in left for flag in target.flags]
+    closed = ", ".join(f"{uuid} ({text})" for uuid, f in flags if (text := _TAKES_NO_FILES.get(f)))
+    others = ", ".join(
+        f"{uuid} ({'degraded' if flag == 'D' else f'flag {flag}'})"
+        for uuid, flag in flags
         if flag not in _TAKES_NO_FILES and flag not in _HARMLESS_FLAGS
-    ]
-    if not targets:
-        return demanded.invalid("no storage target is known")
-    if declared is not None and len(everything) != declared:
-        return demanded.invalid(f"{len(everything)} storage targets")
-    if wrong:
-        return demanded.invalid(f"not out: {_names(wrong)}")
-    if inactive:
-        return demanded.invalid(f"inactive: {', '.join(inactive)}")
-    if closed:
-        return demanded.invalid(f"new files land elsewhere than on {', '.join(closed)}")
-    if others:
-        return demanded.warn(", ".join(others))
-    sizes = [target.bytes_total for target in everything if target.active]
-    if space and sizes and sum(sizes) - space.bytes_total > min(sizes) / 2:
-        return demanded.warn(
+    )
+    sizes = [target.bytes_total for target in targets if target.active]
+    if not others and space and sizes and sum(sizes) - space.bytes_total > min(sizes) / 2:
+        others = (
             f"the file system has {format_bytes(space.bytes_total)}, its {len(sizes)} storage targets together "
             f"{format_bytes(sum(sizes))}: the metadata servers put no new files on some of them (on a metadata server: "
             "lctl get_param osp.*.active)"
         )
-    return demanded.ok(
-        f"{len(targets)} storage targets, all active" + (f"; out: {_names(out)}" if out else "")
+    return rule(
+        "G12 health",
+        count=f"{declared} " if declared is not None else "",
+        without=f", but for {_names(out)}, which must be out" if out else "",
+    ).unless(
+        f"{len(left)} storage targets, all active" + (f"; out: {_names(out)}" if out else ""),
+        "" if left else "no storage target is known",
+        "" if declared in (None, len(targets)) else f"{len(targets)} storage targets",
+        wrong and f"not out: {wrong}",
+        inactive and f"inactive: {inactive}",
+        closed and f"new files land elsewhere than on {closed}",
+        doubt=others,
     )
 
 
@@ -317,12 +305,6 @@ def stripes_against_size(file_bytes: int, part: Part) -> Finding:
     )
 
 
-def stripes_against_size_of(seen: LayoutSeen) -> Iterator[Finding]:
-    plan, files = seen.case.plan, seen.noted.files
-    if plan.shared_file and files and (part := last_with_data(files[0].parts, plan.shared_bytes)):
-        yield stripes_against_size(plan.shared_bytes, part)
-
-
 def cores(bound_tasks: int, usable: int, declared: int) -> Finding:
     """G15: ``bound_tasks`` is the number of bound tasks on the node, ``usable`` the number of physical cores that the job
     may use there.
@@ -346,20 +328,19 @@ def inodes(space: Space, need_files: int) -> Finding:
 
 def quota(opened: View, need_bytes: int, need_files: int) -> Finding | None:
     """G14 if there are quotas; those that could not be read in time count too."""
-    demanded = rule("G14 quota")
+    short = []
     for quota in opened.quotas:
-        owner = f"quota of {quota.owner} leaves"
-        if quota.bytes_left is not None and quota.bytes_left < 1.2 * need_bytes:
-            left, need = format_bytes(quota.bytes_left), format_bytes(need_bytes)
-            return demanded.invalid(f"{owner} {left}, {need} needed")
-        if quota.files_left is not None and quota.files_left < 1.2 * need_files:
-            return demanded.invalid(f"{owner} {quota.files_left} files, {need_files} needed")
+        owner, left, files = f"quota of {quota.owner} leaves", quota.bytes_left, quota.files_left
+        if left is not None and left < 1.2 * need_bytes:
+            short.append(f"{owner} {format_bytes(left)}, {format_bytes(need_bytes)} needed")
+        if files is not None and files < 1.2 * need_files:
+            short.append(f"{owner} {files} files, {need_files} needed")
     doubts = [f"{q.owner} is beyond its soft limit: {q.over}" for q in opened.quotas if q.over]
     doubts += [f"the quota of {owner} was not answered" for owner in opened.unanswered]
-    if doubts:
-        return demanded.warn("; ".join(doubts))
-    owners = ", ".join(quota.owner for quota in opened.quotas)
-    return demanded.ok(f"room in the quotas of {owners}") if owners else None
+    if not (opened.quotas or doubts):
+        return None
+    fine = f"room in the quotas of {', '.join(quota.owner for quota in opened.quotas)}"
+    return rule("G14 quota").unless(fine, *short, doubt="; ".join(doubts))
 
 
 def quota_of(seen: CaseSeen) -> Finding | None:
@@ -399,12 +380,12 @@ def metadata_placement(
             where = ", ".join(map(str, mdts))
             wrong = f"{name} is on metadata target {where} instead of {index}"
     demanded = rule("G10 metadata placement", count=count)
-    return demanded.unless(wrong, "each directory lies on its metadata target")
+    return demanded.unless("each directory lies on its metadata target", wrong)
 
 
 def metadata_default(words: Sequence[str], problem: str) -> Finding:
     """G10: ``words`` are those of the request, ``problem`` is why Lustre refused it, empty if it did not."""
-    return rule("G10 metadata default", words=" ".join(words)).unless(problem, "as asked")
+    return rule("G10 metadata default", words=" ".join(words)).unless("as asked", problem)
 
 
 def _differs(key: str, expected: Value, fact: Value) -> bool:
@@ -451,17 +432,16 @@ def expected_settings(
     wrong = [key for key in expect if key in facts and _differs(key, expect[key], facts[key])]
     unknown = [key for key in expect if key not in facts]
     commands = dict.fromkeys(_sets(key, expect, path, fsname) for key in wrong)
-    demanded = rule(
+    saw = ", ".join(f"{key} is {facts[key]}" for key in wrong)
+    return rule(
         "G25 settings",
         "" if wrong else "silent",
         wanted=", ".join(f"{key} {expect[key]}" for key in wrong or unknown or expect),
         commands="; ".join(commands),
-    )
-    if unknown and not wrong:
-        return demanded.warn(f"{host} did not tell {', '.join(unknown)}")
-    saw = ", ".join(f"{key} is {facts[key]}" for key in wrong)
-    return demanded.unless(
-        saw and f"{host}: {saw}", f"{host}: {len(expect)} setting(s) as expected"
+    ).unless(
+        f"{host}: {len(expect)} setting(s) as expected",
+        saw and f"{host}: {saw}",
+        doubt=f"{host} did not tell {', '.join(unknown)}" if unknown else "",
     )
 
 

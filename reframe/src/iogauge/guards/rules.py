@@ -95,9 +95,13 @@ class Rule:
         """Return OK if the demand holds, else ``otherwise``, by default the outcome of the rule's row."""
         return self.found(Outcome.OK if holds else otherwise or self.otherwise, saw)
 
-    def unless(self, problem: str, fine: str, otherwise: Outcome | None = None) -> Finding:
-        """Return OK if there is no problem."""
-        return self.decide(not problem, problem or fine, otherwise)
+    def unless(
+        self, fine: str, *problems: str, doubt: str = "", otherwise: Outcome | None = None
+    ) -> Finding:
+        """Return OK if there is no problem, of which the first counts, and a remark if there is a doubt alone."""
+        if problem := next(filter(None, problems), ""):
+            return self.decide(False, problem, otherwise)
+        return self.warn(doubt) if doubt else self.ok(fine)
 
     def unwitnessed(self, missing: str, required: bool) -> Finding:
         """Return the remark that a witness is missing, or an objection if the site requires one (``limits.witness``)."""

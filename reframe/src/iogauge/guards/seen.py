@@ -1,4 +1,4 @@
-"""What guards read: a case, its phases, layouts and metrics, with the evidence that its job left.
+"""What guards read: a case, its phases, executions and metrics, with the evidence that its job left.
 
 This module derives only values that several guards share.
 """
@@ -17,24 +17,24 @@ from iogauge.evidence.times import counted_between
 from iogauge.evidence.witness import Testimony
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import Kind, Traits, kind_of, traits
-from iogauge.node.lustre.layout import Layouts
 from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.view import View
 from iogauge.plan.bounds import NOTHING_MEASURED, MeasuredCeilings
 from iogauge.plan.case import Access, CasePlan, PhasePlan
+from iogauge.plan.stage import PhaseRun
 from iogauge.site.extras import PartitionExtras
 from iogauge.tools.fio.options import METADATA_PHASES
 
 #: Bytes that the ends of a buffered operation may add: a page each, or what is read ahead by default.
 PAGE: Final = 4096
 READ_AHEAD: Final = 128 << 10
-#: Bytes that a client of a network reads ahead for a task by default, at most (Lustre: max_read_ahead_per_file_mb).
-READ_AHEAD_OF_NETWORK: Final = 64 << 20
 #: The fewest files that are compared.
 LEAST_FILES: Final = 1000
 #: Seconds by which a tool's date may lie outside its execution. Tools cut theirs to whole seconds.
 #: Between two looks at a clock, time servers slow it down or speed it up by 0.5 ms a second at most.
 SLACK_S: Final = 2.0
+#: The word of nobody.
+UNHEARD: Final = Testimony(expected=1)
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class CaseSeen:
         return [PhaseSeen(self, phase) for phase in self.plan.repeat]
 
     @property
-    def layouts(self) -> list[LayoutSeen]:
-        """Return the layouts that were noted, by repetition; empty if not on Lustre."""
-        return [LayoutSeen(self, striping) for striping in self.evidence.striping]
+    def layouts(self) -> list[tuple[CaseSeen, Striping]]:
+        """Return the case with the layouts that were noted in each repetition; empty if not on Lustre."""
+        return [(self, striping) for striping in self.evidence.striping]
 
     @property
     def targets(self) -> Sequence[StorageTarget]:
@@ -93,11 +93,8 @@ class CaseSeen:
         looks = [(load.host, load.load1) for load in self.evidence.idle]
         looks += [(c.host, c.load1 - self.tasks_per_node) for c in self.evidence.changes]
         host, load = max(looks, key=lambda look: look[1], default=("", 0.0))
-        return (
-            f"{host} had a load of {load:.1f} beside the tasks on {cores} core(s)"
-            if load > cores
-            else ""
-        )
+        saw = f"{host} had a load of {load:.1f} beside the tasks on {cores} core(s)"
+        return saw if load > cores else ""
 
     @cached_property
     def counters(self) -> Mapping[str, Sequence[str]]:
@@ -159,6 +156,12 @@ class CaseSeen:
         return {view.cache_id: view for view in reversed(self.evidence.views)}.values()
 
     @property
+    def with_first(self) -> set[str]:
+        """Return the hosts whose counters the first node sees: containers of one kernel over one mount share them."""
+        first = self.evidence.first
+        return {v.host for v in self.evidence.views if first and v.cache_id == first.cache_id}
+
+    @property
     def on_network(self) -> bool:
         """Return whether the counters are those of a network's clients, which count data alone."""
         return bool(self.counters) and not any(v.below.devices for v in self.evidence.views)
@@ -181,41 +184,6 @@ class CaseSeen:
         }
         return ", ".join(sorted(named))
 
-    def fetched(self, testimony: Testimony) -> int | None:
-        """Return the bytes that an execution fetched from storage; None if nobody counted them.
-
-        A client of Lustre or NFS counts for all programs on its node. Elsewhere the kernel counts
-        for the tasks alone.
-        """
-        if not testimony.complete:
-            return None
-        if self.traits.accounts:
-            return testimony.moved.read
-        counted = testimony.counted(self.counters)
-        return None if counted is None else counted.read
-
-    def span(self, testimony: Testimony) -> tuple[float, float] | None:
-        """Return when an execution began and ended on the first node; None if nobody there tells."""
-        first = self.evidence.first
-        return testimony.span(first.host if first else "")
-
-    def over_time(self, testimony: Testimony, way: str) -> int | None:
-        """Return the bytes that the first node's looks over time count for an execution and its sync, at most.
-
-        They speak if the looks before and after it are lost, of one node's devices. None if nobody looked.
-        """
-        span = self.span(testimony)
-        if len(self.counters) != 1 or self.on_network or span is None:
-            return None
-        synced = span[0], span[1] + (testimony.sync_seconds or 0.0)
-        return counted_between(self.evidence.activity, synced, way)
-
-    def found_after(self, testimony: Testimony) -> int | None:
-        """Return how many files the first node found after an execution, before the next; None if nobody looked."""
-        span = self.span(testimony) if testimony.complete else None
-        later = [count for when, count in self.evidence.found if span and when >= span[1]]
-        return later[0] if later else None
-
     @property
     def tasks_per_node(self) -> int:
         """Return the number of tasks on each node."""
@@ -232,42 +200,14 @@ class CaseSeen:
 
         This is the memory of the node, or the limit of the job's control group if that is smaller.
         """
-        sizes = []
-        for node in self.evidence.nodes:
-            told = [node.get(key) for key in ("mem.bytes", "mem.limit")]
-            known = [size for size in told if isinstance(size, int)]
-            sizes += [min(known)] if known else []
-        return sizes
-
-
-@dataclass(frozen=True)
-class LayoutSeen:
-    """The layouts of the files of one repetition."""
-
-    case: CaseSeen
-    striping: Striping
-
-    @property
-    def noted(self) -> Layouts:
-        """Return the layouts that the job noted."""
-        return self.striping.noted
-
-    @property
-    def active(self) -> list[int]:
-        """Return the numbers of the active storage targets, of those in the declared pool."""
-        passed_on, targets = self.case.evidence.passed_on, self.case.targets
-        usable = passed_on.usable(targets) if passed_on else targets
-        return [target.index for target in usable if target.active]
-
-    @property
-    def saturates(self) -> bool:
-        """Return whether the case claims to drive the target to its limit."""
-        return any(phase.access.saturates for phase in self.case.plan.phases)
+        told = [(node.get("mem.bytes"), node.get("mem.limit")) for node in self.evidence.nodes]
+        known = [[size for size in sizes if isinstance(size, int)] for sizes in told]
+        return [min(sizes) for sizes in known if sizes]
 
 
 @dataclass(frozen=True)
 class PhaseSeen:
-    """A phase of a case, with its outputs in order of repetitions."""
+    """A phase of a case, with its executions in order of repetitions."""
 
     case: CaseSeen
     phase: PhasePlan
@@ -290,7 +230,15 @@ class PhaseSeen:
     @property
     def outputs(self) -> Sequence[ToolOutput]:
         """Return the tool's outputs, one for each repetition."""
-        return self.case.evidence.outputs[self.phase.name]
+        return self.case.evidence.outputs.get(self.phase.name, ())
+
+    @cached_property
+    def executions(self) -> list[Execution]:
+        """Return the executions that left an output, without the warm-up."""
+        heard = self.case.evidence.testimony.get(self.phase.name, ())
+        first = 0 if self.phase in self.case.plan.prepare else 1
+        each = zip(self.outputs, [*heard, *[UNHEARD] * len(self.outputs)], strict=False)
+        return [Execution(self, number, *one) for number, one in enumerate(each, first)]
 
     @property
     def tool(self) -> str:
@@ -298,14 +246,14 @@ class PhaseSeen:
         return self.outputs[0].tool if self.outputs else self.case.plan.tool
 
     @cached_property
-    def reported(self) -> list[tuple[ToolOutput, Phase]]:
-        """Return the tool's phases that yield a metric, each with its output."""
+    def reported(self) -> list[tuple[Execution, Phase]]:
+        """Return the tool's phases that yield a metric, each with its execution."""
         names = sorted({name for name, _ in self.phase.rates.values()})
         return [
-            (output, phase)
-            for output in self.outputs
+            (one, phase)
+            for one in self.executions
             for name in names
-            for phase in tool_phases(output, name, self.phase.samples)
+            for phase in tool_phases(one.output, name, self.phase.samples)
         ]
 
     @property
@@ -314,66 +262,119 @@ class PhaseSeen:
         return [phase for _, phase in self.reported]
 
     @property
-    def testimonies(self) -> Sequence[Testimony]:
-        """Return the kernel's word of each execution."""
-        return self.case.evidence.testimony.get(self.phase.name, ())
-
-    def claimed_bytes(self, output: ToolOutput, direction: str) -> int | None:
-        """Return the bytes that an execution moved in a direction, as its tool says."""
-        if output.totals:
-            return output.totals.get(direction)
-        moved = [phase.bytes_moved for phase in output.phases if phase.name == direction]
-        known = [count for count in moved if count is not None]
-        return sum(known) if moved and len(known) == len(moved) else None
-
-    def claimed(self, output: ToolOutput, hosts: Collection[str] | None = None) -> Reading:
-        """Return the bytes that an execution's tool says it moved on some hosts, evenly divided, or on all."""
-        share = 1.0 if hosts is None else len(hosts) / self.case.plan.nodes
-        claimed = (self.claimed_bytes(output, way) for way in ("read", "write"))
-        return Reading(*(round(share * (count or 0)) for count in claimed))
-
-    def own(
-        self, output: ToolOutput, testimony: Testimony, hosts: Collection[str] | None = None
-    ) -> Reading:
-        """Return the bytes of an execution's tasks on some hosts, or on all.
-
-        The kernel does not tell those of servers, nor any of a network's client. Some kernels
-        count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
-        """
-        of_hosts = [w for w in testimony.witnesses if hosts is None or w.host in hosts]
-        if testimony.speaks_of_tasks and self.case.traits.accounts:
-            return sum((witness.moved for witness in of_hosts), Reading())
-        claimed = [self.claimed_bytes(output, way) for way in ("read", "write")]
-        if testimony.speaks_of_tasks and claimed == [None, None]:
-            return sum((witness.asked for witness in of_hosts), Reading())
-        return self.claimed(output, hosts)
-
-    def files_changed(
-        self, output: ToolOutput, testimony: Testimony
-    ) -> tuple[tuple[float, float], int] | None:
-        """Return when an execution ran on the first node, and how many files it made, or removed if negative; None if it
-        also did something else.
-        """
-        span, phases = self.case.span(testimony), output.but_trees
-        names = [phase.name for phase in phases]
-        kept = output.parameters.get("unlink") != "1" and not output.disturber
-        files = phases[0].operations if names in (["create"], ["remove"]) else None
-        if span is None or files is None or not kept or self.phase.pauses:
-            return None
-        return span, files if names == ["create"] else -files
-
-    @property
     def bytes_per_node(self) -> int:
         """Return V, the bytes that the phase moves on each node."""
         return (self.phase.data_bytes or 0) // self.case.plan.nodes
 
 
-def synchronous(output: ToolOutput) -> bool:
-    """Return whether the kernel counts what a tool asks for: not with an asynchronous engine of a job that moves data."""
-    if output.tool != "fio":
-        return True
-    jobs: Any = output.parameters.get("jobs") or {}
-    engines = {told.get("ioengine", "psync") for told in jobs.values()} or {
-        output.parameters.get("engine")
-    }
-    return engines - set(METADATA_PHASES) == {"psync"}
+@dataclass(frozen=True)
+class Execution:
+    """An execution of a phase: its repetition (0: preparation or warm-up), what its tool and the kernels say of it."""
+
+    seen: PhaseSeen
+    repetition: int
+    output: ToolOutput
+    testimony: Testimony
+
+    @property
+    def case(self) -> CaseSeen:
+        """Return the case."""
+        return self.seen.case
+
+    def run(self, phase: PhasePlan) -> PhaseRun | None:
+        """Return when the job script ran a phase in this repetition; None if it does not say it."""
+        name = phase.within or phase.name
+        runs = self.case.evidence.runs
+        own = (run for run in runs if (run.repetition, run.name) == (self.repetition, name))
+        return next(own, None)
+
+    @property
+    def span(self) -> tuple[float, float] | None:
+        """Return when it began and ended on the first node; None if nobody there tells."""
+        first = self.case.evidence.first
+        return self.testimony.span(first.host if first else "")
+
+    @property
+    def fetched(self) -> int | None:
+        """Return the bytes that it fetched from storage; None if nobody counted them.
+
+        A client of Lustre or NFS counts for all programs on its node. Elsewhere the kernel counts
+        for the tasks alone.
+        """
+        if not self.testimony.complete:
+            return None
+        own = self.case.traits.accounts
+        counted = self.testimony.moved if own else self.testimony.counted(self.case.counters)
+        return None if counted is None else counted.read
+
+    def over_time(self, way: str) -> int | None:
+        """Return the bytes that the first node's looks over time count for it and its sync, at most.
+
+        They speak if the looks before and after it are lost, of one node's devices. None if nobody looked.
+        """
+        span = self.span
+        if len(self.case.counters) != 1 or self.case.on_network or span is None:
+            return None
+        synced = span[0], span[1] + (self.testimony.sync_seconds or 0.0)
+        return counted_between(self.case.evidence.activity, synced, way)
+
+    @property
+    def found_after(self) -> int | None:
+        """Return how many files the first node found after it, before the next; None if nobody looked."""
+        span = self.span if self.testimony.complete else None
+        later = (count for when, count in self.case.evidence.found if span and when >= span[1])
+        return next(later, None)
+
+    def claimed(self, way: str) -> int | None:
+        """Return the bytes that it moved in a direction, as its tool says."""
+        if self.output.totals:
+            return self.output.totals.get(way)
+        return whole([phase.bytes_moved for phase in self.output.phases if phase.name == way])
+
+    def told(self, hosts: Collection[str] | None = None) -> Reading:
+        """Return the bytes that its tool says it moved on some hosts, evenly divided, or on all."""
+        share = 1.0 if hosts is None else len(hosts) / self.case.plan.nodes
+        return Reading(*(round(share * (self.claimed(way) or 0)) for way in ("read", "write")))
+
+    def own(self, hosts: Collection[str] | None = None) -> Reading:
+        """Return the bytes of its tasks on some hosts, or on all.
+
+        The kernel does not tell those of servers, nor any of a network's client. Some kernels
+        count nothing. Then the tool's word stands, evenly divided, or what the tasks asked for.
+        """
+        of_hosts = [w for w in self.testimony.witnesses if hosts is None or w.host in hosts]
+        if self.testimony.speaks_of_tasks:
+            if self.case.traits.accounts:
+                return sum((witness.moved for witness in of_hosts), Reading())
+            if self.claimed("read") is None and self.claimed("write") is None:
+                return sum((witness.asked for witness in of_hosts), Reading())
+        return self.told(hosts)
+
+    @property
+    def files_changed(self) -> tuple[tuple[float, float], int] | None:
+        """Return when it ran on the first node, and how many files it made, or removed if negative; None if it also did
+        something else.
+        """
+        span, output, phases = self.span, self.output, self.output.but_trees
+        names = [phase.name for phase in phases]
+        kept = output.parameters.get("unlink") != "1" and not output.disturber
+        files = phases[0].operations if names in (["create"], ["remove"]) else None
+        if span is None or files is None or not kept or self.seen.phase.pauses:
+            return None
+        return span, files if names == ["create"] else -files
+
+    @property
+    def synchronous(self) -> bool:
+        """Return whether the kernel counts what the tool asks for: not with an asynchronous engine of a job that moves data."""
+        if self.output.tool != "fio":
+            return True
+        told = self.output.parameters
+        jobs: Any = told.get("jobs") or {}
+        engines = {job.get("ioengine", "psync") for job in jobs.values()} or {told.get("engine")}
+        return engines - set(METADATA_PHASES) == {"psync"}
+
+
+def whole(counts: Sequence[int | None]) -> int | None:
+    """Return the sum of counts; None without any, or if one is unknown."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known and len(known) == len(counts) else None

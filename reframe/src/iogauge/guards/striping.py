@@ -1,4 +1,4 @@
-"""Guards of the layout: obtained, covering, fitting the size (G10, G11)."""
+"""Guards of the layout: obtained, covering, fitting the size (G10, G11, G23)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from iogauge.core.units import format_bytes
-from iogauge.evidence.model import DIRECTORIES_READ, on_metadata_targets_in, passed_on_in
+from iogauge.evidence.model import (
+    DIRECTORIES_READ,
+    Striping,
+    on_metadata_targets_in,
+    passed_on_in,
+)
 from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.preflight import stripes_against_size
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import CaseSeen, LayoutSeen
-from iogauge.node.lustre.layout import FileLayout, Layouts, Part
+from iogauge.guards.seen import CaseSeen
+from iogauge.node.lustre.layout import FileLayout, Layouts, Part, last_with_data
 from iogauge.node.lustre.request import Component, Layout
 
 
@@ -57,16 +63,22 @@ def _other_stripes(want: Layout | Component, part: Part, active: int) -> str:
     return ""
 
 
-def layout(seen: LayoutSeen) -> Finding:
+def _active(case: CaseSeen) -> list[int]:
+    """Return the numbers of the active storage targets, of those in the declared pool."""
+    passed_on, targets = case.evidence.passed_on, case.targets
+    usable = passed_on.usable(targets) if passed_on else targets
+    return [target.index for target in usable if target.active]
+
+
+def layout(seen: tuple[CaseSeen, Striping]) -> Finding:
     """Return G10. Files, or directories with all files in them, may be pinned to a target: each must have a file. A file that
     is not pinned must be as the case asks.
     """
-    request, placed, noted = seen.case.plan.layout, seen.striping.placed, seen.noted
-    demands = " ".join(["lfs setstripe", *request.arguments()]) if request else ""
-    if placed:
-        also = f"{len(placed)} file(s) pinned to a storage target"
-        demands = f"{demands}, {also}" if demands else also
-    demanded = rule("G10 layout", wanted=demands or "the layout of every file")
+    (case, striping), noted = seen, seen[1].noted
+    request, placed = case.plan.layout, striping.placed
+    demands = [" ".join(["lfs setstripe", *request.arguments()])] if request else []
+    demands += [f"{len(placed)} file(s) pinned to a storage target"] if placed else []
+    demanded = rule("G10 layout", wanted=", ".join(demands) or "the layout of every file")
     otherwise = None if demands else Outcome.WARN
     if noted.problem or not noted.files:
         why = f"not answered: {noted.problem}" if noted.problem else "no file was found"
@@ -77,10 +89,9 @@ def layout(seen: LayoutSeen) -> Finding:
         more = [f"{len(kinds) - 3} other layouts"] if len(kinds) > 3 else []
         saw = f"{_files(noted)}: {', '.join([*texts, *more])}"
         return demanded.decide(len(kinds) == 1, saw, otherwise)
-    wrong = _not_as_asked(request, placed, noted, seen.active)
-    count = max(len(noted.files), len(wrong))
-    problem = f"{wrong[0]}; {len(wrong)} of {count} are not as asked" if wrong else ""
-    return demanded.unless(problem, f"{_files(noted)} as asked")
+    wrong = _not_as_asked(request, placed, noted, _active(case))
+    more_than = f"{len(wrong)} of {max(len(noted.files), len(wrong))} are not as asked"
+    return demanded.unless(f"{_files(noted)} as asked", *(f"{one}; {more_than}" for one in wrong))
 
 
 def _files(noted: Layouts) -> str:
@@ -125,7 +136,7 @@ def passed_on(seen: CaseSeen) -> Finding | None:
     """Return G10 on Lustre for the default that the target passes on, and for its metadata targets."""
     told = seen.evidence.passed_on
     unanswered = "; ".join(told.unanswered) if told else ""
-    return rule("G10 passed on").unless(unanswered, "both were answered") if told else None
+    return rule("G10 passed on").unless("both were answered", unanswered) if told else None
 
 
 def directories(seen: CaseSeen) -> Finding | None:
@@ -158,11 +169,11 @@ def _passes_on(request: Layout, layout: FileLayout | None, active: int) -> bool:
     return of_pool and not _other_stripes(request, layout.last, active)
 
 
-def components(seen: LayoutSeen) -> Finding | None:
+def components(seen: tuple[CaseSeen, Striping]) -> Finding | None:
     """Return G10 for the components that hold the bytes; None if no bytes are known."""
-    asked = seen.case.plan.layout
+    asked = seen[0].plan.layout
     held: Counter[Part] = Counter()
-    for file in seen.noted.files:
+    for file in seen[1].noted.files:
         for part, size in file.held:
             held[replace(part, objects=())] += size
     if not held:
@@ -191,32 +202,30 @@ def on_metadata_targets(seen: CaseSeen) -> Finding | None:
         if request.target is not None
         else f"over {count} metadata target(s)"
     )
-    demanded = rule("G10 metadata targets", where=where)
     found = on_metadata_targets_in(seen.evidence.outputs)
-    for of_repetition in found:
-        for path, targets in of_repetition.items():
-            on = sorted(set(targets))
-            right = on == [request.target] if request.target is not None else len(on) == count
-            if not right:
-                return demanded.invalid(
-                    f"{path} lies on metadata target(s) {', '.join(map(str, on))}"
-                )
-    if not found or not all(found):
-        return demanded.invalid("no directory with files was found")
-    return demanded.ok(f"{sum(map(len, found))} director(ies), each as asked")
+    lies = [(path, sorted(set(on))) for each in found for path, on in each.items()]
+    wrong = [
+        f"{path} lies on metadata target(s) {', '.join(map(str, on))}"
+        for path, on in lies
+        if (on != [request.target] if request.target is not None else len(on) != count)
+    ]
+    none = "" if found and all(found) else "no directory with files was found"
+    fine = f"{len(lies)} director(ies), each as asked"
+    return rule("G10 metadata targets", where=where).unless(fine, *wrong, none)
 
 
-def coverage(seen: LayoutSeen) -> Finding | None:
+def coverage(seen: tuple[CaseSeen, Striping]) -> Finding | None:
     """Return G11: no placement can be better than the mean rounded up. A shared file hits as many targets as it
     has stripes, which G10 demands if the case asks for a layout.
     """
-    plan, noted, asked = seen.case.plan, seen.noted, seen.case.plan.places
+    (case, striping), plan, noted = seen, seen[0].plan, seen[1].noted
+    asked, saturates = plan.places, any(phase.access.saturates for phase in plan.phases)
     if plan.layout is not None and plan.layout.begins_on_metadata:
         return None  # They need no storage target.
     demanded = rule("G11 coverage")
-    claimed = seen.saturates and not plan.shared_file
+    claimed = saturates and not plan.shared_file
     otherwise = Outcome.INVALID if asked or claimed else Outcome.WARN
-    wanted = set(seen.striping.placed.values() if plan.pins else seen.active)
+    wanted = set(striping.placed.values() if plan.pins else _active(case))
     on = Counter(ost for file in noted.files for ost in file.osts)
     hit = len(wanted & set(on))
     saw = f"{_files(noted)} on {hit} of {len(wanted)} storage targets"
@@ -225,9 +234,9 @@ def coverage(seen: LayoutSeen) -> Finding | None:
         return demanded.decide(False, saw, Outcome.INVALID if asked else Outcome.WARN)
     if plan.shared_file:
         everywhere = asked or hit == len(wanted)
-        claims = "; the case claims what the whole target carries" if seen.saturates else ""
+        claims = "; the case claims what the whole target carries" if saturates else ""
         found = rule("G11 coverage", "everywhere" if everywhere else "shared")
-        return found.unless("" if everywhere else f"{saw}{claims}", saw, Outcome.WARN)
+        return found.ok(saw) if everywhere else found.warn(f"{saw}{claims}")
     possible = min(len(wanted), len(noted.files))
     if hit < 0.9 * possible:
         by_chance = len(wanted) * (1 - (1 - 1 / len(wanted)) ** len(noted.files))
@@ -239,3 +248,10 @@ def coverage(seen: LayoutSeen) -> Finding | None:
         f"{saw}, at most {most} on one (target {target}), mean {mean:.3g}",
         otherwise,
     )
+
+
+def stripes(seen: tuple[CaseSeen, Striping]) -> Finding | None:
+    """Return G23 for a file that all tasks share."""
+    size, files = seen[0].plan.shared_bytes, seen[1].noted.files
+    part = last_with_data(files[0].parts, size) if size and files else None
+    return stripes_against_size(size, part) if part else None

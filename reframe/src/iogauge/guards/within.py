@@ -9,9 +9,7 @@ none missing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from iogauge.core.measurement import Phase, ToolOutput
+from iogauge.core.measurement import Phase
 from iogauge.core.units import format_bytes
 from iogauge.evidence.model import ClockSeen
 from iogauge.evidence.times import counted_between, seconds_of_activity
@@ -19,17 +17,18 @@ from iogauge.guards.clock import seconds_claims
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import BYTES, BYTES_BESIDE, Claim, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import SLACK_S, PhaseSeen
-from iogauge.plan.stage import PhaseRun
+from iogauge.guards.seen import SLACK_S, Execution, PhaseSeen
+
+#: A phase in an execution, on the first node: bytes as its tasks say and as counted, seconds as the tool says and as seen.
+_Part = tuple[int, int | None, float, float | None]
 
 
 def phase_witnessed(seen: PhaseSeen) -> Finding | None:
     """Return G8 for phases of IOR within an execution of several phases. An execution may not say when its phase ran."""
-    if not (seen.moves_data and _of_several(seen)):
+    if not (parts := _parts(seen)):
         return None
     writes = seen.access.direction == "write"
     done, of_each = ("wrote", seen.case.copies[0]) if writes else ("read", 1.0)
-    parts = _parts(seen)
     counts = [(part[0], part[1]) for part in parts if part is not None and part[1] is not None]
     claims = []
     for claimed, counted in counts:
@@ -46,8 +45,6 @@ def phase_witnessed(seen: PhaseSeen) -> Finding | None:
 
 def phase_seconds_witnessed(seen: PhaseSeen) -> Finding | None:
     """Return G4 for phases of IOR within an execution of several phases, if their bytes were counted."""
-    if not (seen.moves_data and _of_several(seen)):
-        return None
     parts = [part for part in _parts(seen) if part is not None]
     known = [
         seconds_claims(claimed, moving=moving)
@@ -58,70 +55,47 @@ def phase_seconds_witnessed(seen: PhaseSeen) -> Finding | None:
     return settle("G4 clock by phase", known, fine=fine, busy=seen.case.busy) if known else None
 
 
-def _span_of(
-    output: ToolOutput, phase: Phase, clock: tuple[float, float], utc_offset: int
-) -> tuple[float, float] | None:
-    """Return the earliest begin and the latest end of a phase, in seconds since the first node's boot; None if the
-    output does not say when it ran.
-
-    ``clock`` holds the least and the most of the seconds since the epoch at boot.
-    """
-    dates = {moment.name: moment.seconds - utc_offset for moment in output.moments if moment.local}
-    begun, ended = dates.get(f"{phase.name} t_start"), dates.get(f"{phase.name} t_end")
-    lengths = output.parameters.get("lengths")
-    length = lengths.get(phase.name) if isinstance(lengths, dict) else None
-    if begun is None or ended is None or length is None:
-        return None
-    least, most = clock
-    return max(begun, ended - length) - most, min(ended + 1, begun + 1 + length) - least
-
-
-#: A phase in an execution, on the first node: bytes as its tasks say and as counted, seconds as the tool says and as seen.
-_Part = tuple[int, int | None, float, float | None]
-
-
 def _parts(seen: PhaseSeen) -> list[_Part | None]:
-    """Return the phase in each execution, or None if the execution does not say when it ran."""
-    case, way = seen.case, seen.access.direction
-    first, name = case.evidence.first, seen.phase.within or seen.phase.name
-    if first is None:
-        return [None] * len(seen.reported)
-    hosts = {view.host for view in case.evidence.views if view.cache_id == first.cache_id}
+    """Return the phase in each execution, or None if the execution does not say when it ran; empty unless the phase is one
+    of several, and of IOR, whose writes end with fsync.
+    """
+    several = any("lengths" in output.parameters for output in seen.outputs)
+    of_ior = seen.moves_data and all("bw" in phase.rates for phase in seen.tool_phases)
+    return [_part(one, phase) for one, phase in seen.reported] if several and of_ior else []
+
+
+def _part(one: Execution, phase: Phase) -> _Part | None:
+    """Return the phase in an execution."""
+    case, way, first = one.case, one.seen.access.direction, one.case.evidence.first
+    spans = (_span_of(one, phase, clock) for clock in case.evidence.clocks)
+    span = next(filter(None, spans), None)
+    if first is None or span is None or phase.bytes_moved is None:
+        return None
     counts = not case.silent(first).intersection(first.counters)
-    share, instants = len(hosts) / case.plan.nodes, case.evidence.activity if counts else ()
-    runs = [run for run in case.evidence.runs if run.name == name and run.repetition > 0]
-    found: list[_Part | None] = []
-    for (output, phase), run in zip(seen.reported, runs, strict=False):
-        span = _span_in(output, phase, run, case.evidence.clocks)
-        if span is None or phase.bytes_moved is None:
-            found.append(None)
-            continue
-        own = round(share * phase.bytes_moved)
-        counted = counted_between(instants, span, way)
-        # Clients of a network count what programs ask for, or in the background.
-        least = max(round((1 - BYTES.share) * own), BYTES_BESIDE.slack)
-        timed = not case.on_network and counted is not None and counted >= least
-        copied = round(own * case.copies[1]) if way == "write" else own
-        moving = seconds_of_activity(instants, span, copied) if timed else None
-        found.append((own, counted, phase.seconds, moving))
-    return found + [None] * (len(seen.reported) - len(found))
+    instants = case.evidence.activity if counts else ()
+    own = round(len(case.with_first) / case.plan.nodes * phase.bytes_moved)
+    counted = counted_between(instants, span, way)
+    # Clients of a network count what programs ask for, or in the background.
+    least = max(round((1 - BYTES.share) * own), BYTES_BESIDE.slack)
+    timed = not case.on_network and counted is not None and counted >= least
+    copied = round(own * case.copies[1]) if way == "write" else own
+    moving = seconds_of_activity(instants, span, copied) if timed else None
+    return own, counted, phase.seconds, moving
 
 
-def _span_in(
-    output: ToolOutput, phase: Phase, run: PhaseRun, clocks: Sequence[ClockSeen]
-) -> tuple[float, float] | None:
-    """Return the span of a phase that lies within an execution by a look at a clock; None if none does.
+def _span_of(one: Execution, phase: Phase, clock: ClockSeen) -> tuple[float, float] | None:
+    """Return the earliest begin and the latest end of a phase, in seconds since the first node's boot; None if the
+    output does not say when it ran, or not within the execution by this look at a clock.
 
     The tool's local time may be another than the node's.
     """
-    for clock in clocks:
-        span = _span_of(output, phase, (clock.least, clock.most), clock.utc_offset)
-        if span and run.started - SLACK_S <= span[0] and span[1] <= run.ended + SLACK_S:
-            return span
-    return None
-
-
-def _of_several(seen: PhaseSeen) -> bool:
-    """Return whether the phase is one of several, and of IOR, whose writes end with fsync."""
-    several = any("lengths" in output.parameters for output in seen.outputs)
-    return several and all("bw" in phase.rates for phase in seen.tool_phases)
+    run, told = one.run(one.seen.phase), one.output.moments
+    lengths = one.output.parameters.get("lengths")
+    dates = {moment.name: moment.seconds - clock.utc_offset for moment in told if moment.local}
+    begun, ended = dates.get(f"{phase.name} t_start"), dates.get(f"{phase.name} t_end")
+    length = lengths.get(phase.name) if isinstance(lengths, dict) else None
+    if run is None or begun is None or ended is None or length is None:
+        return None
+    begin = max(begun, ended - length) - clock.most
+    end = min(ended + 1, begun + 1 + length) - clock.least
+    return (begin, end) if run.started - SLACK_S <= begin and end <= run.ended + SLACK_S else None

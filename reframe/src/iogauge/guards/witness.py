@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from iogauge.core.measurement import ToolOutput
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
-from iogauge.evidence.witness import Testimony
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import BYTES, BYTES_BESIDE, Bounds, Claim, settle
 from iogauge.guards.rules import rule
-from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, CaseSeen, PhaseSeen, synchronous
+from iogauge.guards.seen import LEAST_FILES, PAGE, READ_AHEAD, CaseSeen, Execution, PhaseSeen, whole
 from iogauge.node.counters import Reading
 from iogauge.node.kinds import KINDS
 from iogauge.plan.seen import MOST_FOUND
@@ -32,20 +30,15 @@ _METADATA_OF_TREES: Final = KINDS["btrfs"].journal
 def bytes_witnessed(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G8 for phases that report bytes."""
     if seen.phase.witnessed and seen.access.direction == "elsewhere":
-        yield _past_the_target(seen)
+        source = "block devices" if seen.phase.of_devices else ""
+        yield _settled(seen, [_past_the_target(one, source) for one in seen.executions], source)
     direction = seen.access.direction
     if not seen.moves_data:
         if not any(output.disturber and output.totals.get("write") for output in seen.outputs):
             return
         direction = "write"
-    claimed = [seen.claimed_bytes(output, direction) for output in seen.outputs]
-    executions = [
-        _claims_of(seen, output, testimony, count, direction)
-        for output, testimony, count in zip(seen.outputs, seen.testimonies, claimed, strict=False)
-        if count is not None
-    ]
-    if executions or claimed.count(None) < len(claimed):
-        executions += [None] * (len(seen.outputs) - len(executions))
+    if any(one.claimed(direction) is not None for one in seen.executions):
+        executions = [_claims_of(one, direction) for one in seen.executions]
         yield _settled(seen, executions, seen.case.source)
 
 
@@ -81,14 +74,12 @@ def _at_most(
     return [BYTES.most(f"{who} {format_bytes(max(0, count))}", count / of_each, exact=exact)]
 
 
-def _own(count: int | None, beside: int, source: str, there: int | None = None) -> list[Bounds]:
+def _own(count: int, beside: int, source: str, there: int | None = None) -> list[Bounds]:
     """Return the words of the kernel, which moved ``count`` bytes for the tasks, up to ``beside`` of them beside their data.
 
     Tasks also read programs. No more than ``there`` can have come from the target, if that is known.
     """
     who = "the kernel moved for its tasks"
-    if count is None:
-        return []
     data = count if there is None else min(count, there)
     fewest = BYTES_BESIDE.least(f"{who} {format_bytes(data)}", data - beside)
     return [*_at_most(who, count, exact=bool(source)), fewest]
@@ -116,10 +107,10 @@ def _carriers(case: CaseSeen) -> list[str]:
     together ("") count if none carried it alone.
     """
     writes = [
-        (testimony.passed(case.ways), phase.claimed_bytes(output, "write") or math.inf)
-        for phase in (PhaseSeen(case, phase) for phase in case.plan.phases)
-        if phase.access.direction == "write"
-        for output, testimony in zip(phase.outputs, phase.testimonies, strict=False)
+        (one.testimony.passed(case.ways), one.claimed("write") or math.inf)
+        for phase in case.plan.phases
+        if phase.access.direction == "write" and phase.witnessed
+        for one in PhaseSeen(case, phase).executions
     ]
 
     def shares(name: str) -> list[float]:
@@ -131,38 +122,33 @@ def _carriers(case: CaseSeen) -> list[str]:
     return [name for name in single if max(shares(name)) <= 1 + BYTES.share] or single or carried
 
 
-def _past_the_target(seen: PhaseSeen) -> Finding:
-    """Return G8 for reads past the file system: the kernel counts those of devices, not of memory. The disks below the
+def _past_the_target(one: Execution, source: str) -> list[Claim] | None:
+    """Return the claim of reads past the file system: the kernel counts those of devices, not of memory. The disks below the
     devices count as well: a loop device answers itself what its file does not hold.
     """
-    executions = []
-    below, first = seen.case.evidence.disks, seen.case.evidence.first
-    disks = {first.host: below} if first and below else {}
-    source = "block devices" if seen.phase.of_devices else ""
-    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
-        claimed = sum(phase.bytes_moved or 0 for phase in output.phases)
-        moved = testimony.counted(disks)
-        words = _own(testimony.moved.read, 0, source) if seen.phase.of_devices else []
-        who = f"a device below {source or 'the mount'} moved"
-        words += _at_most(who, moved.read if moved else None)
-        says = f"the tool read {format_bytes(claimed)}, as it says"
-        heard = testimony.complete and testimony.speaks_of_tasks
-        executions.append([Claim(says, claimed, words)] if heard else None)
-    return _settled(seen, executions, source)
+    heard, evidence = one.testimony, one.case.evidence
+    if not (heard.complete and heard.speaks_of_tasks):
+        return None
+    claimed = sum(phase.bytes_moved or 0 for phase in one.output.phases)
+    first = evidence.first
+    moved = heard.counted({first.host: evidence.disks} if first and evidence.disks else {})
+    words = _own(heard.moved.read, 0, source) if source else []
+    who = f"a device below {source or 'the mount'} moved"
+    words += _at_most(who, moved.read if moved else None)
+    return [Claim(f"the tool read {format_bytes(claimed)}, as it says", claimed, words)]
 
 
-def _claims_of(
-    seen: PhaseSeen, output: ToolOutput, testimony: Testimony, claimed: int, way: str
-) -> list[Claim] | None:
+def _claims_of(one: Execution, way: str) -> list[Claim] | None:
     """Return the claims of an execution with the words of all that counted, or None if a witness is missing."""
-    if not testimony.complete:
+    seen, output, testimony, claimed = one.seen, one.output, one.testimony, one.claimed(way)
+    if claimed is None or not testimony.complete:
         return None
     case, source, words = seen.case, seen.case.source, list[Bounds]()
     tool = f"the tool {'read' if way == 'read' else 'wrote'}"
     counted, least = testimony.counted(case.counters), testimony.counted(case.disks)
     # MPI-IO merges what tasks transfer, and reads what others send.
     posix = not output.totals and output.parameters.get("api") in (None, "POSIX")
-    asks = testimony.speaks_of_tasks and synchronous(output)
+    asks = testimony.speaks_of_tasks and one.synchronous
     if asks:
         asked, who = testimony.asked.way(way), "its tasks asked the kernel for"
         words += _at_most(who, asked)
@@ -179,7 +165,7 @@ def _claims_of(
         words += _own(testimony.moved.way(way), beside, source, there)
     passed = testimony.passed(case.ways)
     fewest = case.copies[0] if way == "write" else 1.0
-    under = counted.way(way) if counted else case.over_time(testimony, way)
+    under = counted.way(way) if counted else one.over_time(way)
     words += _at_most(f"{source} moved", under, fewest, exact=bool(counted and source))
     if least is not None:
         words += _at_most(f"a device below {source or 'the mount'} moved", least.way(way))
@@ -188,7 +174,7 @@ def _claims_of(
         through = sum(passed.get(name, Reading()).way(way) for name in carriers)
         words += _at_most(f"{_PASSAGES} moved", through)
     claims = [Claim(f"{tool} {format_bytes(claimed)}, as it says", claimed, words)]
-    operations = _operations(output, way)
+    operations = whole([phase.operations for phase in output.phases if phase.name == way])
     if operations and testimony.calls.read > 0 and posix and asks:
         calls = testimony.calls.way(way)
         called = BYTES.most(f"its tasks called the kernel {calls} times for that", calls)
@@ -196,29 +182,23 @@ def _claims_of(
     return claims
 
 
-def _operations(output: ToolOutput, way: str) -> int | None:
-    """Return how often an execution moved data in a direction, as its tool says; None if it does not say it."""
-    counts = [phase.operations for phase in output.phases if phase.name == way]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None
-
-
 def targets_witnessed(seen: PhaseSeen) -> Finding | None:
     """Return G11 for phases whose bytes a Lustre client counted by target (``OST000a``, index in hexadecimal)."""
     if not seen.moves_data:
         return None
     counted: Counter[str] = Counter()
-    for testimony in seen.testimonies:
-        for name, bytes_moved in testimony.by_target(seen.case.counters).items():
+    for one in seen.executions:
+        for name, bytes_moved in one.testimony.by_target(seen.case.counters).items():
             counted[name] += bytes_moved.way(seen.access.direction)
-    layouts = seen.case.layouts
-    files = [file for layout in layouts for file in layout.noted.files]
+    noted = [striping.noted for striping in seen.case.evidence.striping]
+    files = [file for layouts in noted for file in layouts.files]
     held = {ost for file in files for ost in file.osts}
     if not counted or not held:
         return None
     # If a node did not tell, the bytes that are missing may be its own. A file may be too short for all of its objects.
-    fewest = (seen.phase.data_bytes or 0) // max(1, *(x.noted.total for x in layouts), 1)
-    whole = all(t.complete and t.counted(seen.case.counters) for t in seen.testimonies) and all(
+    fewest = (seen.phase.data_bytes or 0) // max(1, *(x.total for x in noted), 1)
+    heard = [one.testimony for one in seen.executions]
+    every = all(t.complete and t.counted(seen.case.counters) for t in heard) and all(
         not file.composite and file.last.stripe_bytes * file.last.stripe_count <= fewest
         for file in files
     )
@@ -239,7 +219,7 @@ def targets_witnessed(seen: PhaseSeen) -> Finding | None:
     if silent:
         more = f" and {len(silent) - 1} more" if silent[1:] else ""
         saw += f"; none with ost{silent[0]:04x}{more}"
-    return rule("G11 bytes by target", "" if whole else "part").decide(not (silent and whole), saw)
+    return rule("G11 bytes by target", "" if every else "part").decide(not (silent and every), saw)
 
 
 def storage(seen: PhaseSeen) -> Finding | None:
@@ -252,14 +232,14 @@ def storage(seen: PhaseSeen) -> Finding | None:
         return rule("G9 storage").invalid(saw)
     if traits.unsynced:
         return rule("G9 storage").invalid(f"fsync proves nothing here{because(traits.unsynced)}")
-    for output, testimony in zip(seen.outputs, seen.testimonies, strict=False):
+    for one in seen.executions:
         # fio may remove what it made before it is written, and does beside another load.
-        if output.parameters.get("unlink") != "1" and not output.disturber:
+        if one.output.parameters.get("unlink") != "1" and not one.output.disturber:
             operations: Counter[str] = Counter()
-            for phase in output.phases:
+            for phase in one.output.phases:
                 operations[phase.name] += phase.operations or 0
             most = max(most, operations["create"], operations["remove"])
-            made.append(_files_claim(seen, operations["create"], testimony))
+            made.append(_files_claim(one, operations["create"]))
     unseen = ""
     if not (case.counters and case.kind.syncs) and most >= LEAST_FILES:
         unseen = f"{most} file(s) were made or removed, and nothing under the mount counts"
@@ -267,18 +247,17 @@ def storage(seen: PhaseSeen) -> Finding | None:
     return settle("G9 storage", [made], fine=fine, unseen=unseen, required=required)
 
 
-def _files_claim(seen: PhaseSeen, files: int, testimony: Testimony) -> Claim:
+def _files_claim(one: Execution, files: int) -> Claim:
     """Return the claim of an execution that made files, with the words of who looked for them."""
-    case, words = seen.case, []
-    found = case.found_after(testimony)
+    found, words = one.found_after, []
     if found is not None and found < MOST_FOUND:
         saw = f"the case's directory holds {found}, not counting links: the files lay elsewhere"
         words.append(Bounds(saw, most=found))
     # Clients of a network count data alone. Without a sync, new inodes may wait in memory for half a minute.
-    there = testimony.complete and seen.phase.syncs and not case.on_network
-    counted = testimony.counted(case.counters) if there else None
-    wrote = counted.written if counted else case.over_time(testimony, "write") if there else None
-    if wrote is not None and files >= LEAST_FILES:
-        saw = f"the target's devices wrote {format_bytes(wrote)}: the files lay elsewhere"
-        words.append(Bounds(saw, most=wrote / _INODE_BYTES))
+    if one.testimony.complete and one.seen.phase.syncs and not one.case.on_network:
+        counted = one.testimony.counted(one.case.counters)
+        wrote = counted.written if counted else one.over_time("write")
+        if wrote is not None and files >= LEAST_FILES:
+            saw = f"the target's devices wrote {format_bytes(wrote)}: the files lay elsewhere"
+            words.append(Bounds(saw, most=wrote / _INODE_BYTES))
     return Claim(f"{files} file(s) were made", files, words)

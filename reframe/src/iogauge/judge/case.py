@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputError, Unsettled
+from iogauge.core.measurement import Metric, Reference, ToolOutputError, Unsettled
 from iogauge.core.units import with_unit
 from iogauge.core.words import Tier
 from iogauge.evidence import model
 from iogauge.guards import contents, others
-from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guard, Seen
+from iogauge.guards.catalogue import OF_CASE, OF_LAYOUT, OF_METRIC, OF_PHASE, Guards, Seen
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.seen import CaseSeen
 from iogauge.judge.verdict import (
@@ -33,8 +33,9 @@ from iogauge.site.extras import PartitionExtras
 REFERENCE: Final = "reference"
 
 
-def _ask(guards: Sequence[Guard[Seen]], seen: Seen) -> list[Finding]:
-    return [finding for guard in guards for finding in guard.asked(seen)]
+def _ask(guards: Guards[Seen], seen: Seen) -> list[Finding]:
+    said = [speak(seen) for speak in guards.values()]
+    return [one for each in said for one in ([each] if isinstance(each, Finding) else each or ())]
 
 
 def findings_of(case: CaseSeen) -> list[Finding]:
@@ -57,26 +58,18 @@ def findings_of(case: CaseSeen) -> list[Finding]:
     return findings
 
 
-def _outputs(
-    plan: CasePlan, evidence: model.Evidence, metric: str
-) -> Iterator[tuple[ToolOutput, str]]:
-    """Yield the outputs that a metric comes from, each with the name of the quantity in it."""
-    for phase in plan.repeat:
-        for name, (_, rate) in phase.rates.items():
-            if name == metric:
-                yield from ((output, rate) for output in evidence.outputs[phase.name])
-
-
-def _notes(plan: CasePlan, evidence: model.Evidence, metric: str) -> list[str]:
-    """Return the notes of the outputs about a metric, each once."""
-    found = _outputs(plan, evidence, metric)
-    return list(dict.fromkeys(output.notes[rate] for output, rate in found if rate in output.notes))
-
-
-def _unsettled(plan: CasePlan, evidence: model.Evidence, metric: str) -> Unsettled | None:
-    """Return the first thing that the outputs leave open about a metric, or None."""
-    found = _outputs(plan, evidence, metric)
-    return next((o.unsettled[rate] for o, rate in found if rate in o.unsettled), None)
+def _said(plan: CasePlan, evidence: model.Evidence, metric: str) -> tuple[str, Unsettled | None]:
+    """Return the notes of the outputs about a metric, each once, and the first thing that they leave open about it."""
+    found = [
+        (output, rate)
+        for phase in plan.repeat
+        for name, (_, rate) in phase.rates.items()
+        if name == metric
+        for output in evidence.outputs[phase.name]
+    ]
+    notes = dict.fromkeys(output.notes[rate] for output, rate in found if rate in output.notes)
+    left_open = (output.unsettled[rate] for output, rate in found if rate in output.unsettled)
+    return "; ".join(notes), next(left_open, None)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,10 +102,6 @@ class Judgement:
             and bool(failed)
             and all(m.failed_as_expected for m in failed)
         )
-
-
-def _summary(metrics: Sequence[MetricVerdict], verdict: Verdict) -> str:
-    return "; ".join(f"{m.metric.name}: {m.reason}" for m in metrics if m.verdict is verdict)
 
 
 def references_of(
@@ -149,16 +138,6 @@ def beside_ceilings(
         doubt = MetricBounds.of(plan, metric, extras).doubt(reference) if reference else None
         if doubt:
             yield metric.name, doubt
-
-
-def far_below(
-    values: Mapping[str, Sequence[float]], references: Mapping[str, Reference]
-) -> Iterator[tuple[str, Doubt]]:
-    """Yield the references that lie so far below the figures that they prove little, with the name of the metric."""
-    for name, reference in references.items():
-        doubt = doubt_of_figure(statistics.median(values[name]), reference)
-        if doubt is not None:
-            yield name, doubt
 
 
 def doubtful(metric: str, doubt: Doubt) -> Finding:
@@ -201,26 +180,23 @@ def judge(
     wide = [(name, doubt) for name, one in used.items() if (doubt := doubt_of_bounds(one))]
     wide += beside_ceilings(plan, metrics, used, extras)
     doubted = {name for name, _ in wide}
-    wide += (found for found in far_below(values, used) if found[0] not in doubted)
+    wide += [
+        (name, doubt)
+        for name, one in used.items()
+        if name not in doubted and (doubt := doubt_of_figure(statistics.median(values[name]), one))
+    ]
     findings += [doubtful(name, doubt) for name, doubt in wide]
     decided = []
     for metric in metrics:
-        metric_verdict = decide_metric(
-            metric,
-            values[metric.name],
-            findings,
-            used.get(metric.name),
-            unreferenced,
-            unsettled=_unsettled(plan, evidence, metric.name),
+        name, (notes, unsettled) = metric.name, _said(plan, evidence, metric.name)
+        one = decide_metric(
+            metric, values[name], findings, used.get(name), unreferenced, unsettled=unsettled
         )
-        if notes := "; ".join(_notes(plan, evidence, metric.name)):
-            reason = f"{metric_verdict.reason}: {notes}"
-            metric_verdict = dataclasses.replace(metric_verdict, reason=reason)
-        decided.append(metric_verdict)
+        decided.append(dataclasses.replace(one, reason=f"{one.reason}: {notes}") if notes else one)
     verdict = worst([m.verdict for m in needed(decided, recorded)])
     if verdict is Verdict.ERROR:
         raise ToolOutputError("the scenario promises no metric")
     outputs = [output for outs in evidence.outputs.values() for output in outs]
     versions = {f"{o.tool} {o.version}" for o in outputs if o.phases}
-    text = _summary(decided, verdict)
+    text = "; ".join(f"{m.metric.name}: {m.reason}" for m in decided if m.verdict is verdict)
     return Judgement(tuple(decided), tuple(findings), verdict, text, tuple(sorted(versions)))

@@ -169,12 +169,8 @@ def decide_metric(
     def verdict(kind: Verdict, reason: str) -> MetricVerdict:
         return MetricVerdict(metric, values, kind, reason, reference)
 
-    for outcome, kind in (
-        (Outcome.INVALID, Verdict.INVALID),
-        (Outcome.CONTAMINATED, Verdict.CONTAMINATED),
-        (Outcome.UNSTABLE, Verdict.UNSTABLE),
-    ):
-        objections = [str(f) for f in applicable if f.outcome is outcome]
+    for kind in (Verdict.INVALID, Verdict.CONTAMINATED, Verdict.UNSTABLE):
+        objections = [str(f) for f in applicable if f.outcome is Outcome[kind.name]]
         if objections and not (kind is Verdict.UNSTABLE and beyond_scatter(values, reference)):
             return verdict(kind, "; ".join(objections))
     if reference is None:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from iogauge.core.measurement import Metric, Reference
 from iogauge.core.units import BANDWIDTH_UNITS, convert, dimension, format_bytes, with_unit
-from iogauge.plan.case import Access, CasePlan, PhasePlan, access_of, nodes_of
+from iogauge.plan.case import Access, CasePlan, PhasePlan
 from iogauge.site.doubts import DOUBTFUL_SHARE, Doubt
 from iogauge.site.extras import Budget, PartitionExtras
 from iogauge.site.topology import Ceiling
@@ -146,9 +146,11 @@ class MetricBounds:
 
     @classmethod
     def of(cls, plan: CasePlan, metric: Metric, extras: PartitionExtras) -> MetricBounds:
-        """Return the bounds of a metric of a plan."""
-        access, nodes = access_of(plan, metric.name), nodes_of(plan, metric.name)
-        return cls(metric, access, extras, nodes, plan.servers)
+        """Return the bounds of a metric of a plan; a computed metric touches no data."""
+        phase = next(
+            (one for one in plan.repeat if metric.name in one.rates), PhasePlan(name="", command=())
+        )
+        return cls(metric, phase.access, extras, phase.on_nodes or plan.nodes, plan.servers)
 
     @property
     def ceiling(self) -> Ceiling | None:

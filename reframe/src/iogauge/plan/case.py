@@ -414,15 +414,3 @@ class CasePlan:
             nodes=self.nodes,
             seconds=self._overhead_s + sum(times * seconds(phase) for times, phase in each),
         )
-
-
-def access_of(plan: CasePlan, metric: str) -> Access:
-    """Return how a metric's phase touches data; a computed metric touches no data."""
-    accesses = (phase.access for phase in plan.repeat if metric in phase.rates)
-    return next(accesses, Access(direction="none"))
-
-
-def nodes_of(plan: CasePlan, metric: str) -> int:
-    """Return how many nodes a metric measures."""
-    counts = (phase.on_nodes for phase in plan.repeat if metric in phase.rates)
-    return next(counts, None) or plan.nodes

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from iogauge.core import untrusted
-from iogauge.node.counters import Reading
+from iogauge.node.counters import Reading, Readings
 
 SEEN: Final = "seen"
 TASKS: Final = "tasks"
@@ -87,43 +87,28 @@ class Instant:
         return self.read + self.written
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """All counters of a node before and after an execution, and when: seconds since its boot."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """The kernel's word of one task in an execution, or of one node: a line of witness.sh, and what the node's counters grew by.
 
-    host: str
-    execution: str
-    started: float
-    ended: float
-    before: Mapping[str, Reading | None]
-    after: Mapping[str, Reading | None]
-
-    def growth(self) -> dict[str, Reading | None]:
-        """Return what grew meanwhile; None for a device that did not tell twice.
-
-        What appeared meanwhile, as a mount, began to count then.
-        """
-        grown: dict[str, Reading | None] = {}
-        for name, now in self.after.items():
-            then = self.before.get(name, Reading(0, 0, 0))
-            grown[name] = None if now is None or then is None else now.since(then)
-        return grown
-
-
-@dataclass(frozen=True, slots=True)
-class TaskRun:
-    """A line of witness.sh: ``number`` is that of the task on its node, None for a look at a server's node.
-
-    ``sums`` are the seven of /proc/PID/io, in the kernel's order.
+    ``number`` is that of the task on its node, None for a look at a server's node.
+    ``started``, ``ended`` and ``synced`` are seconds since the node's boot; ``synced`` is the end
+    of a syncfs(2) after the task, None without one. ``asked`` are bytes of read(2), write(2) and
+    their like, and ``calls`` their number. ``moved`` are bytes that the process fetched from storage and sent there. They are
+    counted as the process dirties pages, without those that it dropped. ``counters`` is the growth of all counters of the
+    node, by name (:mod:`iogauge.node.counters`); its agent looks at them for the first task alone.
     """
 
     host: str
-    execution: str
-    number: int | None
+    execution: str = ""
+    number: int | None = 0
     started: float
     ended: float
     synced: float | None
-    sums: Sequence[int]
+    asked: Reading
+    calls: Reading = field(default_factory=Reading)
+    moved: Reading
+    counters: Readings = field(default_factory=dict)
 
 
 # The writers: agents.
@@ -170,7 +155,7 @@ class Noted:
     """
 
     notes: Mapping[str, Sequence[Note]] = field(default_factory=dict)
-    tasks: tuple[TaskRun, ...] = ()
+    tasks: tuple[Witness, ...] = ()
     damaged: tuple[str, ...] = ()
 
     def each(self, what: str, kind: Any = object) -> Iterator[tuple[str, float, Any]]:
@@ -210,19 +195,28 @@ class Noted:
         mounts = (mount for _, _, mount in self.each(HIDDEN, tuple[str, str, str]))
         return tuple(dict.fromkeys("{} from {}, mounted at {}".format(*mount) for mount in mounts))
 
-    def looks(self) -> list[Look]:
-        """Return the looks at all counters of each node that were taken both before and after an execution."""
-        looks = []
+    def grown(self) -> Mapping[tuple[str, str], tuple[float, Readings]]:
+        """Return when a node was looked at before an execution, and what its counters grew by until it was after it, by host
+        and execution; None for a device that did not tell twice.
+
+        What appeared meanwhile, as a mount, began to count then.
+        """
+        first: dict[tuple[str, str], tuple[float, Readings]] = {}
+        grown: dict[tuple[str, str], tuple[float, Readings]] = {}
         kind = tuple[str, str, Mapping[str, tuple[int, int, int | None] | None]]
-        first: dict[tuple[str, str], tuple[float, Mapping[str, Reading | None]]] = {}
         for host, at, (execution, when, told) in self.each(COUNTERS, kind):
             counts = {name: None if one is None else Reading(*one) for name, one in told.items()}
             if when == "before":
                 first.setdefault((host, execution), (at, counts))
             elif (host, execution) in first:
                 started, before = first[host, execution]
-                looks.append(Look(host, execution, started, at, before, {**before, **counts}))
-        return looks
+                pairs = [
+                    (n, before.get(n, Reading()), now)
+                    for n, now in (*before.items(), *counts.items())
+                ]
+                grew = {name: now and then and now.since(then) for name, then, now in pairs}
+                grown[host, execution] = started, grew
+        return grown
 
 
 def read(stage: Path) -> Noted:
@@ -256,16 +250,19 @@ def _note(line: str) -> Note | None:
     return note if untrusted.is_number(note.time) and isinstance(note.what, str) else None
 
 
-def _task(host: str, line: str) -> TaskRun | None:
+def _task(host: str, line: str) -> Witness | None:
     match = _TASK.fullmatch(line)
     if match is None:
         return None
-    return TaskRun(
+    rchar, wchar, syscr, syscw, fetched, stored, cancelled = map(int, match[6].split())
+    return Witness(
         host=host,
         execution=match[1],
         number=None if match[2] == "-" else int(match[2]),
         started=float(match[3]),
         ended=float(match[4]),
         synced=float(match[5]) if match[5] else None,
-        sums=tuple(map(int, match[6].split())),
+        asked=Reading(rchar, wchar),
+        calls=Reading(syscr, syscw),
+        moved=Reading(fetched, max(0, stored - cancelled)),
     )
