@@ -24,7 +24,7 @@ from iogauge.node.host import Clock, Load
 from iogauge.node.lustre import client, programs, quotas
 from iogauge.node.lustre.directory import parse_getdirstripe
 from iogauge.node.lustre.layout import Layouts
-from iogauge.node.lustre.request import Component, DirectoryLayout, Layout, Pins
+from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View, look
 from iogauge.plan.seen import read
@@ -400,11 +400,7 @@ def test_the_metadata_target_that_gets_the_files_must_have_room(
 @pytest.mark.parametrize(("full", "refused"), [("0", True), ("1", False)])
 def test_data_that_lie_with_their_metadata_need_room_there(lustre, monkeypatch, full, refused):
     monkeypatch.setenv("LFS_MDT_FULL", full)
-    parts = (
-        Component(end_bytes=65536, stripe_count=0, on_metadata=True),
-        Component(end_bytes=None, stripe_count=1),
-    )
-    layout = dataclasses.asdict(Layout(components=parts))
+    layout = dataclasses.asdict(Layout(metadata_bytes=65536, stripe_count=1))
     wish = case(lustre, striping="lustre", layout=layout, held_bytes=64 << 20)
     assert agent.main(["open", wish]) == (REFUSED if refused else 0)
     assert not refused or any(
