@@ -471,7 +471,7 @@ def _alarm(data: bytes) -> object:
         assert raised.failed or not damaged
         page.page(raised, found).encode()
         ElementTree.fromstring(export.junit(found, True, raised.ending))
-        for curve in raised.curves:
+        for curve in raised.history.curves:
             ElementTree.fromstring(charts.svg(curve))
         selected.gone(selected.seen_before(file.parent, "-n x"), found, "mysite")
         return found

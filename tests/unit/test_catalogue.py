@@ -126,7 +126,7 @@ def test_a_page_without_its_part_is_refused():
         (["open", "/nonexistent"], "iogauge.guards.preflight"),
         (["facts", "/nonexistent", "facts"], "iogauge.node.probes"),
         (["remove", "/nonexistent", "0"], "iogauge.workspace.directory"),
-        (["turns", "/nonexistent", "1", "/nonexistent"], "iogauge_extras.needle.rounds"),
+        (["turns", "/nonexistent", "1", "/nonexistent"], "iogauge.tools.fio.output"),
     ],
     ids=["open", "facts", "remove", "turns"],
 )

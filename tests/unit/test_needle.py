@@ -23,7 +23,7 @@ from e2e.rig import wait_for
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge_extras.needle.judge import Needle, Rounds, decide, parse_rounds
-from iogauge_extras.needle.rounds import again, most_turns, orders, shares, turns_again
+from iogauge_extras.needle.turns import again, most_turns, orders, shares, turns_again
 from support import programs
 
 ROOT = Path(__file__).parents[2]

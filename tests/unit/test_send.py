@@ -24,8 +24,8 @@ from iogauge.report.endings import conclude
 from iogauge.site.extras import Receivers
 from iogauge_extras.page import receivers
 from iogauge_extras.page.charts import Curve, Run
+from iogauge_extras.page.collect import Alarm, Trouble
 from iogauge_extras.page.receivers import Message, SendError
-from iogauge_extras.page.trouble import Alarm, Trouble
 from support.shell import completed
 
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
@@ -46,7 +46,6 @@ def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Messa
             systems=("site",),
             ending=conclude({Verdict.FAIL: 1}, gate=False),
             troubles=(trouble,),
-            curves=(),
         ),
         link,
     )
