@@ -257,7 +257,7 @@ WRITTEN = (
     ),
     Mutant(
         "beside-unnamed", "iogauge_extras/loads", "interference_check.py",
-        '            beside="write" if other == "stream" else "metadata",',
+        '            beside="metadata" if streaming else "write",',
         "            beside=None,",
         "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
         "Interference is judged without a look at its disturber",

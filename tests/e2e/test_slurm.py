@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -290,6 +291,28 @@ def test_a_node_that_dies(slurm, make_rig):
         rig.assert_clean()
     finally:
         slurm.mend("n1")
+
+
+@pytest.mark.nightly
+def test_an_agent_that_dies_is_named(slurm, make_rig):
+    """The tool goes on; what the kernel counted on that node nobody knows."""
+    limits = {"phase_seconds": "8 s", "case_bytes": "64 MiB"}
+    cluster = Cluster(make_rig(tools=("fio", "ior"), limits=limits, time_limit=LIMIT), slurm)
+
+    def reading() -> bool:
+        lines = [line for each in slurm.processes().values() for line in each]
+        return any("fio-randread.1.json" in line for line in lines)
+
+    process = cluster.start("-n", f"^{RANDOM_READ}")
+    wait_for(reading, 180, "the second execution")
+    agents = slurm.hosts.processes("n3").items()
+    for pid in [pid for pid, line in agents if "iogauge.job.agent attend" in line]:
+        os.kill(pid, signal.SIGKILL)
+    run = cluster.rig.finish(process, 240)
+    cluster.assert_nothing_left()
+    said = {f["metric"]: f["saw"] for f in run.record["findings"] if f["guard"] == "G8"}
+    for metric in ("read_iops", "read_bw"):
+        assert "no second witness" in said[metric] and "(n3 told nothing" in said[metric], run.out
 
 
 # --- a day of an administrator: from a new site to the vendor's bundle  ---------------------------

@@ -74,6 +74,15 @@ def test_labels_of_a_launcher(label):
     assert unlabelled(plain) == plain
 
 
+def test_a_label_in_the_middle_of_a_line():
+    """MPICH labels each piece that it reads from a task."""
+    plain = sample("mdtest_easy_create.stdout")
+    pieces = [plain[at : at + 700] for at in range(0, len(plain), 700)]
+    labelled = "".join(f"[0] {line}" for piece in pieces for line in piece.splitlines(True))
+    assert any(" [0] " in line for line in labelled.splitlines())
+    assert parse_table(unlabelled(labelled)).phases == parse_table(plain).phases
+
+
 def test_a_creation_that_made_fewer_files_than_it_began_with():
     """The phase that makes files writes the stonewall's status file and reads none."""
     text = sample("mdtest_easy_create.stdout")
