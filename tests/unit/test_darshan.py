@@ -269,8 +269,7 @@ def test_every_view_of_a_log_says_what_the_others_say(tmp_path, monkeypatch, nam
         )
     log = tmp_path / "a.darshan"
     log.write_text(text)
-    parser(tmp_path, monkeypatch, 'for last; do :; done
-exec cat "$last"')
+    parser(tmp_path, monkeypatch, 'for last; do :; done\nexec cat "$last"')
     found = darshan.parse(text)
     said = [*told(found), *of_log("x", found).notes]
     assert (change == "stands out") <= bool(told(found))
