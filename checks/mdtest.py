@@ -4,7 +4,6 @@ import reframe as rfm
 from reframe.core.builtins import parameter, run_after
 
 from iogauge.cases import (
-    Component,
     DirectoryLayout,
     Layout,
     MdtestCheck,
@@ -26,7 +25,7 @@ class MdtestHard(MdtestCheck):
     tags = {"mdtest", "quick", "daily", "weekly", "acceptance"}
     file_bytes = 3901
     share = 4
-    tree = {"time_unique_dir": True, "write_bytes": 3901, "read_bytes": 3901}
+    tree = {"time_unique_dir": True}
 
 
 #: Bytes of a file, and the tree.
@@ -49,11 +48,9 @@ class MdtestShape(MdtestCheck):
 
     @run_after("init")
     def choose(self):
-        self.file_bytes, tree = _SHAPES[self.shape]
+        self.file_bytes, self.tree = _SHAPES[self.shape]
         # Each task has files in each directory of a tree.
-        self.share = 1 if "depth" in tree else 4
-        sizes = {"write_bytes": self.file_bytes, "read_bytes": self.file_bytes}
-        self.tree = {**tree, **(sizes if self.file_bytes else {})}
+        self.share = 1 if "depth" in self.tree else 4
 
 
 def _on_lustre(extras):
@@ -99,12 +96,7 @@ class MdtestDom(MdtestCheck):
     descr = "Small files whose data lie with their metadata"
     tags = {"mdtest", "weekly", "acceptance"}
     share = 4
-    layout = Layout(
-        components=(
-            Component(end_bytes=_WITH_METADATA, stripe_count=0, on_metadata=True),
-            Component(end_bytes=None, stripe_count=1),
-        )
-    )
+    layout = Layout(metadata_bytes=_WITH_METADATA, stripe_count=1)
 
     size = parameter([0, 3901, _WITH_METADATA], loggable=True)
 
@@ -112,5 +104,3 @@ class MdtestDom(MdtestCheck):
     def choose(self):
         self.valid_systems = sweep.partitions_of(_on_lustre)
         self.file_bytes = self.size
-        sizes = {"write_bytes": self.size, "read_bytes": self.size}
-        self.tree = sizes if self.size else {}

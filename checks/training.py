@@ -39,9 +39,4 @@ class TrainingFiles(MdtestCheck):
     tags = {"mdtest", "weekly", "acceptance"}
     file_bytes = 128 << 10
     random_reads = True
-    tree = {
-        "unique_dir": True,
-        "leaf_only": True,
-        "write_bytes": file_bytes,
-        "read_bytes": file_bytes,
-    }
+    tree = {"unique_dir": True, "leaf_only": True}

@@ -24,12 +24,13 @@ from iogauge.node.host import Clock, Load
 from iogauge.node.lustre import client, programs, quotas
 from iogauge.node.lustre.directory import parse_getdirstripe
 from iogauge.node.lustre.layout import Layouts
-from iogauge.node.lustre.request import Component, DirectoryLayout, Layout, Pins
+from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View, look
 from iogauge.plan.seen import read
 from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import session_dir
+from support import shell
 from support.lustre import attributes
 from support.lustre.kernel import kernel
 from support.orders import job_order
@@ -128,9 +129,7 @@ LFS = f'if [ "$2" = -p ]; then {PROJECT[0]}EOF\nelse {USER_AND_GROUP}\nfi'
     ],
 )
 def test_quotas_are_asked_of_lfs(tmp_path, monkeypatch, script, project, left, unanswered):
-    program = tmp_path / "lfs"
-    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n')
-    program.chmod(0o755)
+    shell.script(tmp_path / "lfs", f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(quotas, "project_of", lambda _: project)
     monkeypatch.setattr(quotas, "QUOTA_SECONDS", 2 if unanswered else 30)
@@ -400,11 +399,7 @@ def test_the_metadata_target_that_gets_the_files_must_have_room(
 @pytest.mark.parametrize(("full", "refused"), [("0", True), ("1", False)])
 def test_data_that_lie_with_their_metadata_need_room_there(lustre, monkeypatch, full, refused):
     monkeypatch.setenv("LFS_MDT_FULL", full)
-    parts = (
-        Component(end_bytes=65536, stripe_count=0, on_metadata=True),
-        Component(end_bytes=None, stripe_count=1),
-    )
-    layout = dataclasses.asdict(Layout(components=parts))
+    layout = dataclasses.asdict(Layout(metadata_bytes=65536, stripe_count=1))
     wish = case(lustre, striping="lustre", layout=layout, held_bytes=64 << 20)
     assert agent.main(["open", wish]) == (REFUSED if refused else 0)
     assert not refused or any(

@@ -126,7 +126,7 @@ def test_only_a_launch_that_would_abort_is_counted(launcher, tasks, hosts, start
     write, _ = PLAN.repeat
     plan = replace(PLAN, repeat=[replace(write, launch=started)])
     site = PartitionExtras.of_partition({**EXTRAS, "hosts": hosts})
-    assert job_files.bound_tasks(job, plan, site, tasks) == bound
+    assert job_files.JobFiles(job, plan, site, tasks).bound_tasks == bound
 
 
 # --- servers --------------------------------------------------------------------------------------
@@ -196,9 +196,9 @@ def test_wide_bounds(tmp_path, monkeypatch, leaf, doubtful, refused):
 def test_the_job_is_told_which_storage_targets_are_out():
     servers = {"count": 1, "nic": "100 GB/s"}
     topology = {"source": "x", "servers": servers, "targets": 4, "out": [3]}
-    job: Any = SimpleNamespace(time_limit=600)
+    job: Any = SimpleNamespace(time_limit=600, launcher=SimpleNamespace(registered_name="srun"))
     for site, told in ((extras(topology=topology), (4, (3,))), (extras(), (None, ()))):
-        order = job_files.order_of(healthy.plan(), site, "session", "case", 600.0, job)
+        order = job_files.JobFiles(job, healthy.plan(), site, 1).order("session", "case")
         assert (order.targets, order.out) == told
 
 

@@ -27,7 +27,7 @@ from iogauge.node.host import Load
 from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part, last_with_data
 from iogauge.node.lustre.quotas import Quota
-from iogauge.node.lustre.request import Component, DirectoryLayout, Layout, Pins
+from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.mounts import Mount, Space
 from iogauge.node.view import View
@@ -549,12 +549,6 @@ def laid_out(
 
 
 ENDS = (16 * MIB, 64 * MIB, None)
-PROGRESSIVE = Layout(
-    components=tuple(
-        Component(end_bytes=end, stripe_count=count)
-        for end, count in zip(ENDS, (1, 2, -1), strict=True)
-    )
-)
 
 
 def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) -> FileLayout:
@@ -580,7 +574,6 @@ def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) ->
         (None, {"a": 0, "d/b": 3}, [laid("a", 0), laid("d/b", 3)]),
         (None, {"d": 2}, [laid("d/a", 2), laid("d/e/b", 2)]),
         (Layout(stripe_count=2), {"a": 3}, [laid("a", 3), laid("b", 0, 1)]),
-        (PROGRESSIVE, {}, [grown(1, 2, -1)]),
     ],
 )
 def test_g10_believes(request_, placed, files):
@@ -604,10 +597,7 @@ def test_g10_believes(request_, placed, files):
             [laid("a", 0, 1, 2, 3, 4, pool="flash")],
             "a has 5 stripe(s)",
         ),
-        (PROGRESSIVE, {}, [laid("a", 0)], "a has 0 components"),
-        (PROGRESSIVE, {}, [grown(2, 2, -1)], "f has 2 stripe(s) in component 1"),
-        (PROGRESSIVE, {}, [grown(1, 2, 3)], "f has 3 stripe(s) in component 3"),
-        (PROGRESSIVE, {}, [grown(1, 2, -1, ends=(MIB, *ENDS[1:]))], "component 1 up to 1048576"),
+        (Layout(stripe_count=1), {}, [grown(1, 2, -1)], "f has 3 components"),
         (None, {"a": 0}, [laid("a", 1)], "a is on target 1 instead of 0"),
         (None, {"a": 0}, [laid("a", 0, 1)], "a is on target 0, 1 instead of 0"),
         (None, {"a": 0}, [laid("a", 0), laid("b", 0)], "b was not pinned to a target"),
@@ -682,12 +672,7 @@ def test_g10_tells_the_component_that_was_measured(files, outcome, saw):
 
 
 #: Data up to 64 KiB with the metadata, the others on a storage target.
-DOM = Layout(
-    components=(
-        Component(end_bytes=1 << 16, stripe_count=0, on_metadata=True),
-        Component(end_bytes=None, stripe_count=1),
-    )
-)
+DOM = Layout(metadata_bytes=1 << 16, stripe_count=1)
 
 
 @pytest.mark.parametrize(
@@ -712,6 +697,12 @@ def test_g10_of_data_that_shall_lie_with_the_metadata(parts, outcome):
             "f is in pool none; 1 of 1",
         ),
         ({"stripe_count": 1, "objects": (2,)}, DOM, "f has its first bytes in 1 x 1 MiB; 1 of 1"),
+        ({"pattern": "mdt", "stripe_count": 0}, replace(DOM, stripe_count=2), "f has 1 stripe(s)"),
+        (
+            {"pattern": "mdt", "stripe_count": 0},
+            replace(DOM, metadata_bytes=MIB),
+            "f has component 1 up to 65536",
+        ),
     ],
 )
 def test_g10_of_files_whose_data_lie_with_the_metadata(first, request_, saw):

@@ -14,7 +14,7 @@ from iogauge.node.lustre import client, directory, targets
 from iogauge.node.lustre.directory import Directory
 from iogauge.node.lustre.layout import FileLayout, Part
 from iogauge.node.lustre.programs import LustreError
-from iogauge.node.lustre.request import Component, DirectoryLayout, Layout, Pins, place
+from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins, place
 from iogauge.node.lustre.targets import MetadataTarget, StorageTarget
 from iogauge.node.view import look
 from support import hanging
@@ -26,29 +26,14 @@ MIB = 1 << 20
 
 # --- what is asked for ----------------------------------------------------------------------------
 
-PFL = Layout(
-    components=(
-        Component(end_bytes=256 * MIB, stripe_count=1),
-        Component(end_bytes=4096 * MIB, stripe_count=4, stripe_bytes=4 * MIB),
-        Component(end_bytes=None, stripe_count=-1),
-    )
-)
-
 
 @pytest.mark.parametrize(
     ("layout", "words"),
     [
         (Layout(stripe_count=-1, stripe_bytes=MIB), "-c -1 -S 1m"),
         (Layout(stripe_bytes=(1 << 32) - 65536), "-S 4194240k"),
-        (PFL, "-E 256m -c 1 -E 4g -c 4 -S 4m -E -1 -c -1"),
         (
-            Layout(
-                pool="flash",
-                components=(
-                    Component(end_bytes=1 << 16, stripe_count=0, on_metadata=True),
-                    Component(end_bytes=None, stripe_count=1),
-                ),
-            ),
+            Layout(pool="flash", metadata_bytes=1 << 16, stripe_count=1),
             "-E 64k -L mdt -E -1 -c 1 -p flash",
         ),
     ],
@@ -163,7 +148,7 @@ GROWING = FileLayout(
         (GROWING, None, [(1, MIB), (3, 4 * MIB)]),
         (plain(2, MIB), Layout(stripe_count=-1), [(3, 4 * MIB)]),
         (plain(2, MIB), Layout(pool="flash"), [(1, 4 * MIB)]),
-        (None, PFL, [(1, 4 * MIB), (3, 4 * MIB), (3, 4 * MIB)]),
+        (None, Layout(metadata_bytes=MIB, stripe_count=-1), [(0, 0), (3, 4 * MIB)]),
     ],
 )
 def test_what_a_file_will_have(default, request_, known):

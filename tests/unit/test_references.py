@@ -152,7 +152,9 @@ def test_a_mistake_in_what_was_accepted(accepted, start):
 
 def against(sites: Path, body: str) -> list[str]:
     write(sites, "$sources: {Ior: run 1}\nIor:\n  disk:\n    " + body)
-    return [str(m) for m in References.of_site("here").against("Ior", METRICS)]
+    with pytest.raises(ReferencesError) as caught:
+        References.of_site("here").check("Ior", METRICS)
+    return [str(caught.value)]
 
 
 def test_a_misspelt_metric_is_named_with_a_suggestion(sites):

@@ -2,7 +2,6 @@
 
 - configuration: ReFrame's configuration of all sites
 - fio: scenarios that run fio
-- fio_sequential: sequential writes and reads with fio
 - ior: scenarios that run IOR
 - job_files: what ReFrame's host writes for a job
 - judged: the base class of every case, measured or computed
@@ -16,12 +15,12 @@ from iogauge.cases.fio import (
     FioCheck,
     FioMetadataCheck,
     FioRandomReadCheck,
+    FioSequentialCheck,
     span_of_boxes,
 )
-from iogauge.cases.fio_sequential import FioSequentialCheck
 from iogauge.cases.ior import IorCheck, PinnedFilesCheck
 from iogauge.cases.mdtest import MdtestCheck, MdtestOnMdtsCheck
 from iogauge.cases.storage import StorageCheck
 from iogauge.core import words
 from iogauge.node.kinds import traits
-from iogauge.node.lustre.request import Component, DirectoryLayout, Layout
+from iogauge.node.lustre.request import DirectoryLayout, Layout

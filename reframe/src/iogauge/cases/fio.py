@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from iogauge.cases.storage import StorageCheck
+from iogauge.cases.storage import StorageCheck, share_of_bytes
 from iogauge.core import words
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import parse_bytes
@@ -96,6 +96,15 @@ class FioCheck(StorageCheck):
                 f"limits.case_bytes is {most}: less than {step} bytes for each of {shares} shares"
             )
         return file_bytes
+
+    def share_of_files(self, shares: int) -> int:
+        """Return a share of the case's files; raises ValueError if it is less than one."""
+        files = self.site.limits.case_files // shares
+        if files < 1:
+            raise ValueError(
+                f"limits.case_files is {self.site.limits.case_files}: less than one for each of {shares} task(s)"
+            )
+        return files
 
     def fio_phase(
         self,
@@ -204,6 +213,70 @@ class FioRandomReadCheck(OneNodeFioCheck):
         return self.laid_out_case(layout, [job], [self.timed_phase(job, access, verifies=checked)])
 
 
+class FioSequentialCheck(OneNodeFioCheck):
+    """Write with fsync, empty the page cache if it would answer, and read.
+
+    A subclass sets ``block``, the size of a request as text with a unit, ``file_per_process`` and
+    ``o_direct``. O_DIRECT needs the partition's feature ``o_direct``.
+    """
+
+    block: str
+    file_per_process: bool = True
+    o_direct: bool = False
+    #: Directory of the files on the target, below that of the case.
+    below: str = ""
+
+    def promise(self) -> tuple[Metric, ...]:
+        """Return the bandwidths of write and read."""
+        return (WRITE_BW, READ_BW)
+
+    def _access(self, direction: Literal["read", "write"]) -> Access:
+        # A node is the whole of what the site measures only if the site has no other.
+        whole = self.site.scale.nodes == 1
+        return Access(
+            direction=direction,
+            o_direct=self.o_direct,
+            fsync=direction == "write",
+            evict=direction == "read" and not self.o_direct,
+            saturates="bandwidth" if whole else None,
+        )
+
+    def _phase(self, job: options.FioJob, checks: tuple[str, ...]) -> PhasePlan:
+        way: Literal["read", "write"] = "read" if job.pattern == "read" else "write"
+        rates: Mapping[str, str] = {f"{way}_bw": "bw"}
+        # The warm-up alone writes and checks checksums: they would cost time in the others.
+        checked = Verification(checks, options.MISMATCH)
+        return self.fio_phase(job, rates, self._access(way), verifies=checked)
+
+    def plan(self) -> CasePlan:
+        """Give each process its share of the case's bytes; raises ValueError if they do not fit."""
+        block, each = parse_bytes(self.block), share_of_bytes(self, self.block)
+        write = options.FioJob(
+            name="write",
+            pattern="write",
+            block_bytes=block,
+            file_bytes=each,
+            numjobs=self.tasks_per_node,
+            direct=self.o_direct,
+            shared=not self.file_per_process,
+            fsync_at_end=True,
+        )
+        if self.below:
+            write = replace(write, directory=f"{write.directory}/{self.below}")
+        read = replace(write, name="read", pattern="read", fsync_at_end=False)
+        return self.fio_case(
+            jobs=[write, read],
+            repeat=[
+                self._phase(write, options.verification(CHECKED_BYTES, options.WRITTEN_ALONE)),
+                self._phase(read, options.verification(CHECKED_BYTES)),
+            ],
+            held_bytes=write.bytes_total,
+            files=self.tasks_per_node if self.file_per_process else 1,
+            shared_file=not self.file_per_process,
+            below=self.below,
+        )
+
+
 class FioMetadataCheck(OneNodeFioCheck):
     """Create, stat and remove empty files, by the client that created them.
 
@@ -222,11 +295,7 @@ class FioMetadataCheck(OneNodeFioCheck):
 
     def plan(self) -> CasePlan:
         """Divide the files that the limits allow among the tasks."""
-        files = self.site.limits.case_files // self.tasks_per_node
-        if files < 1:
-            raise ValueError(
-                f"limits.case_files is {self.site.limits.case_files}: less than one a task"
-            )
+        files = self.share_of_files(self.tasks_per_node)
         # A stat is several times as fast as the others: five rounds make it last.
         engines: tuple[tuple[Literal["filecreate", "filestat", "filedelete"], int], ...] = (
             ("filecreate", 1),

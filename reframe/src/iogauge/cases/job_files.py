@@ -1,6 +1,6 @@
 """What ReFrame's host writes for a job: its files, its script, its launcher.
 
-The functions take a plan, a partition's extras and ReFrame's job, and know no check.
+It takes a plan, a partition's extras and ReFrame's job, and knows no check.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,9 +22,7 @@ import reframe.core.runtime as runtime
 from iogauge.core import commands, paths, processes
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.plan import script
-from iogauge.plan.case import (
-    CasePlan,
-)
+from iogauge.plan.case import CasePlan
 from iogauge.plan.stage import FOOTPRINT, HOSTFILE, ORDER, PINS, JobOrder, PlannedCase
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace.directory import session_dir
@@ -35,68 +34,177 @@ _CAPACITY_FACTOR: Final = 1.25
 _ASKED: Final = 30
 
 
-def bound_tasks(job: Any, plan: CasePlan, extras: PartitionExtras, per_node: int) -> int:
-    """Return how many tasks mpirun binds to a core each on the node of the job script.
-
-    Returns 0 if it binds none, or if the script may run elsewhere, as with hosts of the site. Other
-    launchers share cores rather than abort.
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """What is written for a case's job: ReFrame's job with its time limit, the plan, the partition's extras, the tasks that fit
+    on a node. With ``bind`` tasks are bound to cores; a document's command stays as printed.
     """
-    name = job.launcher.registered_name
-    bound = "core" in script.binding_options(name, per_node, extras.node.cores)
-    started = any(phase.launch == "tasks" for phase in plan.phases)
-    return per_node if bound and started and not extras.hosts else 0
 
+    job: Any
+    plan: CasePlan
+    extras: PartitionExtras
+    per_node: int
+    bind: bool = True
 
-def order_of(
-    plan: CasePlan,
-    extras: PartitionExtras,
-    session: str,
-    case: str,
-    time_limit_s: float,
-    job: Any,
-    bound_tasks: int = 0,
-) -> JobOrder:
-    """Return the order for the job's agent. ``job`` is ReFrame's job, with its time limit."""
-    target, limits = extras.target, extras.limits
-    pid, start = processes.identity(os.getpid())
-    return JobOrder(
-        target=target.path,
-        type=target.type,
-        source=target.source,
-        uuid=target.uuid,
-        striping=target.striped_by,
-        targets=extras.topology.targets if extras.topology else None,
-        out=extras.topology.out if extras.topology else (),
-        restore=str(paths.state_dir() / "restore"),
-        session=session,
-        host=socket.gethostname(),
-        process=(pid, start),
-        case=case,
-        lock=target.lock_place,
-        # The job's time includes the waiting: half of it is left for the case.
-        lock_wait_s=min(limits.lock_wait, time_limit_s / 2),
-        lock_lease_s=limits.lock_lease,
-        held_bytes=plan.held_bytes,
-        files=plan.most_files,
-        pieces=plan.pieces,
-        pins=plan.pins,
-        layout=plan.layout,
-        pool=target.pool,
-        shared_bytes=plan.shared_bytes,
-        max_fill=limits.max_fill,
-        max_of_free=limits.max_of_free,
-        time_limit_s=job.time_limit or 0,
-        bound_tasks=bound_tasks,
-        cores=extras.node.cores,
-        expect=dict(extras.expect),
-        devices=extras.ceilings.devices
-        if extras.ceilings and any(phase.of_devices for phase in plan.phases)
-        else (),
-        mdts=plan.mdts,
-        directory_layout=plan.directory_layout,
-        fill_bytes=plan.fill_bytes,
-        servers=target.servers,
-    )
+    @property
+    def launcher(self) -> str:
+        """Return the launcher's name."""
+        return str(self.job.launcher.registered_name)
+
+    @property
+    def _binding(self) -> list[str]:
+        cores = self.extras.node.cores
+        return script.binding_options(self.launcher, self.per_node, cores) if self.bind else []
+
+    @property
+    def bound_tasks(self) -> int:
+        """Return how many tasks mpirun binds to a core each on the node of the job script.
+
+        Returns 0 if it binds none, or if the script may run elsewhere, as with hosts of the site. Other
+        launchers share cores rather than abort.
+        """
+        started = any(phase.launch == "tasks" for phase in self.plan.phases)
+        here = "core" in self._binding and started and not self.extras.hosts
+        return self.per_node if here else 0
+
+    def order(self, session: str, case: str) -> JobOrder:
+        """Return the order for the job's agent."""
+        plan, extras = self.plan, self.extras
+        target, limits = extras.target, extras.limits
+        pid, start = processes.identity(os.getpid())
+        return JobOrder(
+            target=target.path,
+            type=target.type,
+            source=target.source,
+            uuid=target.uuid,
+            striping=target.striped_by,
+            targets=extras.topology.targets if extras.topology else None,
+            out=extras.topology.out if extras.topology else (),
+            restore=str(paths.state_dir() / "restore"),
+            session=session,
+            host=socket.gethostname(),
+            process=(pid, start),
+            case=case,
+            lock=target.lock_place,
+            # The job's time includes the waiting: half of it is left for the case.
+            lock_wait_s=min(limits.lock_wait, self.job.time_limit / 2),
+            lock_lease_s=limits.lock_lease,
+            held_bytes=plan.held_bytes,
+            files=plan.most_files,
+            pieces=plan.pieces,
+            pins=plan.pins,
+            layout=plan.layout,
+            pool=target.pool,
+            shared_bytes=plan.shared_bytes,
+            max_fill=limits.max_fill,
+            max_of_free=limits.max_of_free,
+            time_limit_s=self.job.time_limit,
+            bound_tasks=self.bound_tasks,
+            cores=extras.node.cores,
+            expect=dict(extras.expect),
+            devices=extras.ceilings.devices
+            if extras.ceilings and any(phase.of_devices for phase in plan.phases)
+            else (),
+            mdts=plan.mdts,
+            directory_layout=plan.directory_layout,
+            fill_bytes=plan.fill_bytes,
+            servers=target.servers,
+        )
+
+    def launch(self, stage: Path) -> script.Launch:
+        """Return the words that start processes in the job; write the host file if the site names
+        hosts.
+
+        Raises ValueError for a launcher that cannot do it.
+        """
+        plan, launcher, name = self.plan, self.job.launcher, self.launcher
+        hosts = self.extras.hosts[: plan.nodes]
+        if hosts:
+            if len(hosts) < plan.nodes:
+                raise ValueError(
+                    f"extras.hosts names {len(hosts)} host(s), the case needs {plan.nodes}: name more"
+                )
+            text = "".join(f"{host} slots={self.per_node}\n" for host in hosts)
+            (stage / HOSTFILE).write_text(text, encoding="utf-8")
+            launcher.options += script.host_options(name, hosts)
+        if plan.nodes > 1:
+            # Readers are shifted by whole nodes, so tasks must fill one node after the other.
+            launcher.options += script.placing_options(name, self.per_node, plan.cyclic)
+        launcher.options += self._binding
+        return script.Launch(
+            run_tasks=launcher.run_command(self.job),
+            each_node=script.per_node_launcher(name, plan.nodes, hosts),
+            agent=[
+                "env",
+                f"PYTHONPATH={LIBRARY.parent}",
+                sys.executable,
+                "-m",
+                "iogauge.job.agent",
+            ],
+            witness=str(JOB_FILES / "witness.sh"),
+            restore=str(paths.state_dir() / "restore"),
+            interface=self.extras.interface,
+        )
+
+    def resources(self, partition: Any) -> dict[str, dict[str, str]]:
+        """Return the room for the case that is requested of the site's resource managers; ValueError if there is none."""
+        capacity = f"{math.ceil(_CAPACITY_FACTOR * self.plan.held_bytes / 2**30)}GiB"
+        asked = {name: {"capacity": capacity} for name in self.extras.resources}
+        options = [word for name in asked for word in partition.get_resource(name, **asked[name])]
+        buffers = [word for word in options if word.startswith(("#DW", "#BB", "--bb"))]
+        if buffers and partition.scheduler.registered_name in ("slurm", "squeue"):
+            said = ""
+            with contextlib.suppress(OSError):
+                said = commands.output("scontrol", "show", "config", seconds=_ASKED)
+            if re.search(r"BurstBufferType\s*=\s*\(null\)", said):
+                raise ValueError(
+                    f"this Slurm has no burst buffers, so it passes over {buffers[0]!r}"
+                )
+        return asked
+
+    def lines(
+        self, starts: script.Launch, order: JobOrder, environments: Sequence[Any]
+    ) -> tuple[list[str], str, list[str]]:
+        """Return the lines before the executable, the executable, and its options.
+
+        ``environments`` are what ReFrame loads before. Adds to the job the options with which its scheduler warns of the
+        time limit.
+        """
+        job, plan = self.job, self.plan
+        functions = script.job_functions(plan, starts, notes_layouts=order.striping == "lustre")
+        by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
+        served = any(phase.on_servers for phase in plan.phases)
+        reported = script.reporting_variables(self.launcher) if by_tasks else {}
+        given = [*job.sched_access, *job.options, *job.cli_options]
+        options = script.job_options(
+            job.scheduler.registered_name, plan.most_files, job.time_limit, given
+        )
+        job.options += options
+        warned = [option.partition("@")[2] for option in options if "@" in option]
+        directory = os.path.join(session_dir(order.target, order.session), order.case)
+        counts = [str(plan.first_repetition), str(plan.repetitions)]
+        # Daemons that mpirun starts on hosts by itself have another environment.
+        handed = dict.fromkeys(["PATH", *(name for one in environments for name in one.env_vars)])
+        own = [name for name in handed if not name.startswith(("OMPI_", "PRTE_"))]
+        lines = [
+            *_has_modules(environments),
+            *(
+                [f"export OMPI_MCA_mca_base_env_list={script.shell_word(';'.join(own))}"]
+                if self.extras.hosts
+                else []
+            ),
+            *(f"export {name}={value}" for name, value in reported.items()),
+            f"export IOG_DIR={_directory_word(directory)}",
+            f". {script.shell_word(str(JOB_FILES / 'job.sh'))}",
+            *(f"IOG_WARNED={seconds}" for seconds in warned),
+            *([f". {script.shell_word(str(JOB_FILES / 'servers.sh'))}"] if served else []),
+            *functions,
+            f"iog_open {script.shell_command([*starts.agent, 'open', ORDER])}",
+            *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
+        ]
+        if plan.writes_first:
+            lines.append(script.shell_command(["iog_repeat", *counts, "iog_write"]))
+        return lines, "iog_repeat", [*counts, "iog_case"]
 
 
 def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
@@ -119,55 +227,6 @@ def write_inputs(stage: Path, planned: PlannedCase, plan: CasePlan) -> None:
         (stage / name).write_text(text, encoding="utf-8")
 
 
-def launch_of(
-    job: Any, plan: CasePlan, extras: PartitionExtras, stage: Path, per_node: int, bind: bool
-) -> script.Launch:
-    """Return the words that start processes in the job; write the host file if the site names
-    hosts.
-
-    ``per_node`` is the number of tasks that fit on a node. If ``bind`` is True, tasks are bound to
-    cores. Raises ValueError for a launcher that cannot do it.
-    """
-    launcher, name = job.launcher, job.launcher.registered_name
-    hosts = extras.hosts[: plan.nodes]
-    if hosts:
-        if len(hosts) < plan.nodes:
-            raise ValueError(
-                f"extras.hosts names {len(hosts)} host(s), the case needs {plan.nodes}: name more"
-            )
-        text = "".join(f"{host} slots={per_node}\n" for host in hosts)
-        (stage / HOSTFILE).write_text(text, encoding="utf-8")
-        launcher.options += script.host_options(name, hosts)
-    if plan.nodes > 1:
-        # Readers are shifted by whole nodes, so tasks must fill one node after the other.
-        launcher.options += script.placing_options(name, per_node, plan.cyclic)
-    if bind:  # a document's command stays as printed
-        launcher.options += script.binding_options(name, per_node, extras.node.cores)
-    return script.Launch(
-        run_tasks=launcher.run_command(job),
-        each_node=script.per_node_launcher(name, plan.nodes, hosts),
-        agent=_agent(),
-        witness=str(JOB_FILES / "witness.sh"),
-        restore=str(paths.state_dir() / "restore"),
-        interface=extras.interface,
-    )
-
-
-def resources(plan: CasePlan, extras: PartitionExtras, partition: Any) -> dict[str, dict[str, str]]:
-    """Return the room for the case that is requested of the site's resource managers; ValueError if there is none."""
-    capacity = f"{math.ceil(_CAPACITY_FACTOR * plan.held_bytes / 2**30)}GiB"
-    asked = {name: {"capacity": capacity} for name in extras.resources}
-    options = [word for name in asked for word in partition.get_resource(name, **asked[name])]
-    buffers = [word for word in options if word.startswith(("#DW", "#BB", "--bb"))]
-    if buffers and partition.scheduler.registered_name in ("slurm", "squeue"):
-        said = ""
-        with contextlib.suppress(OSError):
-            said = commands.output("scontrol", "show", "config", seconds=_ASKED)
-        if re.search(r"BurstBufferType\s*=\s*\(null\)", said):
-            raise ValueError(f"this Slurm has no burst buffers, so it passes over {buffers[0]!r}")
-    return asked
-
-
 def _has_modules(environments: Sequence[Any]) -> Iterator[str]:
     """Yield a line for each module that the site declares: it ends a job in which the module is not loaded."""
     system = runtime.runtime().modules_system
@@ -184,60 +243,6 @@ def _has_modules(environments: Sequence[Any]) -> Iterator[str]:
             f"iogauge: the job has not loaded the module {name}, which the site declares"
         )
         yield f"module is-loaded {script.shell_word(name)} || {{ echo {end} >&2; exit 1; }}"
-
-
-def script_lines(
-    job: Any,
-    plan: CasePlan,
-    extras: PartitionExtras,
-    starts: script.Launch,
-    order: JobOrder,
-    environments: Sequence[Any],
-) -> tuple[list[str], str, list[str]]:
-    """Return the lines before the executable, the executable, and its options.
-
-    ``environments`` are what ReFrame loads before. Adds to the job the options with which its scheduler warns of the
-    time limit.
-    """
-    functions = script.job_functions(plan, starts, notes_layouts=order.striping == "lustre")
-    by_tasks = any(phase.launch == "tasks" for phase in plan.phases)
-    served = any(phase.on_servers for phase in plan.phases)
-    reported = script.reporting_variables(job.launcher.registered_name) if by_tasks else {}
-    given = [*job.sched_access, *job.options, *job.cli_options]
-    options = script.job_options(
-        job.scheduler.registered_name, plan.most_files, job.time_limit, given
-    )
-    job.options += options
-    warned = [option.partition("@")[2] for option in options if "@" in option]
-    directory = os.path.join(session_dir(order.target, order.session), order.case)
-    counts = [str(plan.first_repetition), str(plan.repetitions)]
-    # Daemons that mpirun starts on hosts by itself have another environment.
-    handed = dict.fromkeys(["PATH", *(name for one in environments for name in one.env_vars)])
-    own = [name for name in handed if not name.startswith(("OMPI_", "PRTE_"))]
-    lines = [
-        *_has_modules(environments),
-        *(
-            [f"export OMPI_MCA_mca_base_env_list={script.shell_word(';'.join(own))}"]
-            if extras.hosts
-            else []
-        ),
-        *(f"export {name}={value}" for name, value in reported.items()),
-        f"export IOG_DIR={_directory_word(directory)}",
-        f". {script.shell_word(str(JOB_FILES / 'job.sh'))}",
-        *(f"IOG_WARNED={seconds}" for seconds in warned),
-        *([f". {script.shell_word(str(JOB_FILES / 'servers.sh'))}"] if served else []),
-        *functions,
-        f"iog_open {script.shell_command([*starts.agent, 'open', ORDER])}",
-        *(["iog_prepare"] if functions[0].startswith("iog_prepare") else []),
-    ]
-    if plan.writes_first:
-        lines.append(script.shell_command(["iog_repeat", *counts, "iog_write"]))
-    return lines, "iog_repeat", [*counts, "iog_case"]
-
-
-def _agent() -> list[str]:
-    """Return the words that start the agent on a node."""
-    return ["env", f"PYTHONPATH={LIBRARY.parent}", sys.executable, "-m", "iogauge.job.agent"]
 
 
 def _directory_word(directory: str) -> str:

@@ -127,6 +127,8 @@ class MdtestCheck(StorageCheck):
                 items=None if branched else self.items_per_task,
                 items_per_directory=self.items_per_task // self.directories if branched else None,
                 files_only=True,
+                write_bytes=self.file_bytes,
+                read_bytes=self.file_bytes,
                 stride=1,
                 data_type="timestamp",
                 signature=_SIGNATURE if self.file_bytes else None,

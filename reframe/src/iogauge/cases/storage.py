@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import reframe.core.builtins as builtins
 from pydantic import ValidationError
@@ -169,24 +169,21 @@ class StorageCheck(JudgedCheck):
 
     def _check_variables(self) -> None:
         """Refuse values of variables that no scenario can have."""
-        for name, allowed in (
-            ("tier", ("quick", "daily", "acceptance")),
-            ("variant", self.variants),
-            ("writes_first", ("yes", "no", "")),
-        ):
-            if getattr(self, name) not in allowed:
-                self._refuse(
-                    Verdict.ERROR,
-                    f"{name} is {getattr(self, name)!r}: expected {' or '.join(allowed)}",
-                )
-        for name in ("nodes", "tasks_per_node", "repetitions", *self._overridden):
+        words = {
+            "tier": get_args(Tier),
+            "variant": self.variants,
+            "writes_first": ("yes", "no", ""),
+        }
+        for name, allowed in words.items():
+            if (value := getattr(self, name)) not in allowed:
+                text = f"{name} is {value!r}: expected {' or '.join(allowed)}"
+                self._refuse(Verdict.ERROR, text)
+        counts = ("nodes", "tasks_per_node", "repetitions")
+        for name in (*counts, *self._overridden):
             value = getattr(self, name)
-            least = 1 if name in ("nodes", "tasks_per_node", "repetitions") else value
-            if isinstance(value, int) and not least <= value < 1 << 60:
-                self._refuse(
-                    Verdict.ERROR,
-                    f"{name} is {str(value)[:30]}: expected 1 or more, less than 2^60",
-                )
+            if isinstance(value, int) and not (name in counts) <= value < 1 << 60:
+                text = f"{name} is {str(value)[:30]}: expected 1 or more, less than 2^60"
+                self._refuse(Verdict.ERROR, text)
 
     @builtins.run_before("run")
     def _write_job(self) -> None:
@@ -208,12 +205,10 @@ class StorageCheck(JudgedCheck):
         self.job.num_tasks = self.num_tasks
         self.job.num_tasks_per_node = self.num_tasks_per_node
         self.job.num_cpus_per_task = self.num_cpus_per_task
-        bind = self.variant != "published"
-        per_node = self.tasks_per_node
-        bound = job_files.bound_tasks(self.job, plan, extras, per_node) if bind else 0
-        order = job_files.order_of(
-            plan, extras, current().name, self.case_name, self._time_limit_s, self.job, bound
+        files = job_files.JobFiles(
+            self.job, plan, extras, self.tasks_per_node, self.variant != "published"
         )
+        order = files.order(current().name, self.case_name)
         try:
             references, unreferenced = self._find_references()
         except ReferencesError as error:
@@ -248,12 +243,12 @@ class StorageCheck(JudgedCheck):
         if planned.refused:
             self._refuse(Verdict.ERROR, f"nothing could fail: {'; '.join(planned.refused)}")
         try:
-            launch = job_files.launch_of(self.job, plan, extras, stage, per_node, bind)
-            self.extra_resources = job_files.resources(plan, extras, self.current_partition)
+            launch = files.launch(stage)
+            self.extra_resources = files.resources(self.current_partition)
         except ValueError as error:
             self._refuse(Verdict.ERROR, str(error))
         loaded = [self.current_partition.local_env, self.current_environ]
-        lines = job_files.script_lines(self.job, plan, extras, launch, order, loaded)
+        lines = files.lines(launch, order, loaded)
         self.job.launcher = getlauncher("local")()
         self.prerun_cmds, self.executable, self.executable_opts = lines
         if not self.is_dry_run():
@@ -290,7 +285,7 @@ class StorageCheck(JudgedCheck):
                 self._metrics,
                 references,
                 self._extras,
-                self._tier,
+                cast(Tier, self.tier),
                 unreferenced,
                 self.standing_references(),
                 marks.recorded(self._references.data, type(self).__name__),
@@ -359,11 +354,6 @@ class StorageCheck(JudgedCheck):
         """Return the seconds that the job may take, as ReFrame will request them."""
         limit: float = Duration(self.time_limit or self.current_partition.time_limit)
         return limit
-
-    @property
-    def _tier(self) -> Tier:
-        tier: Any = self.tier
-        return tier  # type: ignore[no-any-return]
 
     def _flaw(self) -> str:
         """Return the flaw of the published form, to be added to the reason of a verdict."""

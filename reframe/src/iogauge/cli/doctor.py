@@ -36,7 +36,7 @@ from iogauge.node.lustre.targets import StorageTarget
 from iogauge.node.mounts import fsname_of
 from iogauge.node.view import View, look, with_lustre
 from iogauge.plan.script import binding_options
-from iogauge.site import folders, programs, settings
+from iogauge.site import folders, programs
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.programs import BRINGS, Machine, brings, mpi_environment
 from iogauge.workspace import directory, lock, permission
@@ -175,14 +175,6 @@ DOUBT: Final = (
 )
 
 
-def describe_stack(machine: Machine) -> list[str]:
-    """Return one line for each program that was found."""
-    return [
-        f"{p.name}: {p.path}" + (f" ({p.version})" if p.version else "")
-        for p in machine.programs.values()
-    ]
-
-
 def launch_check(machine: Machine) -> Check | None:
     """Run IOR on two tasks over a few KiB, to see whether launcher and program use the same MPI.
 
@@ -212,7 +204,8 @@ def launch_check(machine: Machine) -> Check | None:
     return Check("problem", "mpirun and ior", text, what)
 
 
-def _programs(machine: Machine) -> Iterator[Check]:
+def of_programs(machine: Machine) -> Iterator[Check]:
+    """Yield a line for each program that cases of this suite need."""
     for name in ("ior", "mdtest", "fio", "mpirun"):
         program = machine.programs.get(name)
         if program is None:
@@ -234,11 +227,6 @@ def _state() -> Check:
         return Check("ok", "state", f"records and logs go to {place}")
     what = "set IOGAUGE_HOME to a directory of your own, with an absolute path"
     return Check("problem", "state", f"{place}: user {getpass.getuser()} may not write there", what)
-
-
-def extras_of(partition: Mapping[str, Any]) -> PartitionExtras:
-    """Return what a partition of a site declares."""
-    return PartitionExtras.of_partition(partition["extras"])
 
 
 def of_target(extras: PartitionExtras) -> list[Check]:
@@ -378,35 +366,34 @@ def site_of_host(found: Sequence[Path]) -> Path | None:
     return next(iter(folders.sites_of_host(found, socket.gethostname())), None)
 
 
-def declared_nodes(folder: Path) -> Iterator[Check]:
-    """Yield lines about partitions that run on this machine and declare it as another one."""
-    data, mistakes = settings.read_site(folder)
+def declared_nodes(
+    site: str, partition: Mapping[str, Any], extras: PartitionExtras
+) -> Iterator[Check]:
+    """Yield lines about a partition that runs on this machine and declares it as another one."""
+    if partition["scheduler"] != "local" or extras.hosts:
+        return
     usable, memory = usable_cores(), memory_bytes()
-    for partition in [] if mistakes else data["systems"][0]["partitions"]:
-        extras = extras_of(partition)
-        if partition["scheduler"] != "local" or extras.hosts:
-            continue
-        declared, tasks = extras.node, extras.scale.tasks_per_node
-        of_mpirun = "core" in binding_options(partition["launcher"], tasks, declared.cores)
-        findings = [
-            cores(tasks if of_mpirun else 0, usable, declared.cores),
-            declared_node(declared, [usable], [memory]),
-        ]
-        path, subject = extras.target.path, f"site {folder.name}, partition {partition['name']}"
-        facts = probes.collect(path) if extras.expect else {}
-        if expect := {key: value for key, value in extras.expect.items() if key in facts}:
-            fsname, host = fsname_of(extras.target.source or "*"), socket.gethostname()
-            findings.append(
-                expected_settings(expect=expect, facts=facts, host=host, path=path, fsname=fsname)
-            )
-        if extras.scale.nodes > 1:
-            text = f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host"
-            yield Check("problem", subject, text, "name a scheduler, or the nodes (extras.hosts)")
-        yield from objections(subject, findings)
+    declared, tasks = extras.node, extras.scale.tasks_per_node
+    of_mpirun = "core" in binding_options(partition["launcher"], tasks, declared.cores)
+    findings = [
+        cores(tasks if of_mpirun else 0, usable, declared.cores),
+        declared_node(declared, [usable], [memory]),
+    ]
+    path, subject = extras.target.path, f"site {site}, partition {partition['name']}"
+    facts = probes.collect(path) if extras.expect else {}
+    if expect := {key: value for key, value in extras.expect.items() if key in facts}:
+        fsname, host = fsname_of(extras.target.source or "*"), socket.gethostname()
+        findings.append(
+            expected_settings(expect=expect, facts=facts, host=host, path=path, fsname=fsname)
+        )
+    if extras.scale.nodes > 1:
+        text = f"scale.nodes is {extras.scale.nodes}, and the scheduler local starts all tasks on this host"
+        yield Check("problem", subject, text, "name a scheduler, or the nodes (extras.hosts)")
+    yield from objections(subject, findings)
 
 
 def of_this_host() -> list[Check]:
     """Return the lines about the state directory, the programs and the MPI of this host."""
     machine = programs.machine()
     launch = launch_check(machine)
-    return [_state(), *_programs(machine), *([launch] if launch else [])]
+    return [_state(), *of_programs(machine), *([launch] if launch else [])]

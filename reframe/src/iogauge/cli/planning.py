@@ -148,11 +148,8 @@ def list_cases(arguments: list[str]) -> None:
         for case, runs in sorted(cases.items(), key=lambda one: in_order(short_name(one[0])))
     ]
     show(plan_table.listing(rows))
-    lack = unmeasured_of(asked, chosen, [], gate=False, accept=False)
-    for line in (
-        f"{count(len(rows), 'case')}, {sum(cases.values())} run here",
-        *endings.remarks(lack),
-    ):
+    say(f"{count(len(rows), 'case')}, {sum(cases.values())} run here")
+    for line in endings.remarks(unmeasured_of(asked, chosen)):
         say(line)
 
 
@@ -209,7 +206,11 @@ def selected_by(arguments: list[str]) -> Selected | None:
 
 
 def unmeasured_of(
-    arguments: list[str], chosen: Selected, records: list[Record], gate: bool, accept: bool
+    arguments: list[str],
+    chosen: Selected,
+    records: Sequence[Record] = (),
+    gate: bool = False,
+    accept: bool = False,
 ) -> Unmeasured:
     """Return what a run was asked for and did not measure."""
     checks = known_checks(project_root() / "checks")
@@ -229,15 +230,6 @@ def unmeasured_of(
         gone=tuple(missed),
         nothing=(selection(arguments) or "none given") if nothing else "",
     )
-
-
-def unmeasured_remarks(arguments: list[str]) -> list[str]:
-    """Return a line for each reason why cases that the arguments name would not be measured."""
-    chosen = selected_by(arguments)
-    if chosen is None:
-        return []
-    lack = unmeasured_of(arguments, chosen, [], gate=False, accept=False)
-    return [*lack.unmatched, *endings.remarks(lack)]
 
 
 def planned_cases(
@@ -318,12 +310,14 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
 def plan(arguments: list[str], wide: bool) -> bool:
     """Show what cases would write and read, and whether they fit the target, the budget and the time limit."""
     say_unclaimed(arguments)
-    demand_cases(arguments, selected_by(arguments))
+    chosen = selected_by(arguments)
+    demand_cases(arguments, chosen)
     cases, unable = planned_cases(arguments)
     fits = bool(cases) and show_plan(cases, wide)
     for line in unable:
         say(line, "bold red")
-    for line in unmeasured_remarks(arguments):
+    lack = unmeasured_of(arguments, chosen) if chosen else Unmeasured()
+    for line in (*lack.unmatched, *endings.remarks(lack)):
         say(line)
     return fits and not unable
 

@@ -22,6 +22,7 @@ from iogauge.plan.stage import PlannedCase
 from iogauge.records import selected
 from iogauge.report import plan_table
 from iogauge.site import folders, programs, settings
+from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 
 
@@ -162,10 +163,10 @@ def _of_site(folder: Path, here: bool) -> tuple[list[Check], list[PlannedCase]]:
 
 
 def _of_partition(
-    folder: Path, partition: Mapping[str, object], site: Mapping[str, object]
+    folder: Path, partition: Mapping[str, Any], site: Mapping[str, Any]
 ) -> list[Check]:
     """Return the lines about the target and the nodes of a partition of this host's site."""
-    extras = doctor.extras_of(partition)
+    extras = PartitionExtras.of_partition(partition["extras"])
     asked = list(nodes.ask(partition, site))
     target = doctor.of_target(extras)
     if partition["scheduler"] != "local" or extras.hosts:
@@ -178,7 +179,7 @@ def _of_partition(
             for one in target
         ]
     lacks = _not_on_path(partition, site)
-    return [*lacks, *target, *asked, *doctor.declared_nodes(folder)]
+    return [*lacks, *target, *asked, *doctor.declared_nodes(folder.name, partition, extras)]
 
 
 def _as_planned(folder: Path, here: bool) -> tuple[list[PlannedCase], list[Check]]:

@@ -106,46 +106,41 @@ def explain(word: str, whole: bool = False) -> list[str]:
     The words after a check are the parameters of a case. Raises ValueError with what was meant
     perhaps.
     """
-    names = word.split() or [""]
-    words = _glossary()
-    checks = known_checks(project_root() / "checks")
-
-    rows = rules.rows()
-    numbers = sorted({row.number for row in rows.values()}, key=lambda number: int(number[1:]))
-
-    def about(name: str) -> list[str]:
-        if of_number := [row for row in rows.values() if row.number == name.upper()]:
-            return [paragraph for row in of_number for paragraph in _guard(row, whole)]
-        if name.upper() in Verdict.__members__:
-            return _verdict(Verdict[name.upper()])
-        return _check(name) if name in checks else []
-
-    subject = f"{names[0].upper()} {' '.join(names[1:])}"
-    if subject in rows:
-        return [*_guard(rows[subject], whole)]
-    if first := about(names[0]):
-        return [*first, *(paragraph for name in names[1:] for paragraph in about(name))]
+    words, known = _glossary(), _known(whole)
+    lower = {name.lower(): name for name in (*words, *known)}
     low = word.strip().lower()
+    asked = [low] if low in lower else low.split() or [""]
+    if lower.get(asked[0]) in known:
+        told = (known.get(lower.get(name, ""), []) for name in asked)
+        return [paragraph for of_name in told for paragraph in of_name]
+    if low in lower:
+        return [lower[low], f"  {words[lower[low]]}", "See docs/keys.md."]
     spelled = (f"`{low}`", f"`_{low.rpartition('_')[2]}`")
-    for term in (term for term in words if term.lower() == low):
-        return [term, f"  {words[term]}", "See docs/keys.md."]
     for term, meaning in words.items():
         sentences = re.split(r"(?<=\.) ", meaning)
-        said = [text for text in sentences if any(one in text.lower() for one in spelled)]
+        said = [f"  {text}" for text in sentences if any(one in text.lower() for one in spelled)]
         if said:
-            return [
-                word.strip(),
-                *(f"  {text}" for text in said),
-                f"  See the word {term} in docs/keys.md.",
-            ]
-    every = [*numbers, *Verdict.__members__, *checks, *words]
-    lower = {one.lower(): one for one in every}
-    near = difflib.get_close_matches(names[0].lower(), lower, 3)
+            return [word.strip(), *said, f"  See the word {term} in docs/keys.md."]
+    near = difflib.get_close_matches(asked[0], lower, 3)
     meant = f" Did you mean {', '.join(lower[one] for one in near)}?" if near else ""
+    last = max(rules.rows().values(), key=_number).number
     raise ValueError(
-        f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {numbers[-1]}), a verdict (UNSTABLE), "
+        f"iogauge knows no word {word!r}.{meant} Name a guard (G1 to {last}), a verdict (UNSTABLE), "
         "a check (FioRandomRead) or a word of docs/keys.md"
     )
+
+
+def _number(row: rules.RuleText) -> int:
+    return int(row.number[1:])
+
+
+def _known(whole: bool) -> dict[str, list[str]]:
+    """Return the paragraphs about each guard, by its number and by its name, each verdict and each check."""
+    found: dict[str, list[str]] = {}
+    for row in rules.rows().values():
+        for name in dict.fromkeys((row.number, row.name)):
+            found.setdefault(name, []).extend(_guard(row, whole))
+    return found | {one.value: _verdict(one) for one in Verdict} | _checks()
 
 
 def _guard(row: rules.RuleText, whole: bool) -> Iterator[str]:
@@ -166,10 +161,8 @@ def _guard(row: rules.RuleText, whole: bool) -> Iterator[str]:
 
 def _verdict(verdict: Verdict) -> list[str]:
     fails = "in every run" if verdict.fails_run else "in a gate" if verdict.is_trouble(True) else ""
-    guards = sorted(
-        {row.number for row in rules.rows().values() if verdict.value in row["otherwise"]},
-        key=lambda number: int(number[1:]),
-    )
+    saying = [row for row in rules.rows().values() if verdict.value in row["otherwise"]]
+    guards = dict.fromkeys(row.number for row in sorted(saying, key=_number))
     return [
         verdict.value,
         f"  {verdict.meaning}.",
@@ -179,26 +172,28 @@ def _verdict(verdict: Verdict) -> list[str]:
     ]
 
 
-def _check(name: str) -> list[str]:
-    """Return what docs/checks.md says of a check: its row in the table."""
-    page = project_root() / "docs" / "checks.md"
-    for line in page.read_text(encoding="utf-8").splitlines() if page.exists() else ():
-        cells = [
-            re.sub(r"\[(.+?)\]\(.+?\)", r"\1", cell.strip()) for cell in line.strip("| ").split("|")
-        ]
-        if len(cells) == 4 and name in cells[0].split(", "):
-            _, parameters, measures, tool = cells
-            told = [f"  One case for each: {parameters}."] * bool(parameters)
-            told += [f"  It is measured by {tool}."] * bool(tool)
-            return [name, f"  It measures {measures}.", *told, "See docs/checks.md."]
-    return [name, "See docs/checks.md."]
+def _page(name: str) -> str:
+    """Return the text of a page of docs, with links as their words; empty without that page."""
+    page = project_root() / "docs" / name
+    text = page.read_text(encoding="utf-8") if page.exists() else ""
+    return re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text)
+
+
+def _checks() -> dict[str, list[str]]:
+    """Return what docs/checks.md says of each check: its row in the table."""
+    found = {name: [name] for name in known_checks(project_root() / "checks")}
+    for line in _page("checks.md").splitlines():
+        cells = [cell.strip() for cell in line.strip("| ").split("|")]
+        for name in cells[0].split(", ") if len(cells) == 4 else ():
+            if found.get(name) == [name]:
+                _, parameters, measures, tool = cells
+                found[name] += [f"  It measures {measures}."]
+                found[name] += [f"  One case for each: {parameters}."] * bool(parameters)
+                found[name] += [f"  It is measured by {tool}."] * bool(tool)
+    return {name: [*told, "See docs/checks.md."] for name, told in found.items()}
 
 
 def _glossary() -> dict[str, str]:
     """Return the words of docs/keys.md and their meanings; empty without that page."""
-    page = project_root() / "docs" / "keys.md"
-    text = page.read_text(encoding="utf-8") if page.exists() else ""
-    return {
-        term: re.sub(r"\[(.+?)\]\(.+?\)", r"\1", " ".join(meaning.split()))
-        for term, meaning in re.findall(r"^\*\*(.+?)\*\*: (.+?)$(?=\n\n|\n*\Z)", text, re.M | re.S)
-    }
+    found = re.findall(r"^\*\*(.+?)\*\*: (.+?)$(?=\n\n|\n*\Z)", _page("keys.md"), re.M | re.S)
+    return {term: " ".join(meaning.split()) for term, meaning in found}

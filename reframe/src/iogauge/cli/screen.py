@@ -125,7 +125,7 @@ def show(view: Table) -> None:
 def show_ending(records: SessionRecords, end: Ending, wide: bool = False) -> None:
     """Print the table, the ending, and what was not run."""
     if records:
-        show(outcome.table(outcome.folded(records), wide))
+        show(outcome.table(outcome.folded(outcome.rows(records)), wide))
     for line in (f"iogauge: {end}", *end.remarks):
         say(line)
     if any(r.tier == "quick" and r.metrics for r in records):

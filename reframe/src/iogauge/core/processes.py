@@ -281,37 +281,46 @@ def _nothing(_: int) -> None:
     pass
 
 
-def _leave(parent: int, pipe: int, standard: Sequence[int]) -> None:
-    """Let a child end with its parent, and close what it inherited but for ``pipe``; ``standard`` streams lead nowhere."""
-    import ctypes
+def _forked(work: Callable[[], object], pipe: int, standard: Sequence[int]) -> int:
+    """Run ``work`` in a child that ends with this process, and without its cleanup handlers; return the child's number.
 
-    # Abandoned work must not go on when the storage is back.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)
-    null = os.open(os.devnull, os.O_RDWR)
-    for number in standard:
-        os.dup2(null, number)
-    os.closerange(3, pipe)
-    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
+    It keeps ``pipe`` of the open files, and ``standard`` streams lead nowhere. Its status is 0 if the work returns what is true.
+    """
+    import ctypes  # most commands of the agent call nothing
 
-
-def _child(work: Callable[[Report], object], pipe: Connection, parent: int) -> None:
-    """Do the work, send its result, and end this process without cleanup handlers."""
+    libc = ctypes.CDLL(None)
+    flush()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
     try:
-        # Close inherited output so that nobody waits for an abandoned child.
-        _leave(parent, pipe.fileno(), (0, 1, 2))
-        sys.stdout = sys.stderr = io.StringIO()
-        os.setsid()  # nor may a caller that waits for its process group wait for the child
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        try:
-            answer = ("done", work(lambda count: pipe.send(("at", count))))
-        except Exception as error:
-            answer = ("failed", error)
-        pipe.send(answer)
+        # Abandoned work must not go on when the storage is back.
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() == parent:
+            null = os.open(os.devnull, os.O_RDWR)
+            for number in standard:
+                os.dup2(null, number)
+            os.closerange(3, pipe)
+            os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
+            status = int(not work())
+            flush()
     finally:
-        os._exit(0)
+        os._exit(status)
+
+
+def _answer(work: Callable[[Report], object], pipe: Connection) -> None:
+    """Send the result of the work, in a child of which nobody hears and for which nobody waits."""
+    sys.stdout = sys.stderr = io.StringIO()
+    os.setsid()  # a caller may wait for its process group
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        answer = ("done", work(lambda count: pipe.send(("at", count))))
+    except Exception as error:
+        answer = ("failed", error)
+    pipe.send(answer)
 
 
 def _silence_s(place: str) -> float:
@@ -342,18 +351,13 @@ def watch(
     if possible. Without ``seconds``, IOGAUGE_SILENCE_S or :data:`SILENCE_S` applies. Results and
     exceptions must be plain data.
     """
-    # Here and not above: most commands of the agent call nothing. Before the fork: the child has them too.
-    import ctypes  # noqa: F401
-    from multiprocessing.connection import Pipe
+    from multiprocessing.connection import Pipe  # most commands of the agent call nothing
 
     if seconds is None:
         seconds = _silence_s(place)
-    flush()
     source, pipe = Pipe(duplex=False)
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        _child(work, pipe, parent)
+    # Close inherited output so that nobody waits for an abandoned child.
+    pid = _forked(lambda: _answer(work, pipe), pipe.fileno(), (0, 1, 2))
     pipe.close()
     kind = "at"
     try:
@@ -384,17 +388,7 @@ def watch(
 
 def beside(work: Callable[[], object]) -> None:
     """Run ``work`` in a child process that ends with this one, takes only time that is left, and is not heard."""
-    import ctypes  # noqa: F401  # before the fork: the child has it too
-
-    flush()
-    parent = os.getpid()
-    if os.fork() == 0:
-        try:
-            _leave(parent, 2, (0, 1, 2))
-            os.nice(19)
-            work()
-        finally:
-            os._exit(0)
+    _forked(lambda: os.nice(19) and work(), 2, (0, 1, 2))
 
 
 def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) -> bool:
@@ -403,20 +397,8 @@ def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) ->
     Calls ``alive`` every :data:`ALIVE_S` seconds. Kills the child and returns False if there is something to read from the
     descriptor ``heard``: nobody waits for the answer any more.
     """
-    import ctypes  # noqa: F401  # before the fork: the child has it too
-
-    flush()
     source, pipe = os.pipe()
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            _leave(parent, pipe, (0,))
-            status = int(not work())
-            flush()
-        finally:
-            os._exit(status)
+    pid = _forked(work, pipe, (0,))
     os.close(pipe)
     try:
         ready: list[int] = []

@@ -19,7 +19,7 @@ from iogauge.guards.preflight import stripes_against_size
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import CaseSeen
 from iogauge.node.lustre.layout import FileLayout, Layouts, Part, last_with_data
-from iogauge.node.lustre.request import Component, Layout
+from iogauge.node.lustre.request import Layout
 
 
 def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
@@ -32,26 +32,21 @@ def _unlike(request: Layout, file: FileLayout, active: int) -> str | None:
     if request.pool is not None and last.pool != request.pool:
         return f"is in pool {last.pool or 'none'}"
     parts = file.parts if file.composite else ()
-    if len(parts) != len(request.components):
+    wanted = request.parts if request.begins_on_metadata else ()
+    if len(parts) != len(wanted):
         return f"has {len(parts)} components"
+    for number, (want, part) in enumerate(zip(wanted, parts, strict=True), start=1):
+        if part.end_bytes != want.end_bytes:
+            return f"has component {number} up to {part.end_bytes}"
     # A plain layout is its own only component.
-    pairs: list[tuple[Layout | Component, Part]] = [*zip(request.components, parts, strict=True)]
-    pairs = pairs or [(request, file.last)]
-    for number, (want, part) in enumerate(pairs, start=1):
-        where = f" in component {number}" if parts else ""
-        if isinstance(want, Component):
-            if part.end_bytes != want.end_bytes:
-                return f"has component {number} up to {part.end_bytes}"
-            if want.on_metadata:
-                continue
-        if differs := _other_stripes(want, part, active):
-            return differs + where
+    if differs := _other_stripes(request, parts[-1] if parts else file.last, active):
+        return differs
     if request.start is not None and file.last.objects[:1] != (request.start,):
         return f"starts on target {file.start}"
     return None
 
 
-def _other_stripes(want: Layout | Component, part: Part, active: int) -> str:
+def _other_stripes(want: Layout, part: Part, active: int) -> str:
     """Return how stripes differ from those that are asked for; empty if they do not. -1 still means all targets if there are
     no objects.
     """

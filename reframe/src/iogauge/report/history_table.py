@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import polars as pl
 
-from iogauge.core.groups import grouped
 from iogauge.core.text import did_you_mean
-from iogauge.core.units import in_order, of_runs, with_unit
+from iogauge.core.units import in_order, with_unit
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal, names, query
-from iogauge.records.record import MetricRecord, Record, operations_of, same_spread
-from iogauge.report.layout import Table, columns
-from iogauge.report.outcome import notes_of
+from iogauge.records.record import MetricRecord, Record
+from iogauge.report import outcome
+from iogauge.report.layout import Table
+from iogauge.report.outcome import Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,86 +115,38 @@ def records(folder: Path, rows: pl.DataFrame) -> Iterator[tuple[dict[str, Any], 
             yield contents[source, number], set(metrics)
 
 
-#: A record, its run, which those of ``--repeat`` have in common, and metrics that are one fact; a case may have none.
-_Fact = tuple[Record, object, Sequence[MetricRecord]]
-
-
 def table(found: Iterable[tuple[dict[str, Any], set[str | None]]], wide: bool = False) -> Table:
     """Return a table of records with their chosen metrics, by time and place, reasons below it.
 
     A line of the history that is no whole record is a reason alone.
     """
-    facts: list[_Fact] = []
+    lines: list[Row] = []
     damaged: list[str] = []
-    for number, (values, chosen) in enumerate(found):
+    for values, chosen in found:
         try:
-            record = Record.from_json(values)
+            lines += _rows(Record.from_json(values), chosen)
         except (TypeError, ValueError) as error:
             damaged.append(f"damaged record of session {values.get('session')}: {error}")
-            continue
-        run = record.session if "%.repeat_no=" in record.case else number
-        facts += [(record, run, metrics) for metrics in _of_one(record, chosen)]
-    blocks = {}
-    for where, here in grouped(facts, lambda one: f"{one[0].system}:{one[0].partition}").items():
-        rows: list[tuple[str, ...]] = []
-        last = ""
-        for same in grouped(here, _same).values():
-            record, _, metrics = same[0]
-            decided = metrics[0] if metrics else record
-            reason = decided.reason if decided.verdict is not Verdict.PASS else ""
-            shown = f"{record.time[:16].replace('T', ' ')}  {record.short_name}"
-            measured = _measured([metrics for *_, metrics in same])
-            rows.append(("" if shown == last else shown, *measured, decided.verdict.value, reason))
-            last = shown
-        blocks[where] = rows
-    headings = ("metric", "median ±spread", "verdict", "why")
-    reasons = [row[-1] for rows in blocks.values() for row in rows if row[-1]]
-    notes = notes_of([*damaged, *reasons])
-    numbers = {note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)}
-    numbered = {
-        where: [(*row, f"[{numbers[notes[why]]}]" if why else "") for *row, why in rows]
-        for where, rows in blocks.items()
-    }
-    return Table(columns("scenario", *headings, whole=headings), numbered, tuple(numbers), wide)
+    return outcome.table(outcome.folded(lines), wide, damaged, history=True)
 
 
-def _same(one: _Fact) -> tuple[object, ...]:
-    """Return what the runs of ``--repeat`` have in common."""
-    record, run, metrics = one
-    first = metrics[0] if metrics else record
-    return record.short_name, run, metrics and metrics[0].name, first.verdict
+def _rows(record: Record, chosen: Collection[str | None]) -> Iterator[Row]:
+    """Yield a row for each chosen metric, with the bandwidth that repeats it: both are one fact, and one row."""
 
-
-def _of_one(record: Record, chosen: Collection[str | None]) -> Iterator[Sequence[MetricRecord]]:
-    """Yield each chosen metric with the bandwidth that repeats it: both are one fact, and one line."""
-
-    def repeats(one: MetricRecord, other: MetricRecord) -> bool:
-        return (
-            operations_of(one.name) == other.name
-            and one.verdict == other.verdict
-            and same_spread(one.spread, other.spread)
-        )
+    def why(decided: Record | MetricRecord) -> tuple[str, ...]:
+        return () if decided.verdict is Verdict.PASS else (decided.reason,)
 
     if not record.metrics:
-        yield ()
-    found = [metric for metric in record.metrics if metric.name in chosen]
-    for metric in found:
-        if not any(repeats(metric, other) for other in found):
-            yield [metric, *(other for other in found if repeats(other, metric))]
-
-
-def _measured(runs: Sequence[Sequence[MetricRecord]]) -> tuple[str, str]:
-    """Return metrics and medians of a fact; of ``--repeat`` the range of its runs."""
-    fact = runs[0]
-    many = f"{len(runs)} runs" if len(runs) > 1 else ""
-    if not fact:
-        return ("-", many or "-")
-    measured = ", ".join(with_unit(one.median, one.unit) for one in fact)
-    if many:
-        measured = of_runs([run[0].median for run in runs], fact[0].unit)
-    elif fact[0].spread is not None:
-        measured += f" ±{fact[0].spread:.1%}"
-    return (", ".join(one.name for one in fact), measured)
+        yield Row(record, record.verdict, why(record))
+    found = {metric.name: metric for metric in record.metrics if metric.name in chosen}
+    repeated = {name: outcome.repeated(record, one) for name, one in found.items()}
+    for name, metric in found.items():
+        if repeated[name] not in found.values():
+            fact = [metric, *(found[other] for other, of in repeated.items() if of is metric)]
+            values = ", ".join(with_unit(one.median, one.unit) for one in fact)
+            spread = "" if metric.spread is None else f" ±{metric.spread:.1%}"
+            names = ", ".join(one.name for one in fact)
+            yield Row(record, metric.verdict, why(metric), names, values + spread, of=metric)
 
 
 CASE: Final = ("system", "partition", "environment", "case")

@@ -31,20 +31,25 @@ def newest(records: Sequence[Record]) -> list[Record]:
     return list(found.values())
 
 
-def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
-    """Return the operations per second that a bandwidth repeats, or the metric itself.
+def repeated(record: Record, metric: MetricRecord) -> MetricRecord | None:
+    """Return the operations per second that a bandwidth repeats, None if it does not.
 
     Samples that are proportional have the same spread.
     """
     alike = (
         other
         for other in record.metrics
-        if metric.verdict is other.verdict is Verdict.FAIL
-        and other.is_trouble(gate=False)
+        if metric.verdict is other.verdict
         and other.name == operations_of(metric.name)
         and same_spread(other.spread, metric.spread)
     )
-    return next(alike, metric)
+    return next(alike, None)
+
+
+def same_fault(record: Record, metric: MetricRecord) -> MetricRecord:
+    """Return the operations per second that fail as the bandwidth that repeats them, or the metric itself."""
+    other = repeated(record, metric) if metric.verdict is Verdict.FAIL else None
+    return other if other and other.is_trouble(gate=False) else metric
 
 
 #: How the source of a reference begins for which the ceiling stands in (plan.cost).
@@ -100,18 +105,18 @@ def _reasons(record: Record, metric: MetricRecord) -> tuple[str, ...]:
     return (*([reason] if reason else []), *remarks)
 
 
-def folded(records: Iterable[Record]) -> list[Row]:
-    """Return the rows of records, those of ``--repeat`` as one row a case, metric and verdict, in the first one's place.
+def folded(lines: Iterable[Row]) -> list[Row]:
+    """Return rows, those of ``--repeat`` as one row a case, metric and verdict, in the first one's place.
 
     Its measured values are the least, the most and their median; its reasons are those of the first run.
     """
 
     def same(row: Row) -> tuple[object, ...]:
         one = row.record
-        run = one.place if "%.repeat_no=" in one.case else id(one)
+        run = (one.session, *one.place) if "%.repeat_no=" in one.case else id(one)
         return (run, row.scenario, row.metric, row.verdict)
 
-    return [_folded(found) for found in grouped(rows(records), same).values()]
+    return [_folded(found) for found in grouped(lines, same).values()]
 
 
 def _folded(found: Sequence[Row]) -> Row:
@@ -201,36 +206,42 @@ def notes_of(reasons: Iterable[str]) -> dict[str, str]:
     return {reason: _joined(same) for same in alike.values() for reason in same}
 
 
-def table(lines: Sequence[Row], wide: bool = False) -> Table:
-    """Return the rows as a table, by target; the reasons are numbered below it.
+def table(
+    lines: Sequence[Row], wide: bool = False, damaged: Sequence[str] = (), *, history: bool = False
+) -> Table:
+    """Return the rows as a table, by target; the reasons are numbered below it, what is ``damaged`` is a reason alone.
 
-    With ``wide`` the reasons stand in the rows.
+    With ``wide`` the reasons stand in the rows. In a ``history`` each row has its time, and none a bound; it is by place.
     """
-    notes = notes_of(reason for line in lines for reason in line.reasons)
+    notes = notes_of([*damaged, *(reason for line in lines for reason in line.reasons)])
     numbers = {note: number for number, note in enumerate(dict.fromkeys(notes.values()), 1)}
+    bounds = () if history else ("reference", "ceiling")
+
+    def name(line: Row) -> str:
+        return f"{line.record.minute}  {line.scenario}" if history else line.scenario
+
+    def place(line: Row) -> str:
+        return line.record.where if history else f"target {line.record.target_path}"
 
     def cells(line: Row, last: Row | None) -> tuple[str, ...]:
         known = ",".join(str(numbers[notes[reason]]) for reason in line.reasons)
         return (
-            "" if last and not wide and last.scenario == line.scenario else line.scenario,
-            *(line.metric, line.measured, line.reference, line.ceiling, line.verdict.value),
+            "" if last and not wide and name(last) == name(line) else name(line),
+            *(line.metric, line.measured),
+            *(getattr(line, bound) for bound in bounds),
+            line.verdict.value,
             "; ".join(line.reasons) if wide else f"[{known}]" * bool(known),
         )
 
-    return Table(
-        columns(
-            *("scenario", "metric", "median ±spread", "reference", "ceiling", "verdict"),
-            "reason" if wide else "why",
-            right=("reference", "ceiling"),
-            whole=("metric", "verdict"),
-        ),
-        {
-            f"target {target}": list(map(cells, mine, [None, *mine]))
-            for target, mine in grouped(lines, lambda line: line.record.target_path).items()
-        },
-        () if wide else tuple(numbers),
-        wide,
-    )
+    blocks = {
+        where: list(map(cells, mine, [None, *mine]))
+        for where, mine in grouped(lines, place).items()
+    }
+    headings = ("scenario", "metric", "median ±spread", *bounds, "verdict")
+    why = "reason" if wide else "why"
+    whole = (*headings[1:], why) if history else ("metric", "verdict")
+    shown = columns(*headings, why, right=bounds, whole=whole)
+    return Table(shown, blocks, tuple(damaged) if wide else tuple(numbers), wide)
 
 
 #: Keys of a metric that :func:`to_json` shows as they are recorded.

@@ -44,8 +44,10 @@ def table(cases: Sequence[PlannedCase], wide: bool = False) -> Table:
     """Return a table of the footprints and their sum, by partition and target."""
     figures = ("holds", "files", "writes", "reads", "node-minutes")
     blocks: dict[str, list[tuple[str, ...]]] = {}
-    for (partition, target), here in grouped(cases, _place).items():
-        here.sort(key=_sorting)
+    for (partition, target), here in grouped(
+        cases, lambda case: (case.partition, case.order.target)
+    ).items():
+        here.sort(key=lambda case: in_order(name_of(case)))
         if len(cases) > MOST_ROWS:
             checks = grouped(here, lambda case: case.check)
             rows = [
@@ -58,10 +60,6 @@ def table(cases: Sequence[PlannedCase], wide: bool = False) -> Table:
     return Table(columns("case", *figures, right=figures), blocks, wide=wide)
 
 
-def _place(case: PlannedCase) -> tuple[str, str]:
-    return case.partition, case.order.target
-
-
 def listing(rows: Sequence[tuple[str, str]]) -> Table:
     """Return a table of cases, and of what each lacks here."""
     return Table(columns("case", "runs here"), {"cases": rows})
@@ -70,10 +68,6 @@ def listing(rows: Sequence[tuple[str, str]]) -> Table:
 def name_of(case: PlannedCase) -> str:
     """Return the name that the tables have for a case."""
     return short_name(case.name)
-
-
-def _sorting(case: PlannedCase) -> list[tuple[int, int, str]]:
-    return in_order(name_of(case))
 
 
 #: What the time is worth if the site declares nothing about the target's speed.

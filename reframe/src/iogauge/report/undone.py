@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,10 +23,8 @@ def undecided(
     They come from ReFrame's run report. ``run`` has the keys for all of them: ``session``,
     ``time``, ``gate`` and its marks. Raises OSError or ValueError if the report cannot be read.
     """
-    try:
-        return list(_undecided(untrusted.read_json(reframe_report), records, run))
-    except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
+    with _read(reframe_report) as cases:
+        return list(_undecided(cases, records, run))
 
 
 def unable(reframe_report: Path) -> list[str]:
@@ -34,18 +33,25 @@ def unable(reframe_report: Path) -> list[str]:
     Raises OSError or ValueError if the report cannot be read.
     """
     names: dict[str, list[str]] = {}
-    try:
-        for tests in untrusted.read_json(reframe_report)["runs"]:
-            for case in tests["testcases"]:
-                if reason := untrusted.build(str | None, case.get("fail_reason"), "fail_reason"):
-                    reason = re.sub("^(sanity error: )?(ERROR: )?", "", reason)
-                    names.setdefault(reason, []).append(short_name(case["display_name"]))
-    except (LookupError, TypeError, AttributeError) as error:
-        raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
+    with _read(reframe_report) as cases:
+        for case in cases:
+            if reason := untrusted.build(str | None, case.get("fail_reason"), "fail_reason"):
+                reason = re.sub("^(sanity error: )?(ERROR: )?", "", reason)
+                names.setdefault(reason, []).append(short_name(case["display_name"]))
     return [
         f"{reason}. So {count(len(cases), 'case')} cannot run: {some(cases, 1)}"
         for reason, cases in names.items()
     ]
+
+
+@contextlib.contextmanager
+def _read(reframe_report: Path) -> Iterator[list[Any]]:
+    """Give the cases of a run report; what is not of its form raises ValueError."""
+    try:
+        report = untrusted.read_json(reframe_report)
+        yield [case for tests in report["runs"] for case in tests["testcases"]]
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"{reframe_report}: not a run report: {error!r}") from error
 
 
 #: Keys that ReFrame reports under our names; empty or 0 if the case was not set up.
@@ -58,38 +64,39 @@ def _parameters(case: Mapping[str, Any]) -> dict[str, Any]:
     return {name: case.get(name, text) for name, text in named.items()}
 
 
-def _undecided(report: Any, records: Sequence[Record], run: Mapping[str, Any]) -> Iterator[Record]:
+def _undecided(
+    cases: Iterable[Any], records: Sequence[Record], run: Mapping[str, Any]
+) -> Iterator[Record]:
     decided = Counter((r.case, r.partition, r.environment) for r in records)
-    for tests in report["runs"]:
-        for case in tests["testcases"]:
-            name, partition, environment = key = untrusted.build(
-                tuple[str, str, str], (case["display_name"], case["partition"], case["environ"])
-            )
-            if decided[key] > 0:
-                decided[key] -= 1
-                continue
-            reason = str(
-                case.get("fail_reason") or f"ReFrame says {case['result']}, nothing was decided"
-            )
-            values = {
-                "time": run["time"],
-                "gate": run["gate"],
-                "system": untrusted.build(str | None, case.get("system"), "system"),
-                "partition": partition,
-                "environment": environment,
-                "check": name.split()[0],
-                "case": name,
-                "hash": untrusted.build(str | None, case.get("hashcode"), "hashcode"),
-                "verdict": Verdict.ERROR,
-                "reason": f"{case.get('fail_phase') or 'run'}: {reason}",
-                "expected": False,
-                **{key: case[key] for key in _KNOWN if case.get(key)},
-                "parameters": _parameters(case),
-                "target": None,
-                "tools": [],
-                "commands": [],
-                "metrics": (),
-                "findings": (),
-                **run,
-            }
-            yield Record(**values, order=("schema", *values))
+    for case in cases:
+        name, partition, environment = key = untrusted.build(
+            tuple[str, str, str], (case["display_name"], case["partition"], case["environ"])
+        )
+        if decided[key] > 0:
+            decided[key] -= 1
+            continue
+        reason = str(
+            case.get("fail_reason") or f"ReFrame says {case['result']}, nothing was decided"
+        )
+        values = {
+            "time": run["time"],
+            "gate": run["gate"],
+            "system": untrusted.build(str | None, case.get("system"), "system"),
+            "partition": partition,
+            "environment": environment,
+            "check": name.split()[0],
+            "case": name,
+            "hash": untrusted.build(str | None, case.get("hashcode"), "hashcode"),
+            "verdict": Verdict.ERROR,
+            "reason": f"{case.get('fail_phase') or 'run'}: {reason}",
+            "expected": False,
+            **{key: case[key] for key in _KNOWN if case.get(key)},
+            "parameters": _parameters(case),
+            "target": None,
+            "tools": [],
+            "commands": [],
+            "metrics": (),
+            "findings": (),
+            **run,
+        }
+        yield Record(**values, order=("schema", *values))

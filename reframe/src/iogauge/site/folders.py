@@ -18,7 +18,7 @@ from iogauge.core.yamlfile import Mistake, YamlError, load
 SETTINGS: Final = "settings.yaml"
 
 #: Names of systems, partitions and environments. ReFrame's own pattern lets one end in a newline.
-NAME: Final = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
+NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
 
 #: Folder of the settings that all sites share (logging, modes); not a site.
 COMMON: Final = "common"

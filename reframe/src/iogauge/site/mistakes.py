@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import importlib
 import json
 import re
@@ -39,17 +40,13 @@ WRF_IO: Final = words.WRF_IO
 
 #: Keys of an environment's ``extras``: form and meaning of each value.
 _ENVIRONMENT_EXTRAS: Final = {
-    STACK: (re.compile(r"[\w-][\w.-]*"), "name of a folder in environments/"),
-    MPI: (re.compile("|".join(mpi.DIALECTS)), f"one of {', '.join(mpi.DIALECTS)}"),
-    DARSHAN: (re.compile(r"/[^\s:\"'$`\\]+\.so"), "absolute path of libdarshan.so"),
-    WRF_IO: (re.compile(r"/[^\s\"'$`\\]+"), "absolute path of wrf_header.txt"),
+    STACK: (r"[\w-][\w.-]*", "name of a folder in environments/"),
+    MPI: ("|".join(mpi.DIALECTS), f"one of {', '.join(mpi.DIALECTS)}"),
+    DARSHAN: (r"/[^\s:\"'$`\\]+\.so", "absolute path of libdarshan.so"),
+    WRF_IO: (r"/[^\s\"'$`\\]+", "absolute path of wrf_header.txt"),
 }
 
-_NO_EXTRAS: Final = (re.compile(r"(?!)"), f"the keys {', '.join(_ENVIRONMENT_EXTRAS)}")
-
-_TIME_LIMIT: Final = re.compile(
-    r"(?=\d)(?=.*[1-9])(\d{1,6}d)?(\d{1,6}h)?(\d{1,6}m)?(\d{1,6}s)?", re.ASCII
-)
+_TIME_LIMIT: Final = r"(?=[0-9])(?=.*[1-9])([0-9]{1,6}d)?([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?"
 
 #: ReFrame's default for ``modules_system``: it loads none.
 NO_MODULES: Final = "nomod"
@@ -79,24 +76,70 @@ def reframe_schema() -> dict[str, Any]:
     return schema
 
 
-def _reframe_mistakes(data: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield what ReFrame's own schema refuses."""
-    whole = {"systems": [], "environments": [], "logging": [], **data}
-    for error in jsonschema.Draft7Validator(reframe_schema()).iter_errors(whole):
-        if "time_limit" in error.absolute_path:
-            continue  # has a text of our own
+def _text(pattern: str, allowed: str) -> dict[str, str]:
+    return {"type": "string", "pattern": rf"\A(?:{pattern})\Z", "allowed": allowed}
+
+
+@lru_cache(maxsize=32)
+def _schema(site: str) -> dict[str, Any]:
+    """Return ReFrame's schema with what this suite demands beyond it: ``allowed`` says that in words, ``kind`` what a name is of."""
+    schema = copy.deepcopy(reframe_schema())
+    systems, environments = (schema["properties"][one] for one in ("systems", "environments"))
+    environments["allowed"] = "a list of environments, whose features say which tools there are"
+    system, environment = systems["items"]["properties"], environments["items"]
+    partition = system["partitions"]["items"]
+    system["hostnames"]["items"] |= {"format": "regex", "allowed": "a regular expression"}
+    for one, features in ((partition, words.PARTITION), (environment, words.ENVIRONMENT)):
+        one["properties"]["name"] = _text(
+            NAME.pattern, "letters, digits, _ and -, a letter in front"
+        )
+        one["properties"]["features"]["items"] = {"enum": sorted(features), "kind": "feature"}
+    for kind, known in _backends().items():
+        partition["properties"][kind] = {"enum": known, "kind": kind}
+    limit = "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end"
+    jobs = "1: two cases at a time on a target measure each other"
+    partition["properties"]["time_limit"] = _text(_TIME_LIMIT, limit)
+    partition["properties"]["max_jobs"] = {"const": 1, "allowed": jobs}
+    partition["required"] += ["time_limit", "max_jobs"]
+    owner = f"[{site}]: an environment belongs to its site"
+    environment["properties"]["target_systems"] = {"const": [site], "allowed": owner}
+    environment["required"] += ["target_systems"]
+    own = {name: _text(*form) for name, form in _ENVIRONMENT_EXTRAS.items()}
+    extras = {"type": "object", "properties": own, "additionalProperties": False}
+    environment["properties"]["extras"] = extras
+    return schema
+
+
+FORMATS: Final = jsonschema.FormatChecker(())
+
+
+@FORMATS.checks("regex", (re.error, OverflowError, RecursionError))
+def _is_regex(text: object) -> bool:
+    return not isinstance(text, str) or bool(re.compile(text))
+
+
+def _of_schema(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
+    """Yield what ReFrame's own schema refuses, and what this suite refuses beyond it."""
+    validator = jsonschema.Draft7Validator(_schema(site), format_checker=FORMATS)
+    for error in validator.iter_errors({"systems": [], "logging": [], **data}):
         while error.context:
             error = min(error.context, key=lambda inner: -len(inner.absolute_path))
-        key = _named(data, error.absolute_path)
+        key, rule = _named(data, error.absolute_path), error.schema
         below = f"{key}." if key else ""
         if error.validator == "additionalProperties":
-            known = sorted(error.schema.get("properties", ()))
+            known = sorted(rule.get("properties", ()))
             for name in (name for name in error.instance if name not in known):
                 yield _unknown_key(f"{below}{name}", name, known)
         elif error.validator == "required":
             missing = error.message.split("'")[1]
-            if missing not in _meant(error.instance, error.schema["properties"]):
-                yield Mistake(f"{below}{missing}", _NO_KEY)
+            allowed = rule["properties"].get(missing, {}).get("allowed", "")
+            if missing not in _meant(error.instance, rule["properties"]):
+                yield Mistake(f"{below}{missing}", _MISSING if allowed else _NO_KEY, allowed)
+        elif kind := rule.get("kind"):
+            yield _unknown(re.sub(r"\.\d+$", "", key), kind, error.instance, rule["enum"])
+        elif allowed := rule.get("allowed"):
+            why = f": {error.cause}" if error.cause else ""
+            yield Mistake(re.sub(r"\.\d+$", "", key), show(error.instance), f"{allowed}{why}")
         else:
             allowed = _WORDS.get(str(error.validator_value)) if error.validator == "type" else None
             allowed = allowed or f"ReFrame's configuration: {error.message}"
@@ -198,34 +241,10 @@ def _backends() -> dict[str, list[str]]:
     return {"scheduler": sorted(backends._schedulers), "launcher": sorted(started)}
 
 
-def _choice_mistakes(
+def _partition_mistakes(
     key: str, partition: dict[str, Any], environments: Mapping[str, dict[str, Any]]
 ) -> Iterator[Mistake]:
-    """Yield mistakes: names in a partition that ReFrame would stop at, or select nothing for."""
-    for kind, known in _backends().items():
-        if partition[kind] not in known:
-            yield _unknown(f"{key}.{kind}", kind, partition[kind], known)
-    used = partition.get("environs", [])
-    for name in used if isinstance(used, list) else []:
-        if name not in environments:
-            yield _unknown(f"{key}.environs", "environment", name, sorted(map(str, environments)))
-        elif not partition.get("extras", {}).get(DETECT):
-            declared = environments[name]
-            ours = {MPI, DARSHAN, WRF_IO}
-            if not declared.get("features") and {*declared.get("extras", {})} <= ours:
-                allowed = f"features that say which tools there are, of {', '.join(sorted(words.ENVIRONMENT))}"
-                yield Mistake(f"environments.{name}.features", _MISSING, allowed)
-
-
-def _feature_mistakes(key: str, found: object, known: frozenset[str]) -> Iterator[Mistake]:
-    for name in found if isinstance(found, list) else []:
-        if name not in known:
-            yield _unknown(f"{key}.features", "feature", name, sorted(known))
-
-
-def _partition_mistakes(key: str, partition: dict[str, Any]) -> Iterator[Mistake]:
     extras = partition.get("extras", {})
-    yield from _feature_mistakes(key, partition.get("features"), words.PARTITION)
     declared = {name: value for name, value in extras.items() if name != DETECT}
     try:
         PartitionExtras.model_validate(declared)
@@ -239,23 +258,21 @@ def _partition_mistakes(key: str, partition: dict[str, Any]) -> Iterator[Mistake
         if name not in offered:
             allowed = f"a name under {key}.resources ({', '.join(offered) or 'there is none'})"
             yield Mistake(f"{key}.extras.resources", f"resource {name!r}", allowed)
-    systems = reframe_schema()["properties"]["systems"]["items"]
-    meant = _meant(partition, systems["properties"]["partitions"]["items"]["properties"])
-    limit = partition.get("time_limit")
-    if "time_limit" not in meant and not (limit and _TIME_LIMIT.fullmatch(str(limit))):
-        allowed = "a time limit of more than 0 such as 30m or 1h30m: storage that hangs must end"
-        yield Mistake(f"{key}.time_limit", show(limit or None), allowed)
-    jobs = partition.get("max_jobs")
-    if "max_jobs" not in meant and jobs != 1:
-        allowed = "1: two cases at a time on a target measure each other"
-        yield Mistake(f"{key}.max_jobs", show(jobs), allowed)
+    for name in partition.get("environs", []):
+        if name not in environments:
+            yield _unknown(f"{key}.environs", "environment", name, sorted(map(str, environments)))
+        elif not extras.get(DETECT):
+            used = environments[name]
+            if not used.get("features") and {*used.get("extras", {})} <= {MPI, DARSHAN, WRF_IO}:
+                allowed = f"features that say which tools there are, of {', '.join(sorted(words.ENVIRONMENT))}"
+                yield Mistake(f"environments.{name}.features", _MISSING, allowed)
 
 
 def find_mistakes(site: str, data: object) -> list[Mistake]:
     """Return every mistake in the content of a site's settings file."""
     if not isinstance(data, dict):
         return [Mistake("", show(data), "a mapping with systems and environments")]
-    mistakes = list(_reframe_mistakes(data))
+    mistakes = list(_of_schema(site, data))
     try:
         return [*mistakes, *_own_mistakes(site, data)]
     except (KeyError, TypeError, AttributeError):
@@ -289,56 +306,21 @@ def _ignored(system: Mapping[str, Any], environments: Any) -> Iterator[Mistake]:
                     yield Mistake(f"{where}.resources.{resource['name']}", show(option), allowed)
 
 
-def _host_mistakes(system: Mapping[str, Any]) -> Iterator[Mistake]:
-    for pattern in system.get("hostnames", []):
-        try:
-            re.compile(pattern)
-        except (re.error, OverflowError, RecursionError) as error:
-            key = f"systems.{system['name']}.hostnames"
-            yield Mistake(key, show(pattern), f"a regular expression: {error}")
-
-
 def _own_mistakes(site: str, data: dict[str, Any]) -> Iterator[Mistake]:
-    """Yield what this suite refuses beyond ReFrame's schema.
+    """Yield what no schema can refuse.
 
-    Raises KeyError, TypeError or AttributeError if the data break that schema too.
+    Raises KeyError, TypeError or AttributeError if the data break the schema too.
     """
     systems, environments = data.get("systems", []), data.get("environments", [])
     if [system["name"] for system in systems] != [site]:
         names = ", ".join(system["name"] for system in systems) or "none"
         yield Mistake("systems", f"systems: {names}", f"one system, named {site!r} as its folder")
-    if "environments" not in data:
-        meaning = "a list of environments, whose features say which tools there are"
-        yield Mistake("environments", _MISSING, meaning)
-    named = [("environments", entry["name"]) for entry in environments]
-    named += [("partitions", entry["name"]) for system in systems for entry in system["partitions"]]
-    for kind, name in named:
-        if not NAME.fullmatch(str(name)):
-            allowed = "letters, digits, _ and -, a letter in front"
-            yield Mistake(kind, f"the name {show(name)}", allowed)
     by_name = {entry["name"]: entry for entry in environments}
     for system in systems:
-        yield from _host_mistakes(system)
         yield from _ignored(system, environments)
         for partition in system["partitions"]:
             key = f"systems.{system['name']}.partitions.{partition['name']}"
-            yield from _partition_mistakes(key, partition)
-            yield from _choice_mistakes(key, partition, by_name)
-    for environment in environments:
-        yield from _environment_mistakes(site, environment)
-
-
-def _environment_mistakes(site: str, environment: dict[str, Any]) -> Iterator[Mistake]:
-    key = f"environments.{environment['name']}"
-    yield from _feature_mistakes(key, environment.get("features"), words.ENVIRONMENT)
-    for name, value in environment.get("extras", {}).items():
-        allowed, meaning = _ENVIRONMENT_EXTRAS.get(name, _NO_EXTRAS)
-        if not isinstance(value, str) or not allowed.fullmatch(value):
-            yield Mistake(f"{key}.extras.{name}", show(value), meaning)
-    systems = environment.get("target_systems")
-    if systems != [site]:
-        meaning = f"[{site}]: an environment belongs to its site"
-        yield Mistake(f"{key}.target_systems", show(systems), meaning)
+            yield from _partition_mistakes(key, partition, by_name)
 
 
 def find_unknown_names(data: Any, checks: Sequence[str]) -> Iterator[Mistake]:

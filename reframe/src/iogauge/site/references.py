@@ -111,6 +111,11 @@ def _walk(key: str, value: object, depth: int) -> Iterable[tuple[str, str, objec
         yield key, "", value
 
 
+def bare(leaf: list[Any]) -> list[Any]:
+    """Return value, bounds and unit of a reference, whose failure may be expected."""
+    return list(leaf[2] if leaf[0] == XFAIL else leaf)
+
+
 @dataclass(frozen=True, slots=True)
 class References:
     """The reference file of a site; empty if the site has none."""
@@ -130,17 +135,15 @@ class References:
         return [name for name in self.data if isinstance(name, str) and not name.startswith("$")]
 
     def check(self, check: str, metrics: Sequence[Metric]) -> None:
-        """Raise :class:`ReferencesError` for mistakes in the file or in this check's entry."""
-        mistakes = [*self.mistakes, *self.against(check, metrics)]
+        """Raise :class:`ReferencesError` for mistakes in the file, or in this check's entry: metrics that it does not have, and
+        wrong units.
+        """
+        mistakes = list(self.mistakes)
+        if check in self.checks and not mistakes:
+            by_name = {metric.name: metric for metric in metrics}
+            mistakes = located(self.file, self._against(check, by_name))
         if mistakes:
             raise ReferencesError("; ".join(map(str, mistakes)))
-
-    def against(self, check: str, metrics: Sequence[Metric]) -> list[Mistake]:
-        """Return mistakes: metrics that the check does not have, and wrong units."""
-        if check not in self.checks or self.mistakes:
-            return []
-        by_name = {metric.name: metric for metric in metrics}
-        return located(self.file, self._against(check, by_name))
 
     def _against(self, check: str, by_name: Mapping[str, Metric]) -> Iterator[Mistake]:
         for name in sorted(marks.recorded(self.data, check) - by_name.keys()):
@@ -151,7 +154,7 @@ class References:
                 found = f"metric {name!r}{did_you_mean(name, by_name)}"
                 yield Mistake(key, found, f"the metrics of {check}: {', '.join(by_name)}")
                 continue
-            values = leaf[2] if leaf[0] == XFAIL else leaf
+            values = bare(leaf)
             least = 1 if metric.better == "more" else 2
             if values[least] is None:
                 allowed = f"a share: else {name} cannot fail"
@@ -165,12 +168,9 @@ class References:
 
     def doubts(self) -> list[Mistake]:
         """Return the references that a number half as good as the value meets, or a worse one."""
-        each = [
-            (key, leaf[2] if leaf[0] == XFAIL else leaf)
-            for check in (() if self.mistakes else self.checks)
-            for key, _, leaf in leaves(check, self.data[check])
-        ]
-        found = [m for key, leaf in each for m in loose(key, leaf, DOUBTFUL_SLACK)]
+        checks = () if self.mistakes else self.checks
+        each = [one for check in checks for one in leaves(check, self.data[check])]
+        found = [m for key, _, leaf in each for m in loose(key, bare(leaf), DOUBTFUL_SLACK)]
         return located(self.file, found)
 
     def unfitting(
@@ -244,11 +244,10 @@ class References:
             if (leaf := found.get(metric.name)) is None:
                 continue
             reason = leaf[1] if leaf[0] == XFAIL else None
-            value, lower, upper, unit = leaf if reason is None else leaf[2]
             until = None if reason is None else last_day(reason)
-            references[metric.name] = Reference(
-                value, lower, upper, unit, str(self.data[SOURCES][name]), reason, until
-            )
+            value, lower, upper, unit = bare(leaf)
+            source = str(self.data[SOURCES][name])
+            references[metric.name] = Reference(value, lower, upper, unit, source, reason, until)
         sought = [check.current_partition.fullname]
         sought += [f"{part}={getattr(check, part)!r}" for part in index if not part.startswith("$")]
         # An entry that has another metric of this case is there: what it lacks is this one.

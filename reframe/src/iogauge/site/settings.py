@@ -32,6 +32,7 @@ from iogauge.site.folders import (
 from iogauge.site.mistakes import (
     DARSHAN,
     DETECT,
+    FORMATS,
     STACK,
     find_mistakes,
     find_unknown_names,
@@ -46,14 +47,6 @@ INSTALLED: Final = "installed"
 NOT_INSTALLED: Final = "not_installed"
 
 
-def _is_regex(pattern: object) -> bool:
-    try:
-        re.compile(pattern)  # type: ignore[call-overload]
-    except (re.error, TypeError, OverflowError, RecursionError):
-        return False
-    return isinstance(pattern, str)
-
-
 def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any]:
     """Return a configuration that keeps a broken site's name and hosts, and runs nothing.
 
@@ -64,7 +57,10 @@ def _stand_in(site: str, data: object, mistakes: list[Mistake]) -> dict[str, Any
     if isinstance(data, dict) and isinstance(data.get("systems"), list):
         for system in data["systems"]:
             patterns = system.get("hostnames", []) if isinstance(system, dict) else []
-            hosts += [h for h in patterns if _is_regex(h)] if isinstance(patterns, list) else []
+            named = (
+                [h for h in patterns if isinstance(h, str)] if isinstance(patterns, list) else []
+            )
+            hosts += [h for h in named if FORMATS.conforms(h, "regex")]
     partition = {
         "name": "broken",
         "scheduler": "local",

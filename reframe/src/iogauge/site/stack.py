@@ -16,7 +16,7 @@ import re
 import shlex
 import socket
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -159,30 +159,18 @@ def of_program(path: str) -> Stack | None:
     return read(file)
 
 
-def _settings(folder: Path) -> dict[str, Any]:
-    data = load(folder / SETTINGS)
-    return data if isinstance(data, dict) else {}
-
-
-def _environs(system: Mapping[str, Any], partition: str) -> set[str]:
-    """Return the names of a system's environments, of one partition or of all (empty)."""
-    chosen = [p for p in system["partitions"] if partition in ("", p["name"])]
-    return {name for p in chosen for name in p.get("environs", [])}
-
-
 def _selected(
     folders: Sequence[Path], system: str, host: str
 ) -> tuple[Path, dict[str, Any]] | None:
     """Return the folder and the settings of the site that is selected, or None."""
     name = system.partition(":")[0]
-    folder = next((f for f in folders if f.name == name), None)
-    if not name:
-        folder = next(iter(sites_of_host(folders, host)), None)
-    if folder is None:
-        if name:
-            raise ValueError(f"no site {name}; known: {', '.join(f.name for f in folders)}")
-        return None
-    return folder, _settings(folder)
+    found = [f for f in folders if f.name == name] if name else sites_of_host(folders, host)
+    if found:
+        data = load(found[0] / SETTINGS)
+        return found[0], data if isinstance(data, dict) else {}
+    if name:
+        raise ValueError(f"no site {name}; known: {', '.join(f.name for f in folders)}")
+    return None
 
 
 def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
@@ -196,10 +184,11 @@ def stacks(folders: Sequence[Path], system: str, host: str) -> list[str]:
         return []
     folder, data = site
     try:
-        names = {p["name"] for system in data["systems"] for p in system["partitions"]}
-        if partition and partition not in names:
-            raise ValueError(f"no partition {partition}; known: {', '.join(sorted(names))}")
-        used = {name for system in data["systems"] for name in _environs(system, partition)}
+        known = {p["name"]: p for system in data["systems"] for p in system["partitions"]}
+        if partition and partition not in known:
+            raise ValueError(f"no partition {partition}; known: {', '.join(sorted(known))}")
+        chosen = [known[partition]] if partition else known.values()
+        used = {name for one in chosen for name in one.get("environs", [])}
         named = [
             environment["extras"][STACK]
             for environment in data.get("environments", [])

@@ -85,16 +85,12 @@ def positive(container: object, key: str, where: str) -> float:
     return value
 
 
-#: ctime(3), as IOR and fio print it; mdtest's form of a date; and that of md-workbench and IO500.
-_DATES: Final = (
-    re.compile(
-        r"[A-Z][a-z]{2} (?P<name>[A-Z][a-z]{2}) {1,2}(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d) (?P<year>\d{4})"
-    ),
-    re.compile(r"(?P<month>\d\d)/(?P<day>\d\d)/(?P<year>\d{4}) (?P<time>\d\d:\d\d:\d\d)"),
-    re.compile(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d)"),
-)
-#: Names of months, whatever the locale.
-_MONTHS: Final = "JanFebMarAprMayJunJulAugSepOctNovDec"
+#: ctime(3), as IOR and fio print it; mdtest's form of a date; and that of md-workbench and IO500. Python's own locale is C.
+_DATES: Final = {
+    "%a %b %d %H:%M:%S %Y": re.compile(r"[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} [\d:]{8} \d{4}"),
+    "%m/%d/%Y %H:%M:%S": re.compile(r"[\d/]{10} [\d:]{8}"),
+    "%Y-%m-%d %H:%M:%S": re.compile(r"[\d-]{10} [\d:]{8}"),
+}
 
 #: Seconds since the epoch that a date with a year of four digits can have.
 _LAST: Final = 253402300799
@@ -106,15 +102,11 @@ def local_moment(name: str, text: object, where: str) -> Moment:
 
     Raises :class:`ToolOutputError` for other text and for days that no calendar has.
     """
-    for form in _DATES:
-        if match := form.fullmatch(str(text).strip()):
-            parts = match.groupdict()
-            month = _MONTHS.find(parts["name"]) // 3 + 1 if "name" in parts else int(parts["month"])
-            hour, minute, second = map(int, parts["time"].split(":"))
-            day = int(parts["year"]), month, int(parts["day"])
-            with contextlib.suppress(ValueError):
-                date = datetime(*day, hour, minute, min(second, 59), tzinfo=timezone.utc)
-                return Moment(name, date.timestamp(), local=True)
+    words = str(text).strip()
+    for form in (form for form, written in _DATES.items() if written.fullmatch(words)):
+        with contextlib.suppress(ValueError):
+            date = datetime.strptime(words, form).replace(tzinfo=timezone.utc)
+            return Moment(name, date.timestamp(), local=True)
     raise ToolOutputError(f"{where}: {name!r} is {excerpt(repr(text))}, expected a date and a time")
 
 

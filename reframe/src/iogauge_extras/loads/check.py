@@ -14,9 +14,9 @@ from iogauge.cases.fio import (
     WRITE_BW,
     FioCheck,
     FioRandomReadCheck,
+    FioSequentialCheck,
     checks_of,
 )
-from iogauge.cases.fio_sequential import FioSequentialCheck
 from iogauge.core.measurement import Metric, ToolOutput
 from iogauge.core.units import format_seconds, parse_bytes
 from iogauge.evidence.model import SERIES

@@ -97,7 +97,7 @@ class Directory:
         """
         active = [target for target in self.usable(targets) if target.active]
         known = []
-        for part in self._filled(_requested(request) if request else self._default_parts):
+        for part in self._filled(request.parts if request else self._default_parts):
             count = len(active) if part.stripe_count == -1 else min(part.stripe_count, len(active))
             if part.pattern != "mdt" and (not part.stripe_bytes or not count):
                 return ()
@@ -132,27 +132,6 @@ class Directory:
                 count = part.stripe_count or root.stripe_count
                 size = part.stripe_bytes or min(root.stripe_bytes, part.holds(_NO_END))
                 yield replace(part, stripe_count=count, stripe_bytes=size)
-
-
-def _requested(request: Layout) -> tuple[Part, ...]:
-    if not request.components:
-        return (
-            Part(
-                stripe_count=request.stripe_count or 0,
-                stripe_bytes=request.stripe_bytes or 0,
-                pool=request.pool,
-            ),
-        )
-    begin, parts = 0, []
-    for component in request.components:
-        part = Part(
-            stripe_count=component.stripe_count,
-            stripe_bytes=component.stripe_bytes or 0,
-            pool=request.pool,
-        )
-        parts.append(part.within(begin, component.end_bytes))
-        begin = component.end_bytes or begin
-    return tuple(parts)
 
 
 def look_at_directory(view: View, pool: str | None = None) -> Directory:

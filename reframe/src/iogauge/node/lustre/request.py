@@ -13,65 +13,50 @@ from typing import Literal
 
 from iogauge.core.units import tool_size
 from iogauge.core.untrusted import Plain
+from iogauge.node.lustre.layout import Part
 from iogauge.node.lustre.targets import StorageTarget
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Component:
-    """One part of a progressive layout: up to ``end_bytes`` of the file (None: to its end).
-
-    ``stripe_count`` -1 means all targets; ``stripe_bytes`` None the file system's default. With ``on_metadata`` its data
-    lie with the metadata: it has no stripes (0).
-    """
-
-    end_bytes: int | None
-    stripe_count: int
-    stripe_bytes: int | None = None
-    on_metadata: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """A layout to request. None means the file system's default.
 
-    A plain layout has ``stripe_count`` (-1: all targets), ``stripe_bytes``, ``start`` (index of the
-    first target). A progressive layout has ``components`` instead. Both may have ``pool``.
+    ``stripe_count`` -1 means all targets; ``start`` is the index of the first one. The first ``metadata_bytes`` of each file
+    lie with its metadata, and what follows them in the stripes.
     """
 
     stripe_count: int | None = None
     stripe_bytes: int | None = None
     start: int | None = None
     pool: str | None = None
-    components: tuple[Component, ...] = ()
+    metadata_bytes: int = 0
 
     def arguments(self) -> list[str]:
         """Return the words after ``lfs setstripe``; sizes have a suffix, else they may be KiB."""
-        pool = ["-p", self.pool] if self.pool is not None else []
-        words: list[str] = []
-        for component in self.components:
-            end = "-1" if component.end_bytes is None else tool_size(component.end_bytes)
-            words += ["-E", end]
-            if component.on_metadata:
-                words += ["-L", "mdt"]
-                continue
-            words += ["-c", str(component.stripe_count)]
-            if component.stripe_bytes is not None:
-                words += ["-S", tool_size(component.stripe_bytes)]
-            words += pool
-        if self.components:
-            return words
+        first = ["-E", tool_size(self.metadata_bytes), "-L", "mdt", "-E", "-1"]
+        words = first if self.metadata_bytes else []
         if self.stripe_count is not None:
             words += ["-c", str(self.stripe_count)]
         if self.stripe_bytes is not None:
             words += ["-S", tool_size(self.stripe_bytes)]
         if self.start is not None:
             words += ["-i", str(self.start)]
-        return words + pool
+        return words + (["-p", self.pool] if self.pool is not None else [])
 
     @property
     def begins_on_metadata(self) -> bool:
         """Return whether the first bytes of each file lie with its metadata."""
-        return bool(self.components) and self.components[0].on_metadata
+        return self.metadata_bytes > 0
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return the components of a file; 0 stands for what is not requested."""
+        count, size = self.stripe_count or 0, self.stripe_bytes or 0
+        striped = Part(stripe_count=count, stripe_bytes=size, pool=self.pool)
+        if not self.metadata_bytes:
+            return (striped,)
+        first = Part(stripe_count=0, stripe_bytes=0, pattern="mdt")
+        return first.within(0, self.metadata_bytes), striped.within(self.metadata_bytes, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
