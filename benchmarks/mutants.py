@@ -257,7 +257,7 @@ WRITTEN = (
     ),
     Mutant(
         "beside-unnamed", "iogauge_extras/loads", "interference_check.py",
-        '            beside="write" if other == "stream" else "metadata",',
+        '            beside="metadata" if streaming else "write",',
         "            beside=None,",
         "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
         "Interference is judged without a look at its disturber",
@@ -1357,14 +1357,14 @@ WRITTEN = (
         passes=True,
     ),
     Mutant(
-        "same-order", "iogauge_extras/needle", "rounds.py",
+        "same-order", "iogauge_extras/needle", "turns.py",
         "            found += [first, first[::-1]][:left]",
         "            found += [first, first][:left]",
         "tests/unit/test_needle.py::test_no_probe_has_the_late_places",
         "a drift within the rounds hits the same storage target each time",
     ),
     Mutant(
-        "drift-counts", "iogauge_extras/needle", "rounds.py",
+        "drift-counts", "iogauge_extras/needle", "turns.py",
         "    middle = [_middle(column) for column in zip(*rates.values(), strict=True)]",
         "    middle = [1.0 for column in zip(*rates.values(), strict=True)]",
         "tests/unit/test_needle.py::test_drift_that_all_share_is_no_difference",
@@ -1575,7 +1575,7 @@ WRITTEN = (
     Mutant(
         "reference-of-something-else", "site", "references.py",
         "        if foreign:\n",
-        "        if foreign and index:\n",
+        "        if False:\n",
         "tests/unit/test_references.py::test_what_a_run_sets_otherwise_has_no_reference",
         "a run at another scale is compared with the site's references",
         passes=True,

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from iogauge_extras.needle.judge import Needle, decide
-from iogauge_extras.needle.rounds import again, orders, turns_again
+from iogauge_extras.needle.turns import again, orders, turns_again
 
 #: The share below which a probe is slow: limits.max_deviation of most sites.
 MAX_DEVIATION = 0.2

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
-from iogauge_extras.history.proposal import Proposal, Settings, follow, propose
+from iogauge_extras.history.proposal import Proposal, follow, propose
 from iogauge_extras.history.quantiles import t_quantile
 from iogauge_extras.history.runs import (
     Refused,
@@ -347,7 +347,7 @@ def runs(values: Sequence[float], **given: Any) -> Runs:
 
 
 def proposal(text: str, *all_runs: Runs, lower: str | None = None) -> Proposal:
-    return propose(text, all_runs, lambda *_: 0.1, Settings(today=TODAY, lower=lower))
+    return propose(text, all_runs, lambda *_: 0.1, lower, TODAY)
 
 
 def state(found: Proposal) -> list[str]:

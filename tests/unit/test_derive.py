@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iogauge.core.groups import grouped
 from iogauge.core.measurement import Metric
 from iogauge.records.record import Record
+from iogauge.site.references import leaves
 from iogauge_extras.derived import check as derived
 from iogauge_extras.derived import derive, places_check
 from iogauge_extras.derived.check import DerivedCheck, newest_records
@@ -300,7 +302,7 @@ def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies():
         },
         "a:c": {"X": {"read_p99_ratio": [1, None, 0.3, "1"]}},
     }
-    named = places_check.leaves(entry)
+    named = grouped(leaves("X", entry), lambda leaf: leaf[1])
     assert {name: len(found) for name, found in named.items()} == {
         "read_p99_ratio": 2,
         "read_bw_ratio": 1,

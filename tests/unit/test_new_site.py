@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import subprocess
@@ -21,7 +20,7 @@ from iogauge_extras.newsite import scheduler, writing
 from iogauge_extras.newsite import seen as of_node
 from iogauge_extras.newsite.scheduler import Queue, Slurm
 from iogauge_extras.newsite.seen import NodeSeen
-from iogauge_extras.newsite.writing import Answers, Found
+from iogauge_extras.newsite.writing import Described
 
 TIB = 1 << 40
 QUEUE = Queue("batch", 32, 64, 512 << 30, 7200, True)
@@ -48,34 +47,31 @@ def seen(fstype: str = "lustre", free: int = 100 * TIB, **facts: Any) -> NodeSee
     )
 
 
-def found(node: NodeSeen, slurm: Slurm | None = None, speed: float = 10e9) -> Found:
-    return Found(
-        seen=node,
-        slurm=slurm,
-        features=("fio", "ior", "mdtest"),
-        modules=None,
-        mpirun=True,
-        speed_bytes_s=speed,
-        login="login1",
-        day="2026-11-22",
-    )
+def target(node: NodeSeen, queue: Queue | None = None, **more: Any) -> Described:
+    plain: dict[str, Any] = {
+        "site": "mine",
+        "path": "/scratch/me",
+        "partition": "scratch",
+        "queue": queue,
+        "nodes": 4 if queue else 1,
+        "account": "storage" if queue else "",
+        "ceiling": "",
+        "said": False,
+        "seen": node,
+        "slurm": None,
+        "features": ("fio", "ior", "mdtest"),
+        "modules": None,
+        "mpirun": True,
+        "speed_bytes_s": 10e9,
+        "login": "login1",
+        "day": "2026-11-22",
+    }
+    return Described(**plain | more)
 
 
-def answers(queue: Queue | None = None, ceiling: str = "", said: bool = False) -> Answers:
-    return Answers(
-        name="mine",
-        target="/scratch/me",
-        queue=queue,
-        nodes=4 if queue else 1,
-        account="storage" if queue else "",
-        ceiling=ceiling,
-        said=said,
-    )
-
-
-def written(given: Answers, known: Found) -> dict[str, Any]:
+def written(known: Described) -> dict[str, Any]:
     """The only partition of the settings, which must be sound."""
-    data = yaml.safe_load(writing.settings_text([(given, known)], "2h0m"))
+    data = yaml.safe_load(writing.settings_text([known], "2h0m"))
     assert settings.find_mistakes("mine", data) == []
     assert data["systems"][0]["hostnames"] == ["login[0-9]+$"]
     partition: dict[str, Any] = data["systems"][0]["partitions"][0]
@@ -91,8 +87,8 @@ def test_the_modules_of_the_programs_are_those_of_the_site(variable, system, mon
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "/usr/lib/modules")
     monkeypatch.setenv("LOADEDMODULES", "gcc/12:openmpi/4.1")
-    known = dataclasses.replace(found(seen("xfs")), modules=scheduler.modules())
-    data = yaml.safe_load(writing.settings_text([(answers(), known)], "2h0m"))
+    known = target(seen("xfs"), modules=scheduler.modules())
+    data = yaml.safe_load(writing.settings_text([known], "2h0m"))
     assert data["systems"][0].get("modules_system") == system
     assert data["environments"][0].get("modules") == (["gcc/12", "openmpi/4.1"] if system else None)
 
@@ -112,7 +108,7 @@ def test_queues_that_are_up_the_default_first():
 def test_lustre_below_slurm():
     node = seen(**{"lustre.osts": 4, "tunable.osc.checksums": "1", "mount.options": "rw,flock"})
     slurm = Slurm((QUEUE,), accounting=True, starts_mpi=True)
-    partition = written(answers(QUEUE, "200 Gbit/s", True), found(node, slurm))
+    partition = written(target(node, QUEUE, ceiling="200 Gbit/s", said=True, slurm=slurm))
     assert (partition["name"], partition["scheduler"]) == ("scratch", "slurm")
     assert partition["launcher"] == "srun"
     assert partition["access"] == ["--partition=batch", "--account=storage"]
@@ -139,8 +135,8 @@ def test_lustre_below_slurm():
 
 
 def test_a_disk_without_a_known_ceiling():
-    known = found(seen("xfs", 3 << 30), speed=500e6)
-    partition = written(answers(), known)
+    known = target(seen("xfs", 3 << 30), speed_bytes_s=500e6)
+    partition = written(known)
     extras = partition["extras"]
     assert (partition["scheduler"], partition["launcher"]) == ("local", "mpirun")
     assert "topology" not in extras
@@ -148,7 +144,7 @@ def test_a_disk_without_a_known_ceiling():
     # A twentieth of what is free, half of what max_of_free allows.
     assert extras["limits"]["case_bytes"] == "153 MiB"
     assert (extras["limits"]["tier"], extras["limits"]["max_of_free"]) == ("quick", "10%")
-    said = " ".join(writing.unknown(answers(), known))
+    said = " ".join(writing.unknown(known))
     assert "topology.devices" in said
     assert "settings to expect" in said
 
@@ -213,17 +209,17 @@ def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path):
 
 def test_a_slurm_without_accounts_that_starts_no_mpi():
     slurm = Slurm((QUEUE,), accounting=False, starts_mpi=False)
-    partition = written(answers(QUEUE), found(seen(), slurm))
+    partition = written(target(seen(), QUEUE, slurm=slurm))
     assert (partition["scheduler"], partition["launcher"]) == ("squeue", "mpirun")
 
 
 def test_every_target_has_a_partition_and_one_more_is_added_where_the_others_are():
-    scratch = (replace(answers(), partition="scratch"), found(seen("xfs")))
-    home = (replace(answers(), target="/home/me", partition="home"), found(seen()))
+    scratch = target(seen("xfs"))
+    home = target(seen(), path="/home/me", partition="home")
     text = writing.settings_text([scratch, home], "2h0m")
-    more = (replace(answers(), target="/projects/me", partition="projects"), found(seen("ext4")))
+    more = target(seen("ext4"), path="/projects/me", partition="projects")
     for one in (text, text.replace("\n      ", "\n          ")):
-        added = writing.with_partition(one, writing.partition_lines(*more, "1h"))
+        added = writing.with_partition(one, writing.partition_lines(more, "1h"))
         data = yaml.safe_load(added)
         assert settings.find_mistakes("mine", data) == []
         names = [partition["name"] for partition in data["systems"][0]["partitions"]]
@@ -232,13 +228,13 @@ def test_every_target_has_a_partition_and_one_more_is_added_where_the_others_are
 
 
 def test_a_host_that_another_site_has_is_not_claimed_twice():
-    text = writing.settings_text([(replace(answers(), claimed="old"), found(seen("xfs")))], "1h")
+    text = writing.settings_text([target(seen("xfs"), claimed="old")], "1h")
     assert yaml.safe_load(text)["systems"][0]["hostnames"] == ["^$"]
 
 
 def test_the_cure_of_a_slurm_that_loses_starts_is_written_in():
     cured = Slurm((QUEUE,), accounting=True, starts_mpi=True, breaks_mpi=True)
-    variables = dict(written(answers(QUEUE), found(seen(), cured)).get("env_vars", []))
+    variables = dict(written(target(seen(), QUEUE, slurm=cured)).get("env_vars", []))
     assert variables["SLURM_PMIX_FENCE"] == "ring"
 
 

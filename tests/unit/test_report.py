@@ -17,7 +17,7 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, decode
 from iogauge.report import outcome, undone
 from iogauge.report.endings import SessionRecords
-from iogauge_extras.page import pricing
+from iogauge_extras.page import page
 from support import records
 
 
@@ -302,10 +302,10 @@ def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> Record:
 
 def test_cost_rests_on_the_newest_valid_value_of_the_best_case():
     other = bandwidth(2.0, case="Ior %api=mpiio")
-    found = pricing.costs(
+    found = page.costs(
         [bandwidth(9.0), bandwidth(2.5, "FAIL"), bandwidth(8.0, "INVALID"), other, record()]
     )
-    assert [(cost.case, cost.gb_s) for cost in found] == [("Ior posix", 2.5)]
+    assert [(one.short_name, bytes_s) for one, _, bytes_s in found] == [("Ior posix", 2.5e9)]
 
 
 # --- a second run refutes a failure, or does not --------------------------------------------------

@@ -24,7 +24,7 @@ from iogauge.tools.ior import output as ior
 from iogauge.tools.mdtest import parse_table
 from iogauge_extras.ceilings import iperf3
 from iogauge_extras.darshan import log as darshan
-from iogauge_extras.darshan.profile import Profile
+from iogauge_extras.darshan.figures import of_log
 from iogauge_extras.suites import elbencho
 from iogauge_extras.suites.io500 import geometric_mean
 from support import stage
@@ -323,7 +323,7 @@ def test_counters_of_old_logs(report, changes, note):
     text = OMPIO
     for counter, value in changes.items():
         text = re.sub(rf"(?m)^(\S+\t\S+\t\S+\t{counter}\t)\S+", rf"\g<1>{value}", text)
-    figures = Profile.of(report, darshan.parse(text)).figures
+    figures = of_log(report, darshan.parse(text))
     assert (note in " ".join(figures.notes)) if note else figures.notes == ()
     assert all(q.value <= 100 for q in figures.values.values() if q.unit == "%"), report
     assert ("sequential accesses" in figures.values) == ("#241" not in report)

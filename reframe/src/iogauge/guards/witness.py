@@ -58,6 +58,7 @@ def _settled(seen: PhaseSeen, executions: Sequence[Sequence[Claim] | None], sour
         executions,
         fine=f"{source}: {format_bytes(least)} or more in each execution",
         unseen=unseen,
+        unheard=seen.unheard,
         required=seen.case.witness_required,
         tolerance=BYTES.share,
     )

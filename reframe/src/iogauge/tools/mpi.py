@@ -33,13 +33,20 @@ _TAGS: Final = [
     re.compile(rf"(?m)^[^<\n]{{0,80}}<std(?:out|err)>:{blank}(.*)$") for blank in (" ", "")
 ]
 _NUMBER: Final = re.compile(r"(?m)^(?: *\d+:|\[\d+\]) (.*)$")
+#: MPICH labels all that it reads at a time, wherever in a line that begins.
+_WITHIN: Final = re.compile(r"\[\d+\] ")
 
 
 def unlabelled(text: str) -> str:
     """Return what tasks printed, without a launcher's labels. Blanks at the ends of lines take their place: as much was printed."""
     numbered = len(_NUMBER.findall(text)) == len(text.splitlines())
     label = _NUMBER if numbered else max(_TAGS, key=lambda form: len(form.findall(text)))
-    return label.sub(lambda line: f"{line[1]:{len(line[0])}}", text)
+
+    def plain(line: re.Match[str]) -> str:
+        own = _WITHIN.sub("", line[1]) if numbered and line[0][0] == "[" else line[1]
+        return f"{own:{len(line[0])}}"
+
+    return label.sub(plain, text)
 
 
 OTHER_MPI: Final = (

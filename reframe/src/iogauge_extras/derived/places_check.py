@@ -10,9 +10,11 @@ import reframe.core.builtins as builtins
 from reframe.core.runtime import runtime
 
 from iogauge.cases.fio import span_of_boxes
+from iogauge.core.groups import grouped
 from iogauge.core.measurement import Metric
 from iogauge.core.units import dimension
 from iogauge.site.extras import PartitionExtras
+from iogauge.site.references import leaves
 from iogauge.site.topology import Servers
 from iogauge_extras.derived import derive
 from iogauge_extras.derived.check import DerivedCheck, Formula
@@ -86,7 +88,9 @@ class PlacesCheck(DerivedCheck):
 
         The metrics that all sides have are known only after their records are read.
         """
-        named = leaves(self._references.data.get(type(self).__name__))
+        check, file = type(self).__name__, self._references
+        entry = {} if file.mistakes else file.data.get(check, {})
+        named = grouped(leaves(check, entry), lambda leaf: leaf[1])
         return tuple(
             Metric(name, "1", "less" if _bounds_above(named[name]) else better)
             for name in sorted(named)
@@ -229,18 +233,7 @@ class BoxCurveCheck(BoxScalingCheck):
         return [Formula(Metric("read_iops_fit", "1"), "read_iops", derive.fit)]
 
 
-def leaves(entry: object) -> dict[str, list[Any]]:
-    """Return the references of each metric in a check's entry of the reference file, at any depth."""
-    found: dict[str, list[Any]] = {}
-    if isinstance(entry, dict):
-        for name, value in entry.items():
-            if isinstance(value, list) and name != "$index":
-                found.setdefault(name, []).append(value)
-            for inner, values in leaves(value).items():
-                found.setdefault(inner, []).extend(values)
-    return found
-
-
-def _bounds_above(of_metric: Sequence[Any]) -> bool:
+def _bounds_above(of_metric: Sequence[tuple[str, str, Any]]) -> bool:
     """Return whether the references of a ratio have an upper bound alone, as those of latencies."""
-    return all(len(leaf) == 4 and leaf[1] is None and leaf[2] is not None for leaf in of_metric)
+    found = (leaf for *_, leaf in of_metric)
+    return all(len(leaf) == 4 and leaf[1] is None and leaf[2] is not None for leaf in found)

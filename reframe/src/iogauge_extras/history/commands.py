@@ -26,16 +26,11 @@ def propose_references(
     """Propose references from what was measured, as a diff to review."""
     # Imported here because numpy and polars start slowly.
     from iogauge_extras.history import proposal
-    from iogauge_extras.history.runs import RunChoice
 
     with slips(ValueError):
-        fine = proposal.calibrate(
-            paths.history_dir(),
-            RunChoice(system=system, name=name, metrics=tuple(metric or ()), since=since),
-            proposal.Settings(lower=lower),
-            write=write,
-            say=_tell,
-        )
+        choice = {"system": system, "name": name, "since": since}
+        folder, metrics = paths.history_dir(), metric or ()
+        fine = proposal.calibrate(folder, choice, metrics, lower, write=write, say=_tell)
     raise typer.Exit(0 if fine else 1)
 
 

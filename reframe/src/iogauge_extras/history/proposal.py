@@ -16,25 +16,27 @@ from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any, Final, Literal
 
+import polars as pl
+
 from iogauge.core import untrusted, yamlfile
 from iogauge.core.groups import grouped
 from iogauge.core.paths import written_beside
+from iogauge.core.text import did_you_mean
 from iogauge.core.units import format_value, with_unit
 from iogauge.core.yamlfile import LIMIT_BYTES
 from iogauge.records import query
 from iogauge.records.record import Record
-from iogauge.site.extras import PartitionExtras
+from iogauge.report.history_table import narrowed
+from iogauge.site import settings
 from iogauge.site.folders import LOCAL, NAME, site_dir
 from iogauge.site.marks import ACCEPTED
 from iogauge.site.references import FILE, SOURCES, XFAIL, find_mistakes
-from iogauge.site.settings import read_site
 from iogauge_extras.history import yamledit
 from iogauge_extras.history.quantiles import normal_quantile
 from iogauge_extras.history.runs import (
     Better,
     CalibrateError,
     Refused,
-    RunChoice,
     Runs,
     SeriesSummary,
     check_one_series,
@@ -122,18 +124,6 @@ def _at(data: Any, path: Sequence[yamledit.Key]) -> Any:
             return None
         data = data[key]
     return data
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How to calibrate. ``lower`` is the reason to make references softer; None forbids that."""
-
-    lower: str | None = None
-    today: date = field(default_factory=lambda: datetime.now(timezone.utc).date())
-
-    def __post_init__(self) -> None:
-        if self.lower is not None and not self.lower.strip():
-            raise CalibrateError("--lower: expected the reason, which is kept beside the reference")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,12 +220,14 @@ def propose(
     text: str,
     all_runs: Iterable[Runs],
     max_spread: Callable[[str, str], float],
-    settings: Settings,
+    lower: str | None,
+    today: date,
 ) -> Proposal:
     """Return the references that follow from the runs of one system, set in the text of its file.
 
     ``max_spread`` returns a site's limit by partition and check, and raises :class:`Refused` if
-    there is no such partition. Raises :class:`CalibrateError` if the file has mistakes.
+    there is no such partition. ``lower`` is the reason to make references softer; None forbids that. Raises
+    :class:`CalibrateError` if the file has mistakes.
     """
     try:
         data = yamlfile.parse(text, FILE) or {}
@@ -261,7 +253,7 @@ def propose(
         for candidate in rivals:
             try:
                 _check_rivals(candidate, rivals)
-                after, outcome = _settle(after, path, candidate, settings)
+                after, outcome = _settle(after, path, candidate, lower, today)
                 outcomes.append(outcome)
             except Refused as error:
                 refuse(candidate[0], error)
@@ -293,7 +285,11 @@ def _check_rivals(candidate: _Candidate, rivals: Sequence[_Candidate]) -> None:
 
 
 def _settle(
-    text: str, path: tuple[yamledit.Key, ...], candidate: _Candidate, settings: Settings
+    text: str,
+    path: tuple[yamledit.Key, ...],
+    candidate: _Candidate,
+    lower: str | None,
+    today: date,
 ) -> tuple[str, MetricOutcome]:
     """Return the text with one candidate's reference, and the outcome; raises :class:`Refused`."""
     runs, position, summary = candidate
@@ -304,7 +300,7 @@ def _settle(
     if old is not None and old[3] != runs.unit:
         raise Refused(f"its reference is in {old[3]!r}, the records are in {runs.unit!r}")
     since = _since_accepted(kept, summary.median)
-    words: dict[str, Any] = {"unit": runs.unit, "better": runs.better, "lower": settings.lower}
+    words: dict[str, Any] = {"unit": runs.unit, "better": runs.better, "lower": lower}
     try:
         change = follow(summary, old, accepted=kept is not None, **words)
     except Refused as error:
@@ -316,8 +312,8 @@ def _settle(
     if change is None:
         return text, MetricOutcome(name=runs.name, state="holds", text=figures)
     new, note = change
-    accepted = kept or [old[0] if old is not None else new[0], runs.unit, settings.today]
-    remark = _remark(runs, summary, accepted, settings.lower if old else None, settings.today)
+    accepted = kept or [old[0] if old is not None else new[0], runs.unit, today]
+    remark = _remark(runs, summary, accepted, lower if old else None, today)
     after = _apply(text, data, path[0], position, new, accepted, remark)  # type: ignore[arg-type]
     wide = ", ".join(map(repr, position.wide))
     notes = [note, f"the entry {wide} holds for other cases too" if wide else ""]
@@ -343,13 +339,9 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
         raise CalibrateError(
             f"{folder}: no such site; its records have nothing to be a reference of"
         )
-    data, mistakes = read_site(folder)
-    if mistakes:
+    if mistakes := settings.read_site(folder)[1]:
         raise CalibrateError("; ".join(map(str, mistakes)))
-    partitions = {
-        partition["name"]: PartitionExtras.of_partition(partition["extras"])
-        for partition in data["systems"][0]["partitions"]
-    }
+    partitions = settings.partitions(folder)
 
     def limit(partition: str, check: str) -> float:
         if partition not in partitions:
@@ -359,20 +351,40 @@ def site_limits(folder: Path) -> Callable[[str, str], float]:
     return limit
 
 
+def _chosen(folder: Path, choice: Mapping[str, Any], metrics: Sequence[str]) -> pl.DataFrame:
+    """Return the chosen rows of a history; raises ValueError if there are none."""
+    every = query.load(folder, columns=_COLUMNS)
+    present = sorted(every["metric"].drop_nulls().unique())
+    for name in [name for name in metrics if name not in present]:
+        raise CalibrateError(
+            f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
+            f"{', '.join(present) or 'none'}"
+        )
+    chosen = narrowed(every, **choice)
+    if metrics:
+        chosen = chosen.filter(pl.col("metric").is_in(metrics))
+    if chosen.is_empty():
+        raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
+    return chosen
+
+
 def calibrate(
     history_folder: Path,
-    choice: RunChoice,
-    settings: Settings,
+    choice: Mapping[str, Any],
+    metrics: Sequence[str],
+    lower: str | None,
     *,
     write: bool,
     say: Callable[[str], None],
 ) -> bool:
     """Say what follows for every system's references, and write them if asked to.
 
-    Returns whether nothing was refused. Raises :class:`CalibrateError` for an impossible choice and
-    for a broken site.
+    ``choice`` is one of :func:`narrowed`. Returns whether nothing was refused. Raises ValueError for an impossible choice,
+    and :class:`CalibrateError` for a broken site.
     """
-    chosen = choice.of(query.load(history_folder, columns=_COLUMNS))
+    if lower is not None and not lower.strip():
+        raise CalibrateError("--lower: expected the reason, which is kept beside the reference")
+    chosen = _chosen(history_folder, choice, metrics)
     contents = query.fingerprints(history_folder, chosen["fingerprint"].unique().to_list())
     last = proven(chosen).unique("line", keep="last")
     newest = {one.line: one for one in query.valid_records(history_folder, last).values()}
@@ -382,7 +394,7 @@ def calibrate(
             raise CalibrateError(
                 f"records of a system named {str(system)!r}: no site has such a name"
             )
-        if system == LOCAL and not choice.system and chosen["system"].n_unique() > 1:
+        if system == LOCAL and not choice["system"] and chosen["system"].n_unique() > 1:
             say(
                 f"{LOCAL}: left out, because nobody described that machine; name it with --system={LOCAL}"
             )
@@ -392,7 +404,8 @@ def calibrate(
             read_text(file),
             runs_of(proven(frame), newest, contents),
             site_limits(file.parent),
-            settings,
+            lower,
+            datetime.now(timezone.utc).date(),
         )
         told = [(one.name, f"{one.state}: {one.text}") for one in proposal.outcomes]
         told += [(name, f"left out: {why}") for name, why in without_valid_run(frame)]

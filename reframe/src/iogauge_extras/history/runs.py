@@ -17,12 +17,10 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from iogauge.core.text import did_you_mean
 from iogauge.core.units import format_value
 from iogauge.evidence.fingerprint import changed
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import Record, short_name
-from iogauge.report.history_table import narrowed
 from iogauge_extras.history import statistics
 
 Better = Literal["more", "less"]
@@ -216,28 +214,3 @@ def without_valid_run(frame: pl.DataFrame) -> list[tuple[str, str]]:
             why = f"no run is valid ({counted}). Next: iogauge explain {verdicts[0][0].value}"
             found.append((f"{partition} {short_name(str(case))} {metric}", why))
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunChoice:
-    """Which runs to calibrate from; ``name`` is a regular expression."""
-
-    system: str = ""
-    name: str = ""
-    metrics: tuple[str, ...] = ()
-    since: datetime | None = None
-
-    def of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the chosen rows of a history; raises ValueError if there are none."""
-        present = sorted(frame["metric"].drop_nulls().unique().to_list())
-        for name in [name for name in self.metrics if name not in present]:
-            raise CalibrateError(
-                f"no record has the metric {name!r}{did_you_mean(name, present)}; there are: "
-                f"{', '.join(present) or 'none'}"
-            )
-        frame = narrowed(frame, system=self.system, name=self.name, since=self.since)
-        if self.metrics:
-            frame = frame.filter(pl.col("metric").is_in(self.metrics))
-        if frame.is_empty():
-            raise CalibrateError("no record is chosen: see what 'iogauge history' lists")
-        return frame

@@ -2,6 +2,5 @@
 
 - check: every storage target alone, every metadata target alone, every node alone
 - judge: which target or node stands out
-- rounds: the orders of a needle's rounds, and what is measured again
-- turns: what rounds.sh prints, turn by turn, and what it measures next
+- turns: what rounds.sh prints, turn by turn; what it measures next, in which order, and what is measured again
 """

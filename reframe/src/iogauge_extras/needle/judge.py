@@ -3,7 +3,7 @@
 A probe is a target or a node. It is measured in several rounds. In each round all probes take
 turns, in an order of that round. Each rate is divided by the median of its round: what all share is
 no difference between them. The rounds only raise a suspicion. The suspects are then measured again
-beside two healthy probes, and those turns alone decide (:mod:`iogauge_extras.needle.rounds`).
+beside two healthy probes, and those turns alone decide (:mod:`iogauge_extras.needle.turns`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,16 @@ from iogauge.core.units import with_unit
 from iogauge.tools.fio.output import join_options
 from iogauge.tools.parsing import excerpt, unique
 from iogauge_extras.history.quantiles import t_quantile
-from iogauge_extras.needle.rounds import Again, again, shares, turns_again
-from iogauge_extras.needle.turns import Turn, by_round, parse_turns, rates_of
+from iogauge_extras.needle.turns import (
+    Again,
+    Turn,
+    again,
+    by_round,
+    parse_turns,
+    rates_of,
+    shares,
+    turns_again,
+)
 
 #: Probability that a pass names any probe, if all are alike and some were measured again.
 FALSE_ALARMS: Final = 0.005
@@ -199,7 +207,7 @@ def decide(
     """Return the probes and those that stand out.
 
     ``rates`` holds the rate of every round by probe, ``measured_again`` that of every later turn of
-    those that :func:`iogauge_extras.needle.rounds.again` names.
+    those that :func:`iogauge_extras.needle.turns.again` names.
 
     For each later turn, x is ln(rate of the suspect / geometric mean of the others). t is
     mean(x) / (s / sqrt(turns)). The suspect is slower beyond doubt if t is below Student's quantile
@@ -320,7 +328,7 @@ def parse_rounds(
     in the order of measuring. Beside them are the options that fio had in all turns, and ``jobs``.
 
     Raises :class:`ToolOutputError` if a probe is missing in a round, comes twice or is unknown. The same holds if
-    others were measured again than :func:`iogauge_extras.needle.rounds.again` says. Errors of
+    others were measured again than :func:`iogauge_extras.needle.turns.again` says. Errors of
     :func:`parse_turns` and :func:`decide` pass through.
     """
     turns = parse_turns(text)

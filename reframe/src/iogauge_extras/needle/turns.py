@@ -1,5 +1,8 @@
 """The turns of a needle's pass: what was measured, and what is next: all probes round by round, then the suspects again.
 
+The job asks what to measure next, the judge asks whether that was measured. A probe is a storage
+target or a node. What decides is pure, and gives the same answer whoever asks.
+
 rounds.sh asks, by ``python -m iogauge.job.agent turns JOBFILE ROUNDS MEASURED [SERVERS]``, and runs
 fio once for each line of the answer: ``ROUND PROBE OPTION``. MEASURED is the file of what it has
 printed so far. The probes are the jobs of the job file, or else the hosts in SERVERS.
@@ -8,8 +11,11 @@ printed so far. The probes are the jobs of the job file, or else the hosts in SE
 from __future__ import annotations
 
 import json
+import math
 import os
+import random
 import re
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +25,15 @@ from iogauge.core import untrusted
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.plan.stage import ROUNDS
 from iogauge.tools.fio.output import parse_json
-from iogauge_extras.needle import rounds as plan
+
+#: Fewest turns of each probe that is measured again.
+LEAST_TURNS: Final = 9
+
+#: Number of probes that are measured beside the suspects.
+OTHERS: Final = 2
+
+#: Number of suspects that are always measured again, if they are fewer than half of all probes.
+_FEW: Final = 3
 
 #: The number of a needle's round, which rounds.sh gives to fio.
 ROUND: Final = "${IOG_ROUND}"
@@ -121,6 +135,100 @@ def rates_of(
     return {name: tuple(rounds[number][name] for number in numbers) for name in names}
 
 
+def orders(names: Sequence[str], rounds: int, word: str) -> list[tuple[str, ...]]:
+    """Return the order of the probes in each round.
+
+    A drift within the rounds must not hit the same probe each time. So the places of a probe add
+    up to the same over all rounds. With an even number of probes and an odd number of rounds they
+    differ by 1. Rounds come in pairs: a random order, and its reverse. The last three of an odd number
+    are a random order, the same turned by half, and the order that makes up for both. With one
+    round nothing can be made up for. The same ``word`` draws the same orders.
+    """
+    source, found = random.Random(word), list[tuple[str, ...]]()
+    while (left := rounds - len(found)) > 0:
+        first = tuple(source.sample(list(names), len(names)))
+        if left == 3:
+            half = (len(first) + 1) // 2
+            second = first[half:] + first[:half]
+            places = {name: first.index(name) + second.index(name) for name in first}
+            found += [first, second, tuple(sorted(first, key=lambda name: -places[name]))]
+        else:
+            found += [first, first[::-1]][:left]
+    return found
+
+
+def turns_again(rounds: int) -> int:
+    """Return how often each probe is measured again: three times as often as in the rounds."""
+    return max(LEAST_TURNS, 3 * rounds)
+
+
+def _most_suspects(probes: int, rounds: int) -> int:
+    """Return how many suspects are measured again at most, see :func:`again`."""
+    room = probes * rounds // turns_again(rounds) - OTHERS
+    return max(1, min((probes - 1) // 2, _FEW), room)
+
+
+def most_turns(probes: int, rounds: int) -> int:
+    """Return the most turns of a pass: all rounds, and those of what is measured again."""
+    later = min(probes, _most_suspects(probes, rounds) + OTHERS)
+    return probes * rounds + later * turns_again(rounds)
+
+
+def shares(rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the rate of each probe over the median of all, without the drift that all share.
+
+    ``rates`` holds as many rates of each probe as there are rounds. Each is divided by the median
+    of its round. The median of these quotients stands for a probe.
+    """
+    middle = [_middle(column) for column in zip(*rates.values(), strict=True)]
+    found = {
+        name: statistics.median(
+            value / of_round for value, of_round in zip(row, middle, strict=True)
+        )
+        for name, row in rates.items()
+    }
+    of_all = _middle(list(found.values()))
+    return {name: value / of_all for name, value in found.items()}
+
+
+def _middle(values: Sequence[float]) -> float:
+    """Return the median; of two, the larger: a slow one would be half of what it is compared with."""
+    return max(values) if len(values) == 2 else statistics.median(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What is measured again: the suspects, the slowest first, and healthy probes beside them."""
+
+    suspects: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the suspects and the others."""
+        return (*self.suspects, *self.others)
+
+
+def again(rates: Mapping[str, Sequence[float]], max_deviation: float) -> Again:
+    """Return what must be measured again after the rounds.
+
+    A suspect is below 1 - ``max_deviation`` of the median of all. The slowest suspects are measured
+    again for at most as long as the rounds took: m suspects and two others, each
+    :func:`turns_again` times. Three suspects always are, or as many as are fewer than half of all
+    probes, but one in any case. The others are the probes nearest to the median.
+    """
+    share = shares(rates)
+    rounds = min(map(len, rates.values()))
+    below = sorted((n for n in share if share[n] < 1 - max_deviation), key=lambda n: (share[n], n))
+    if not below:
+        return Again()
+    most = _most_suspects(len(share), rounds)
+    healthy = sorted(
+        (n for n in share if n not in below), key=lambda n: (abs(math.log(share[n])), n)
+    )
+    return Again(tuple(below[:most]), tuple(healthy[:OTHERS]))
+
+
 def next_turns(job_file: str, rounds: int, measured: str, servers: str | None) -> list[str]:
     """Return the lines of the answer: none if no probe is a suspect.
 
@@ -132,13 +240,13 @@ def next_turns(job_file: str, rounds: int, measured: str, servers: str | None) -
     if done:
         deviation = json.loads(untrusted.read_text(ROUNDS))["max_deviation"]
         rates = rates_of(by_round(done), names, range(1, rounds + 1))
-        names = plan.again(rates, float(deviation)).names
-        first, rounds = rounds + 1, plan.turns_again(rounds)
+        names = again(rates, float(deviation)).names
+        first, rounds = rounds + 1, turns_again(rounds)
     # Another order in each execution: what only a place in the order makes slow must not hit one probe in every sweep.
-    orders = plan.orders(names, rounds, f"{os.environ['IOG_TOKEN']} {first}")
+    drawn = orders(names, rounds, f"{os.environ['IOG_TOKEN']} {first}")
     return [
         f"{number} {name} {options[name]}"
-        for number, order in enumerate(orders, first)
+        for number, order in enumerate(drawn, first)
         for name in order
     ]
 

@@ -30,7 +30,7 @@ from iogauge.workspace import lock, permission
 from iogauge_extras.newsite import scheduler, writing
 from iogauge_extras.newsite.scheduler import Queue, Slurm
 from iogauge_extras.newsite.seen import NodeSeen, look_here, look_through
-from iogauge_extras.newsite.writing import Answers, Found
+from iogauge_extras.newsite.writing import Described
 
 _Ceiling = Annotated[str | None, typer.Option(help="Bandwidth of a client: '100 Gbit/s'.")]
 
@@ -146,8 +146,7 @@ def _speed(target: str, ceiling: str, nodes: int) -> float:
 
 def _ceiling(seen: NodeSeen, given: str | None) -> tuple[str, bool]:
     """Return the ceiling with its unit, and whether the user said it."""
-    remote = writing.is_remote(seen.view.mount.type if seen.view.mount else "")
-    nic = seen.nic_bytes_s if remote else None
+    nic = seen.nic_bytes_s if seen.remote else None
     if given is None:
         return (f"{nic[0] * 8 / 1e9:g} Gbit/s" if nic else ""), False
     try:
@@ -220,21 +219,11 @@ def new(
         raise slip("no storage mount has a directory of yours: name one, --target DIR")
     slurm, chosen = _queue(queue)
     count = _nodes(chosen, nodes)
-    common = Answers(
-        name=name,
-        target="",
-        queue=chosen,
-        nodes=count,
-        account=account,
-        ceiling="",
-        said=False,
-        stack=name if into else folders.LOCAL,
-        claimed=_claimed(),
-    )
-    targets: list[tuple[Answers, Found]] = []
+    targets: list[Described] = []
     for path in paths:
-        taken = [answers.partition for answers, _ in targets]
-        targets.append(_target(replace(common, target=path), slurm, ceiling, taken))
+        taken = [one.partition for one in targets]
+        look = partial(_target, name, path, chosen, count, account, slurm, ceiling, taken)
+        targets.append(look(stack=name if into else folders.LOCAL, claimed=_claimed()))
     raise typer.Exit(_write(folder, targets, into))
 
 
@@ -246,31 +235,45 @@ def _claimed() -> str:
 
 
 def _target(
-    common: Answers, slurm: Slurm | None, ceiling: str | None, taken: Sequence[str]
-) -> tuple[Answers, Found]:
-    """Look at a target; return what is answered and found. ``taken`` are names of other partitions."""
-    path = common.target
+    site: str,
+    path: str,
+    queue: Queue | None,
+    nodes: int,
+    account: str,
+    slurm: Slurm | None,
+    given: str | None,
+    taken: Sequence[str],
+    **more: str,
+) -> Described:
+    """Look at a target; ``given`` is its ceiling, ``taken`` are names of other partitions."""
     try:
-        seen = _look(path, common.queue, common.account)
+        seen = _look(path, queue, account)
         if not seen.view.space.bytes_total:
-            raise OSError(f"{seen.view.mount.type if seen.view.mount else path} keeps no data")
+            raise OSError(f"{seen.fstype} keeps no data")
     except OSError as error:
         raise slip(f"{path}: {error}. Name a directory on the storage: --target DIR") from error
-    rate, said = _ceiling(seen, ceiling)
+    ceiling, said = _ceiling(seen, given)
     here = programs.machine()
-    found = Found(
+    name = writing.partition_name(seen)
+    return Described(
+        site=site,
+        path=path,
+        partition=next(n for n in (name, *(f"{name}{k}" for k in range(2, 99))) if n not in taken),
+        queue=queue,
+        nodes=nodes,
+        account=account,
+        ceiling=ceiling,
+        said=said,
         seen=seen,
-        slurm=slurm if common.queue else None,
+        slurm=slurm if queue else None,
         features=here.features,
         mpirun="mpirun" in here.programs,
         modules=scheduler.modules(),
-        speed_bytes_s=_speed(path, rate, common.nodes),
+        speed_bytes_s=_speed(path, ceiling, nodes),
         login=socket.gethostname(),
         day=time.strftime("%Y-%m-%d"),
+        **more,
     )
-    name = writing.partition_name(seen)
-    name = next(n for n in (name, *(f"{name}{k}" for k in range(2, 99))) if n not in taken)
-    return replace(common, ceiling=rate, said=said, partition=name), found
 
 
 def add_target(
@@ -286,57 +289,50 @@ def add_target(
     partitions = site["systems"][0]["partitions"]
     options = dict(word.lstrip("-").partition("=")[::2] for word in partitions[0].get("access", ()))
     slurm, queue = _queue(options.get("partition", "none"))
-    common = Answers(
-        name=name,
-        target=os.path.abspath(target),
-        queue=queue,
-        nodes=partitions[0]["extras"].get("scale", {}).get("nodes", 1),
-        account=options.get("account", ""),
-        ceiling="",
-        said=False,
-    )
-    taken = [one["name"] for one in partitions]
-    answers, found = _target(common, slurm, ceiling, taken)
+    nodes = partitions[0]["extras"].get("scale", {}).get("nodes", 1)
+    taken, account = [one["name"] for one in partitions], options.get("account", "")
+    path = os.path.abspath(target)
+    found = _target(name, path, queue, nodes, account, slurm, ceiling, taken)
     file = folder / folders.SETTINGS
     before = file.read_text(encoding="utf-8")
-    lines = writing.partition_lines(answers, found, str(partitions[0].get("time_limit", "1h")))
+    lines = writing.partition_lines(found, str(partitions[0].get("time_limit", "1h")))
     write_file(file, writing.with_partition(before, lines))
     if mistakes := settings.read_site(folder)[1]:
         write_file(file, before)
         raise slip("; ".join(map(str, mistakes)))
-    say(f"{file}: partition {answers.partition} added. Next: iogauge check {name}")
+    say(f"{file}: partition {found.partition} added. Next: iogauge check {name}")
 
 
-def _write(folder: Path, targets: Sequence[tuple[Answers, Found]], into: Path | None) -> int:
+def _write(folder: Path, targets: Sequence[Described], into: Path | None) -> int:
     """Write the folder, and the repository; say what comes next. Return the exit status."""
     folder.mkdir(parents=True)
-    answers, found = targets[0]
+    first = targets[0]
     if into:
-        partition = writing.partition_name(found.seen)
-        writing.write_repository(into, answers.name, partition, found.seen.view.on_lustre)
+        lustre = first.seen.view.on_lustre
+        writing.write_repository(into, first.site, first.partition, lustre)
     if folder.parent not in folders.site_dirs():
         before = os.environ.get(folders.VARIABLE)
         paths = [str(folder.parent), *([before] if before else [])]
         os.environ[folders.VARIABLE] = os.pathsep.join(paths)
-    tier = writing.sizes_of(found, answers.nodes)[0].tier
-    speed = min(known.speed_bytes_s / one.nodes for one, known in targets)
-    fits = _plan(folder, partial(writing.settings_text, targets), answers.queue, tier, speed)
+    tier = writing.sizes_of(first)[0].tier
+    speed = min(one.speed_bytes_s / one.nodes for one in targets)
+    fits = _plan(folder, partial(writing.settings_text, targets), first.queue, tier, speed)
     say(f"{folder / folders.SETTINGS}: written")
-    for one, known in targets:
-        free = format_bytes(known.seen.view.space.bytes_free)
-        say(f"looked at: {known.seen.host}, {known.seen.cores} cores; {one.target}, {free} free")
-    for text in dict.fromkeys(text for pair in targets for text in writing.unknown(*pair)):
+    for one in targets:
+        free = format_bytes(one.seen.view.space.bytes_free)
+        say(f"looked at: {one.seen.host}, {one.seen.cores} cores; {one.path}, {free} free")
+    for text in dict.fromkeys(text for one in targets for text in writing.unknown(one)):
         say(f"not found out: {text}")
-    if found.slurm is None and (other := scheduler.other_scheduler()):
+    if first.slurm is None and (other := scheduler.other_scheduler()):
         say(f"not found out: the scheduler of {other}. Write scheduler and access (docs/sites.md)")
-    for one, _ in targets:
+    for one in targets:
         try:
-            permission.reason(one.target)
+            permission.reason(one.path)
         except OSError as error:
-            say(f"{one.target} is not allowed as a target yet: {error}")
+            say(f"{one.path} is not allowed as a target yet: {error}")
             fits = False
     say("next:")
-    for command in next_commands(answers.name, tier, into, folder.parent):
+    for command in next_commands(first.site, tier, into, folder.parent):
         say(f"    {command}")
     return 0 if fits else 1
 

@@ -22,6 +22,7 @@ from iogauge.node.kernel import memory_bytes
 from iogauge.node.lustre.directory import look_at_directory
 from iogauge.node.lustre.programs import LustreError
 from iogauge.node.view import View, look, with_lustre
+from iogauge.site.machine import LOCAL_TYPES
 
 NODE_SECONDS: Final = 60
 
@@ -45,10 +46,19 @@ class NodeSeen(untrusted.Plain):
     troubles: tuple[str, ...] = ()
 
     @property
+    def fstype(self) -> str:
+        """Return the type of the file system."""
+        return self.view.mount.type if self.view.mount else "unknown"
+
+    @property
+    def remote(self) -> bool:
+        """Return whether the file system is reached over a network."""
+        return self.fstype not in LOCAL_TYPES
+
+    @property
     def servers(self) -> int:
         """Return the number of object storage servers, 0 if unknown."""
-        addresses = {target.server for target in self.view.targets if target.server}
-        return len(addresses)
+        return len({target.server for target in self.view.targets if target.server})
 
     @property
     def nic_bytes_s(self) -> tuple[float, str] | None:

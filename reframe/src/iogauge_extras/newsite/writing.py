@@ -24,7 +24,7 @@ from iogauge.core.units import format_bytes
 from iogauge.core.words import Fingerprint, Tier
 from iogauge.node.kinds import traits
 from iogauge.site.folders import LOCAL
-from iogauge.site.machine import LOCAL_TYPES, QUICK_FILES, QUICK_FILES_LOCAL
+from iogauge.site.machine import QUICK_FILES, QUICK_FILES_LOCAL
 from iogauge_extras.newsite.scheduler import Modules, Queue, Slurm
 from iogauge_extras.newsite.seen import NodeSeen
 
@@ -55,31 +55,25 @@ _MOUNTED: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """What the user said, or left at its default.
+class Described:
+    """A target of the new site: what the user said, or left at its default, and what was found out.
 
-    ``ceiling`` is a bandwidth with its unit, of each client's network or of a local device. An empty
-    text means that nobody knows it. ``said`` is true if it is the user's own. ``stack`` is the folder in
-    environments/ whose programs the site can use: its own in a repository of its own, else ``local``.
-    ``partition`` is the name of the target's. ``claimed`` is another site that has this host.
+    ``site`` is the site's name, ``partition`` that of the target's. ``ceiling`` is a bandwidth with its unit, of each
+    client's network or of a local device; empty if nobody knows it. ``said`` is true if it is the user's own. ``stack``
+    is the folder in environments/ whose programs the site can use: its own in a repository of its own, else ``local``.
+    ``claimed`` is another site that has this host. ``speed_bytes_s`` is the expected bandwidth of a case, 0 if unknown.
     """
 
-    name: str
-    target: str
+    site: str
+    path: str
+    partition: str
     queue: Queue | None
     nodes: int
     account: str
     ceiling: str
     said: bool
     stack: str = LOCAL
-    partition: str = ""
     claimed: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What was found out. ``speed_bytes_s`` is the expected bandwidth of a case, 0 if unknown."""
-
     seen: NodeSeen
     slurm: Slurm | None
     features: Sequence[str]
@@ -100,26 +94,21 @@ class TierSizes:
     tier: Tier
 
 
-def is_remote(fstype: str) -> bool:
-    """Return whether a file system is reached over a network."""
-    return fstype not in LOCAL_TYPES
-
-
-def sizes_of(found: Found, nodes: int) -> tuple[TierSizes, TierSizes]:
+def sizes_of(target: Described) -> tuple[TierSizes, TierSizes]:
     """Return the sizes of usual cases and of quick ones.
 
     Usual cases are of tier daily if the speed is known and a twentieth of the free space suffices.
     """
-    space, speed = found.seen.view.space, found.speed_bytes_s
+    space, speed = target.seen.view.space, target.speed_bytes_s
     room = int(space.bytes_free * USED) >> 20 << 20
-    files = QUICK_FILES if is_remote(_type_of(found.seen)) else QUICK_FILES_LOCAL
+    files = QUICK_FILES if target.seen.remote else QUICK_FILES_LOCAL
     most = int(space.inodes_free * USED) if space.inodes_total else 1 << 40
     quick_bytes = max(min(int(2 * speed) or 1 << 30, room, 4 << 30) >> 20, 16) << 20
     quick = TierSizes(quick_bytes, max(min(files, most), 100), 2, "quick")
     usual_bytes = int(DAILY_SECONDS * speed) >> 20 << 20
     if not 0 < usual_bytes <= room:
         return quick, quick
-    usual = TierSizes(usual_bytes, min(400_000 * nodes, most), DAILY_SECONDS, "daily")
+    usual = TierSizes(usual_bytes, min(400_000 * target.nodes, most), DAILY_SECONDS, "daily")
     return usual, quick
 
 
@@ -133,10 +122,6 @@ def partition_name(seen: NodeSeen) -> str:
     point = seen.view.mount.point if seen.view.mount else ""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", os.path.basename(point)).strip("_-") or "target"
     return name if name[0].isalpha() else f"t{name}"
-
-
-def _type_of(seen: NodeSeen) -> str:
-    return seen.view.mount.type if seen.view.mount else "unknown"
 
 
 def shown_bytes(size: int) -> str:
@@ -156,25 +141,21 @@ def _form(name: str) -> Any:
         keep_trailing_newline=True,
     )
     forms.filters["json"] = json.dumps
-    of_seen = (expected, format_bytes, host_pattern, is_remote, partition_name, sizes_of, traits)
-    forms.globals |= {one.__name__: one for one in of_seen}
-    forms.globals |= {"shown": shown_bytes, "type_of": _type_of, "share": f"{SHARE:.0%}"}
-    forms.globals["is_root"] = lambda: os.getuid() == 0
+    used = (expected, format_bytes, host_pattern, sizes_of, traits)
+    forms.globals |= {one.__name__: one for one in used}
+    forms.globals |= {"shown": shown_bytes, "share": f"{SHARE:.0%}", "root": os.getuid() == 0}
     return forms.get_template(f"{name}.jinja")
 
 
-def settings_text(targets: Sequence[tuple[Answers, Found]], time_limit: str) -> str:
+def settings_text(targets: Sequence[Described], time_limit: str) -> str:
     """Return the text of settings.yaml, with a partition for each target."""
-    answers, found = targets[0]
-    descr = ", ".join(f"{_type_of(f.seen)} at {a.target}" for a, f in targets)
-    words = {"answers": answers, "found": found, "descr": descr}
-    text: str = _form("settings").render(targets=targets, time_limit=time_limit, **words)
-    return text
+    descr = ", ".join(f"{one.seen.fstype} at {one.path}" for one in targets)
+    return str(_form("settings").render(targets=targets, descr=descr, time_limit=time_limit))
 
 
-def partition_lines(answers: Answers, found: Found, time_limit: str) -> list[str]:
+def partition_lines(target: Described, time_limit: str) -> list[str]:
     """Return the lines of a target's partition."""
-    return str(_form("partition").module.partition(answers, found, time_limit)).splitlines()
+    return str(_form("partition").module.partition(target, time_limit)).splitlines()
 
 
 def with_partition(text: str, lines: Sequence[str]) -> str:
@@ -200,21 +181,21 @@ def expected(seen: NodeSeen) -> Fingerprint:
     return {**facts, **({"mount.options": kept} if kept else {}), **seen.layout}
 
 
-def unknown(answers: Answers, found: Found) -> Iterator[str]:
+def unknown(target: Described) -> Iterator[str]:
     """Yield what could not be found out, each with what to do about it."""
-    seen = found.seen
-    key = "topology.clients.nic" if is_remote(_type_of(seen)) else "topology.devices"
-    if not answers.ceiling:
+    seen = target.seen
+    key = "topology.clients.nic" if target.seen.remote else "topology.devices"
+    if not target.ceiling:
         yield f"the ceiling: no interface or device tells its rate. Write {key}, or run again with --ceiling"
-    if is_remote(_type_of(seen)):
+    if target.seen.remote:
         yield "the network of the storage servers: write topology.servers, from the offer"
     yield "what a healthy target reaches: after 20 runs `iogauge calibrate` proposes references; before, topology.efficiency"
-    if not found.speed_bytes_s:
+    if not target.speed_bytes_s:
         yield "the speed of the target: cases are of tier quick. Raise limits.case_bytes until a phase lasts 30 s"
     if not expected(seen):
         yield "settings to expect: iogauge can read no setting here that a site may expect (docs/keys.md, expect)"
     if not seen.view.uuid:
-        yield f"the identity of the file system: {_type_of(seen)} shows no UUID"
+        yield f"the identity of the file system: {target.seen.fstype} shows no UUID"
     yield from seen.troubles
 
 

@@ -3,14 +3,11 @@
 - bars: ranked bars, gauges, layers, ratios and maps of cells as SVG
 - bundle: sessions as one file for a vendor
 - charts: the grammar of all figures, and curves over a parameter and the runs of a metric as SVG
-- collect: what failed and what has become worse
+- collect: what somebody must be told: what failed and what has become worse
 - commands: status and alarm, and what the core asks for ``report --html``
 - marks: the newest runs of every case as marks
 - page: sessions, or a span of time, as one page of HTML, with its form
 - past: the history of the lines that some records measured
-- pricing: what the measured bandwidth costs
-- published: what documents print of other systems
 - receivers: a command, a webhook, a note on a merge request
 - sweeps: which records make a curve over a parameter
-- trouble: what somebody must be told, in words
 """

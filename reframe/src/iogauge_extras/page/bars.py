@@ -12,16 +12,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from iogauge.core.paths import project_root
 from iogauge.core.text import count, visible
 from iogauge.core.units import UnitError, convert, format_bytes, format_value, with_unit
 from iogauge.core.untrusted import numbers
 from iogauge.judge.verdict import Verdict
 from iogauge.records.record import LAYER_CHECKS, MetricRecord, Record
+from iogauge.site import folders
+from iogauge.site.marks import PUBLISHED
+from iogauge.site.references import References, leaves
 from iogauge_extras.ceilings.table import Chain
 from iogauge_extras.page.charts import TOP, WIDE, Axis, bounds, figure, linked, mark, word
-from iogauge_extras.page.published import Published
 from iogauge_extras.page.sweeps import Dot, Plot, drawable, held_of, label_of, spaced
 
 if TYPE_CHECKING:
@@ -289,9 +292,29 @@ def ratios(title: str, found: Sequence[Ratio]) -> str:
 _OVERVIEWS: Final = ("MiB/s", "ops/s")
 
 
-def overviews(
-    records: Iterable[Record], published: Iterable[Published], anchor: Callable[[Record], str]
-) -> Iterator[str]:
+class Published(NamedTuple):
+    """The best value of a metric that a document prints of a system."""
+
+    value: float
+    unit: str
+    system: str
+    check: str
+    metric: str
+
+
+def _published() -> list[Published]:
+    """Return the best value of each metric and check that the sites of the project mark as published."""
+    best: dict[tuple[str, str, str], Published] = {}
+    for site in folders.site_folders(project_root() / "site-configs"):
+        references = References.of_site(site.name)
+        for check in references.data.get(PUBLISHED, ()) if not references.mistakes else ():
+            for _, metric, (value, *_, unit) in leaves(check, references.data[check]):
+                one = Published(value, unit, site.name, check, metric)
+                best[one[2:]] = max(one, best.get(one[2:], one))
+    return list(best.values())
+
+
+def overviews(records: Iterable[Record], anchor: Callable[[Record], str]) -> Iterator[str]:
     """Yield a figure for each kind of rate: the best case of each check, beside published systems."""
     best: dict[tuple[str, ...], tuple[float, MetricRecord, Record]] = {}
     for record in records:
@@ -302,7 +325,7 @@ def overviews(
                     key = (unit, record.where, record.check, metric.name)
                     if key not in best or value > best[key][0]:
                         best[key] = (value, metric, record)
-    others = list(published)
+    others = _published()
     for unit in _OVERVIEWS:
         mine = {key[1:]: one for key, one in best.items() if key[0] == unit}
         if not mine:

@@ -1,4 +1,4 @@
-"""Collect the alarm after a run: what failed and what became worse.
+"""What somebody must be told after a run, in words that need no context: what failed and what became worse.
 
 :func:`collect` reads the records of the sessions and the history. :mod:`iogauge_extras.page.receivers`
 sends it.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timezone
 from itertools import takewhile
 from pathlib import Path
@@ -21,13 +21,140 @@ from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
 from iogauge.records.record import MetricRecord, Record, short_name
 from iogauge.records.selected import Unmeasured
-from iogauge.report.endings import UNPROVEN, SessionRecords, Word, of_damage
+from iogauge.report.endings import UNPROVEN, Ending, SessionRecords, Word, of_damage
 from iogauge.report.layout import GRAVEST
 from iogauge.report.outcome import measured, same_fault
 from iogauge_extras.history.shown import one_of
 from iogauge_extras.history.states import Judged, State
+from iogauge_extras.page.charts import Curve, bars
 from iogauge_extras.page.past import ALWAYS, UNCHANGED, History, Span
-from iogauge_extras.page.trouble import DRIFT, Alarm, Trouble
+
+#: Kind of trouble for a series that has become worse although its newest run met its reference.
+DRIFT: Final = "DRIFT"
+
+#: Runs in a line of bars.
+BARS: Final = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """One problem that somebody must look at; all text becomes safe for a terminal.
+
+    ``kind`` is a verdict, or :data:`DRIFT`. A text is empty if there is nothing to say. ``curve``
+    is None if the metric has no valid run.
+    """
+
+    kind: str
+    where: str
+    case: str
+    metric: str = ""
+    measured: str = ""
+    expected: str = ""
+    reason: str = ""
+    guilty: str = ""
+    since: str = ""
+    trend: str = ""
+    cause: str = ""
+    remedy: str = ""
+    curve: Curve | None = None
+
+    def __post_init__(self) -> None:
+        """Make the texts safe."""
+        for name in _TEXTS:
+            object.__setattr__(self, name, visible(getattr(self, name)))
+
+    @property
+    def headline(self) -> str:
+        """Return one line: ``FAIL mysite:scratch IorPosix shared direct write_bw: 24.9 MiB/s``."""
+        name = " ".join(word for word in (self.kind, self.where, self.case, self.metric) if word)
+        value = self.measured or self.reason
+        return f"{name}: {value}" if value else name
+
+    @property
+    def brief(self) -> str:
+        """Return a few words: ``write_bw 29.8 % below its reference``, ``DRIFT read_bw 12 % worse``."""
+        if self.kind == DRIFT:
+            if self.reason:
+                return f"{DRIFT} {self.metric}: {self.reason}"
+            return f"{DRIFT} {self.metric} {self.trend.partition(' (')[0]} since {self.since[:10]}"
+        if self.kind == Verdict.FAIL.value and self.metric:
+            return (
+                self.guilty.partition(";")[0]
+                or f"{self.metric} {self.measured.rpartition(', ')[2]}"
+            )
+        return ""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Return what is known beside the headline, by name; a remedy that the reason has is left out."""
+        told = all(
+            (one.partition(": ")[2] or one) in self.reason for one in self.remedy.split("; ")
+        )
+        facts = {
+            "expected": self.expected,
+            "reason": self.reason if self.measured else "",
+            "guilty": self.guilty,
+            "since": self.since,
+            "trend": self.trend,
+            "cause": self.cause,
+            "remedy": "" if told else self.remedy,
+        }
+        return {name: text for name, text in facts.items() if text}
+
+    @property
+    def paragraph(self) -> str:
+        """Return the headline, and a line for each known fact."""
+        facts = self.facts | ({"runs": bars(self.curve, BARS)} if self.curve else {})
+        return "\n".join([self.headline, *(f"  {n + ':':<10}{text}" for n, text in facts.items())])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same facts as JSON values."""
+        unit, runs = (self.curve.unit, self.curve.points[-BARS:]) if self.curve else ("", ())
+        facts = {name: getattr(self, name) for name in _TEXTS}
+        return facts | {"unit": unit, "runs": [run.value for run in runs]}
+
+
+_TEXTS: Final = tuple(one.name for one in fields(Trouble) if one.name != "curve")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """The state of some sessions; the ending may be FAILED without any trouble.
+
+    ``missing`` counts what was asked for and has no record.
+    """
+
+    sessions: tuple[str, ...]
+    systems: tuple[str, ...]
+    ending: Ending
+    troubles: tuple[Trouble, ...]
+    history: History | None = None
+    missing: int = 0
+
+    @property
+    def failed(self) -> bool:
+        """Return whether somebody must be told."""
+        return bool(self.ending.status)
+
+    @property
+    def title(self) -> str:
+        """Return one line that sums up the sessions."""
+        return f"iogauge {', '.join(self.systems) or '-'}: {self.ending}"
+
+    @property
+    def text(self) -> str:
+        """Return the title, what was not run, and a paragraph for each trouble."""
+        title = "\n".join([self.title, *self.ending.remarks])
+        return "\n\n".join([title, *(trouble.paragraph for trouble in self.troubles)])
+
+
+#: What ``iogauge alarm --test`` sends.
+TEST: Final = Alarm(
+    sessions=(),
+    systems=("test",),
+    ending=Ending(Word.OK, "a test of the alarm's way, nothing has happened"),
+    troubles=(),
+)
 
 
 def collect(
@@ -69,8 +196,7 @@ def collect(
         systems=tuple(sorted({visible(r.system) for r in records})),
         ending=ending,
         troubles=tuple(troubles),
-        curves=tuple(history.curve(*key) for key in history.measured()),
-        days=history.days(),
+        history=history,
         missing=len(absent) + len(lack.left_out) + len(lack.unmatched) + len(lack.gone),
     )
 
@@ -307,36 +433,7 @@ _CONCLUSIONS: Final = {
 }
 
 
-def conclusion(alarm: Alarm, records: SessionRecords) -> str:
-    """Return what follows from the records, in sentences: the decision, and its gravest reason."""
-    said = [_CONCLUSIONS[alarm.ending.word]]
-    failed = [
-        (_loss(metric), metric, record)
-        for record in records
-        if records.counts(record)
-        for metric in record.metrics
-        if metric.verdict is Verdict.FAIL and metric.reference
-    ]
-    if failed:
-        _, metric, record = min(failed, key=lambda found: found[0])
-        said.append(
-            f"The gravest failure: {metric.name} of {record.short_name} on {record.where} is {against(metric)}."
-        )
-    if drifts := sum(trouble.kind == DRIFT for trouble in alarm.troubles):
-        said.append(f"{count(drifts, 'metric')} became worse over time.")
-    invalid = [r for r in records if r.verdict is Verdict.INVALID]
-    guards = Counter(
-        guard
-        for record in invalid
-        for guard in {f.name for f in record.findings if f.objects(Verdict.INVALID)}
-    ).most_common(3)
-    if guards:
-        names = ", ".join(f"{guard} ({times} x)" for guard, times in guards)
-        said.append(f"Guards refuse {count(len(invalid), 'case')}, most often {names}.")
-    return " ".join(said)
-
-
-def _loss(metric: MetricRecord) -> float:
-    """Return ln(value over reference), signed so that a loss is below 0."""
-    value = float(metric.median) / float(metric.reference.value) if metric.reference else 1.0
-    return (value - 1) if metric.better == "more" else (1 - value)
+def conclusion(alarm: Alarm) -> str:
+    """Return what follows from the records, in sentences: the decision, and what weighs most."""
+    first = [f"First of all: {trouble.headline}" for trouble in alarm.troubles[:1]]
+    return " ".join([_CONCLUSIONS[alarm.ending.word], *first])

@@ -18,7 +18,7 @@ from iogauge.core import paths, registry
 from iogauge.core.units import format_bytes, moment
 from iogauge.report.endings import Ending, SessionRecords
 from iogauge.site import folders, settings
-from iogauge.site.extras import PartitionExtras, Receivers
+from iogauge.site.extras import Receivers
 
 if TYPE_CHECKING:
     from iogauge_extras.page.receivers import Message, Receiver
@@ -45,8 +45,7 @@ def raise_alarm(
     3: trouble that a receiver did not get, or that has none. Nothing is sent without trouble.
     """
     from iogauge_extras.page import receivers  # with numpy and polars
-    from iogauge_extras.page.collect import collect
-    from iogauge_extras.page.trouble import TEST
+    from iogauge_extras.page.collect import TEST, collect
 
     with slips(ValueError, OSError):
         asked = Asked() if test or (expect and not names) else sessions_of(names or [])
@@ -79,9 +78,7 @@ def _declared(systems: Sequence[str], here: bool) -> list[Receivers]:
     of_host = folders.sites_of_host(every, socket.gethostname())[:1] if here and not systems else []
     found: dict[Receivers, None] = {}
     for folder in [*of_host, *(one for one in every if one.name in systems)]:
-        site, mistakes = settings.read_site(folder)
-        for partition in site["systems"][0]["partitions"] if not mistakes else ():
-            found[PartitionExtras.of_partition(partition["extras"]).alarm] = None
+        found |= dict.fromkeys(one.alarm for one in settings.partitions(folder).values())
     return list(found)
 
 

@@ -22,7 +22,8 @@ from iogauge.records.record import ADDED, Record
 from iogauge.report.endings import Ending
 from iogauge.report.history_table import CASE, in_place, narrowed
 from iogauge.report.layout import GRAVEST, LOOKS, Column, Table, columns
-from iogauge_extras.page.trouble import DRIFT, Trouble
+from iogauge_extras.history.states import TOGETHER
+from iogauge_extras.page.collect import DRIFT, Trouble
 
 #: Runs of a case that are shown.
 RUNS: Final = 14
@@ -59,9 +60,13 @@ def read_marks(
     Raises OSError for a file that cannot be read.
     """
     wanted = (*CASE, "time", "verdict", "position", *query.PLACE)
-    of_cases = query.load(folder, columns=wanted).filter(pl.col("position") == 0)
-    of_cases = narrowed(of_cases, system=system, name=name)
-    frame = of_cases.group_by(CASE).tail(RUNS).sort("time", *query.PLACE)
+    every = narrowed(query.load(folder, columns=wanted), system=system, name=name)
+    parts = []
+    for part in every.iter_slices(TOGETHER):  # so that a long history needs little memory
+        cases = part.select(*CASE, "position").with_row_index().filter(pl.col("position") == 0)
+        parts.append(part[cases.group_by(CASE).tail(RUNS)["index"]])
+    newest = pl.concat(parts or [every]).group_by(CASE).tail(RUNS)
+    frame = newest.sort("time", *query.PLACE)
     shown = (
         pl.col("case").cast(pl.String).str.replace_all(ADDED.pattern, "")
     )  # one row for all runs of --repeat

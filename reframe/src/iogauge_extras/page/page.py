@@ -25,25 +25,22 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from iogauge.core.groups import grouped
-from iogauge.core.paths import project_root
 from iogauge.core.text import count, visible
-from iogauge.core.units import format_bytes, format_value, in_order
+from iogauge.core.units import BANDWIDTH_UNITS, convert, format_bytes, format_value, in_order
 from iogauge.core.untrusted import numbers
 from iogauge.evidence.fingerprint import identity
 from iogauge.guards.finding import Outcome
 from iogauge.judge.verdict import Verdict
-from iogauge.records.record import Record, microseconds
+from iogauge.records.record import LAYER_CHECKS, Record, microseconds
 from iogauge.report import outcome
 from iogauge.report.endings import SessionRecords, Word
 from iogauge.report.layout import LOOKS
 from iogauge.report.outcome import newest
 from iogauge.session.current import suite
-from iogauge.site import folders
 from iogauge_extras.ceilings.table import Shown, beside
-from iogauge_extras.page import bars, charts, pricing, sweeps
-from iogauge_extras.page.collect import conclusion, tiles
-from iogauge_extras.page.published import of_site
-from iogauge_extras.page.trouble import DRIFT, Alarm, Days, Trouble
+from iogauge_extras.page import bars, charts, sweeps
+from iogauge_extras.page.collect import DRIFT, Alarm, Trouble, conclusion, tiles
+from iogauge_extras.page.past import Days
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Contrast
@@ -92,22 +89,9 @@ _PRINTED: Final = 60
 #: Sign of each verdict, which tells them apart without colours.
 SIGNS: Final = {verdict.value: look.sign for verdict, look in LOOKS.items()} | {DRIFT: "↓"}
 
-#: What the marks of a control chart are.
-RUNS_LEGEND: Final = (
-    *("solid line: level of the baseline", "dotted lines: 3 standard deviations around it"),
-    *("dashed line and band: reference, and the values that meet it", "hollow: not valid"),
-    *(
-        "triangle: beyond the axis",
-        "dotted vertical: new series or level",
-        "red vertical: an alarm began",
-    ),
-)
-
-
 TEMPLATES.globals |= {
     "looks": [(LOOKS[verdict], verdict) for verdict in Verdict],
     "letters": {verdict: look.letter for verdict, look in LOOKS.items()},
-    "runs_legend": RUNS_LEGEND,
     "count": count,
     "format_value": format_value,
     "signs": SIGNS,
@@ -143,7 +127,8 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         return places.get((record.session, record.line, microseconds(record.time)), "")
 
     drawn = [trouble.curve.points for trouble in alarm.troubles if trouble.curve]
-    several = [c for c in alarm.curves if len(c.points) > 1]
+    curves, days = (alarm.history.curves, alarm.history.days) if alarm.history else ([], {})
+    several = [c for c in curves if len(c.points) > 1]
     others = [c for c in several if c.points not in drawn]
     script = (FOLDER / "page.js").read_text(encoding="utf-8")
     last = newest(records)
@@ -151,10 +136,10 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
     return TEMPLATES.get_template("page.html").render(
         alarm=alarm,
         systems=", ".join(alarm.systems),
-        conclusion=conclusion(alarm, found),
+        conclusion=conclusion(alarm),
         tiles=tiles(alarm, found),
         systems_said=list(_systems(alarm, found)),
-        overviews=_overviews(last, anchor),
+        overviews=list(map(Markup, bars.overviews(last, anchor))),
         overlays=[
             Markup(charts.overlay(system, mine))
             for system, mine in grouped(several, lambda curve: curve.system).items()
@@ -171,8 +156,8 @@ def page(alarm: Alarm, records: Sequence[Record], layers: Mapping[str, Shown] | 
         needles=[*_needles(last, anchor), *_maps(records, anchor), *_of_servers(last, anchor)],
         others=others[:_FIGURES],
         left_out=max(len(others) - _FIGURES, 0),
-        calendar=_calendar(alarm.days, {(r.where, visible(r.short_name)): anchor(r) for r in last}),
-        prices=pricing.costs(by_time),
+        calendar=_calendar(days, {(r.where, visible(r.short_name)): anchor(r) for r in last}),
+        prices=list(costs(by_time)),
         records=records,
         detail=_detail,
         fingerprints=grouped((r for r in records if r.fingerprint), _fingerprint),
@@ -243,6 +228,24 @@ def comparison(found: Contrast) -> str:
     )
 
 
+def costs(records: Iterable[Record]) -> Iterator[tuple[Record, str, float]]:
+    """Yield what holds the best bandwidth of each target with a price, and metric: its record, name and bytes/s.
+
+    ``records`` come in the order in which they were made: the newest valid value of each case counts. What a layer
+    below the target carries is left out.
+    """
+    newest: dict[tuple[str, str], dict[str, tuple[float, Record]]] = {}
+    for record in records:
+        for metric in record.metrics if record.price and record.check not in LAYER_CHECKS else ():
+            if metric.unit in BANDWIDTH_UNITS and metric.verdict.is_valid and metric.median > 0:
+                bytes_s = convert(metric.median, metric.unit, "B/s")
+                cases = newest.setdefault((record.where, metric.name), {})
+                cases[record.case] = (bytes_s, record)
+    for (_, name), cases in newest.items():
+        bytes_s, record = max(cases.values(), key=lambda measured: measured[0])
+        yield record, name, bytes_s
+
+
 def cards(troubles: Sequence[Trouble]) -> list[list[tuple[Trouble, dict[str, str]]]]:
     """Return the troubles by case, each with its facts; what a card has said is not said again."""
     found = []
@@ -268,13 +271,6 @@ def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, st
         word = Word.FAILED if any(t.kind == DRIFT for t in troubles) else mine.ending(False).word
         gravest = f"; first of all {troubles[0].headline}" if troubles else ""
         yield system, word.value, f"{mine.ending(False).sentence}{gravest}"
-
-
-def _overviews(records: Sequence[Record], anchor: _Anchor) -> list[Markup]:
-    """Return the best case of each check as bars, beside what documents print of other systems."""
-    sites = folders.site_folders(project_root() / "site-configs")
-    published = [one for site in sites for one in of_site(site.name)]
-    return list(map(Markup, bars.overviews(records, published, anchor)))
 
 
 def _results(
@@ -387,12 +383,12 @@ def _layers(below: Mapping[str, Shown | None], anchor: _Anchor) -> Iterator[Draw
 
 def _calendar(days: Days, anchors: Mapping[tuple[str, str], str]) -> dict[str, Any] | None:
     """Return the columns and rows of the calendar; None if all was measured on one day."""
-    measured = {day for worst in days.values() for day in worst}
+    measured = sorted({day for worst in days.values() for day in worst})
     if len(measured) < 2:
         return None
-    first, last = min(measured), max(measured)
+    length = (measured[-1] - measured[0]).days + 1
     return {
-        "columns": [first + timedelta(days=k) for k in range((last - first).days + 1)],
+        "columns": [measured[0] + timedelta(days=k) for k in range(length)],
         "rows": sorted(days.items(), key=lambda line: [*map(in_order, line[0])]),
         "anchors": anchors,
     }

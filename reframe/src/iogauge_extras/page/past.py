@@ -18,11 +18,10 @@ from iogauge.records import query
 from iogauge.records.record import Record, short_name
 from iogauge.report.history_table import narrowed
 from iogauge.report.layout import GRAVEST
-from iogauge_extras.history import shown, states, statistics
+from iogauge_extras.history import states, statistics
 from iogauge_extras.history.states import Judged, State
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.sweeps import drawable
-from iogauge_extras.page.trouble import Days
 
 #: Runs in a figure, and days in a calendar.
 SHOWN: Final = 60
@@ -35,9 +34,8 @@ _SIGMAS: Final = 3.0
 _NAMED: Final = 6
 
 _COLUMNS: Final = (
-    *("system", "partition", "case", "line", "series", "metric", "unit", "better", "position"),
+    *(*states.HEAD, "position"),
     *("time", "session", "median", "metric_verdict", "verdict", "fingerprint", "confirms"),
-    *("nodes", "tasks_per_node"),
 )
 UNCHANGED: Final = (
     "nothing that the fingerprint knows (software, client, mount, network) changed with it: look at the "
@@ -54,48 +52,42 @@ class Span(NamedTuple):
 
 ALWAYS: Final = Span()
 
+#: The worst verdict of a case, by partition and name, on each day with a run.
+Days = Mapping[tuple[str, str], Mapping[date, Verdict]]
+
 
 class History:
     """The history of the lines that some records measured."""
 
     def __init__(self, folder: Path, records: Sequence[Record], span: Span = ALWAYS) -> None:
         """Load the rows of the records' lines; those after the span's end do not count."""
-        lines = {record.line for record in records}
-        frame = query.load(folder, columns=_COLUMNS)
-        rows = narrowed(frame.filter(pl.col("line").is_in(sorted(lines))), until=span.until)
-        judged = states.states_of(rows)
+        self._span, self._newest = span, {record.line: record for record in records}
+        self._frame = narrowed(query.load(folder, columns=_COLUMNS), until=span.until)
+        judged = states.states_of(self._frame, self._newest)
         self.judged = {(series.line, series.metric): series for series in judged}
-        self._span = span
-        ids = shown.fingerprint_ids(judged)
-        ids |= set(rows["fingerprint"].drop_nulls().unique())
-        self.fingerprints = query.fingerprints(folder, ids)
-        # Rows as columns, since a long history has millions; of a case without a metric's name.
-        cases = rows.filter(pl.col("position") == 0).with_columns(metric_verdict="verdict")
-        cases = cases.with_columns(metric=pl.lit("").cast(rows.schema["metric"]))
-        self._rows = {
-            (str(line), None if metric is None else str(metric)): mine
-            for frame in (rows, cases)
-            for (line, metric), mine in frame.partition_by(
-                "line", "metric", as_dict=True, include_key=True, maintain_order=True
-            ).items()
-        }
+        known = self._frame["fingerprint"].drop_nulls().unique()
+        self.fingerprints = query.fingerprints(folder, known.to_list())
         self._references = {(r.line, m.name): drawable(m) for r in records for m in r.metrics}
 
-    def measured(self) -> list[tuple[str, str]]:
-        """Return line and metric of everything that has a value, but for what repeats another metric.
-
-        The curve of that one shows both.
-        """
-        return [
-            (line, metric)
-            for line, metric in self._rows
-            if metric and not ((one := self.judged.get((line, metric))) and one.repeats)
-        ]
+    def _rows(self, line: str, metric: str) -> pl.DataFrame:
+        """Return the rows of a metric, or those of the case; a long history has millions, so none is kept twice."""
+        which = pl.col("metric") == metric if metric else pl.col("position") == 0
+        return self._frame.filter(pl.col("line") == line, which)
 
     def runs(self, line: str, metric: str) -> list[dict[str, Any]]:
         """Return the runs of a metric (of the case if empty), oldest first."""
-        rows = self._rows.get((line, metric))
-        return [] if rows is None else rows.to_dicts()
+        rows = self._rows(line, metric)
+        return (rows if metric else rows.with_columns(metric_verdict="verdict")).to_dicts()
+
+    @property
+    def curves(self) -> list[Curve]:
+        """Return the curves of all that has a value; what repeats another metric is in the curve of that one."""
+        keys = self._frame.select("line", "metric").drop_nulls().unique(maintain_order=True)
+        return [
+            self.curve(*key)
+            for key in keys.iter_rows()
+            if key[0] in self._newest and not ((one := self.judged.get(key)) and one.repeats)
+        ]
 
     def curve(self, line: str, metric: str, since: str = "") -> Curve:
         """Return the newest runs of a metric that have the unit of the last run.
@@ -103,7 +95,7 @@ class History:
         The curve's ``since`` is the session of the trend's alarm, or ``since`` if there is no such
         alarm.
         """
-        every, series = self._rows[line, metric], self.judged.get((line, metric))
+        every, series = self._rows(line, metric), self.judged.get((line, metric))
         rows = every.tail(SHOWN).to_dicts()
         if first := self._span.since:
             rows = [row for row in rows if row["time"] >= first] or rows[-1:]
@@ -142,7 +134,7 @@ class History:
         for name in [
             name for (of, name), s in self.judged.items() if (of, s.repeats) == (line, metric)
         ]:
-            last = self._rows[line, name].row(-1, named=True)
+            last = self._rows(line, name).row(-1, named=True)
             if last["median"] is not None:
                 value = with_unit(last["median"], last["unit"])
                 yield visible(f"{name} is proportional, newest {value}")
@@ -166,31 +158,26 @@ class History:
         known = self.fingerprints.get(row["fingerprint"] or "", {})
         tools = [f"{key[5:]} {value}" for key, value in known.items() if key.startswith("tool.")]
         stack = [f"stack {known['stack']}"] if "stack" in known else []
-        scale = (
-            [f"{count(row['nodes'], 'node')} x {count(row['tasks_per_node'], 'task')}"]
-            if row["nodes"] and row["tasks_per_node"]
-            else []
-        )
-        return visible("; ".join([*scale, *tools, *stack]))
+        record = self._newest[row["line"]]
+        scale = ""
+        if record.nodes and record.tasks_per_node:
+            scale = f"{count(record.nodes, 'node')} x {count(record.tasks_per_node, 'task')}"
+        return visible("; ".join(filter(None, [scale, *tools, *stack])))
 
+    @property
     def days(self) -> Days:
         """Return the worst verdict of each case on each of the last days of the span."""
-        cases = [rows for (_, metric), rows in self._rows.items() if metric == ""]
-        if not cases:
-            return {}
-        newest = max(rows["time"][-1] for rows in cases).date()
-        oldest = newest - timedelta(days=DAYS - 1)
-        if self._span.since:
-            oldest = max(oldest, self._span.since.date())
+        rows = self._frame.select("line", "position", "verdict", day=pl.col("time").dt.date())
+        rows = rows.filter(pl.col("position") == 0, pl.col("line").is_in(list(self._newest)))
+        first = self._span.since.date() if self._span.since else date.min
+        last = rows["day"].max()
+        if isinstance(last, date):
+            first = max(first, last - timedelta(days=DAYS - 1))
         found: dict[tuple[str, str], dict[date, Verdict]] = {}
-        for rows in cases:
-            last = rows.row(-1, named=True)
-            where = visible(f"{last['system']}:{last['partition']}")
-            worst = found.setdefault((where, visible(short_name(last["case"]))), {})
-            here = rows.filter(pl.col("time").dt.date() >= oldest)
-            for time, text in here.select("time", "verdict").iter_rows():
-                day, verdict = time.date(), Verdict(text)
-                worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
+        for line, _, text, day in rows.filter(pl.col("day") >= first).iter_rows():
+            record, verdict = self._newest[line], Verdict(text)
+            worst = found.setdefault((record.where, visible(record.short_name)), {})
+            worst[day] = min(worst.get(day, verdict), verdict, key=GRAVEST.index)
         return found
 
     def changed(self, before: str | None, after: str | None) -> str:

@@ -24,7 +24,7 @@ import urllib3
 from iogauge.core import commands
 from iogauge.core.text import visible
 from iogauge.site.extras import Receivers
-from iogauge_extras.page.trouble import Alarm
+from iogauge_extras.page.collect import Alarm
 
 #: Variables whose values are secrets.
 SECRETS: Final = ("IOGAUGE_WEBHOOK_URL", "IOGAUGE_WEBHOOK_TOKEN", "IOGAUGE_GITLAB_TOKEN")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from textwrap import shorten
@@ -229,8 +229,8 @@ def plots(records: Sequence[Record]) -> list[Plot]:
     usable = [record for record in newest(records) if record.metrics and not record.pinned]
     found: list[Plot] = []
     for group in grouped(usable, alike).values():
-        names = dict.fromkeys(name for record in group for name in record.parameters)
-        for name in (*names, *(key for key in _SCALE if key not in names)):
+        names = [name for record in group for name in record.parameters]
+        for name in dict.fromkeys([*names, *_SCALE]):
             found += _over(group, name)
     return found
 
@@ -244,11 +244,8 @@ class _Key(NamedTuple):
     unit: str
 
 
-_Curves = Mapping[_Key, Sequence[Dot]]
-
-
 def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
-    """Yield the plots of a check over one parameter."""
+    """Yield the plots of a check over one parameter; several if there are too many curves for one."""
     first = records[0]
     numbered = [
         (record, x) for record in records if (x := _number(_varied(record, name))) is not None
@@ -272,42 +269,38 @@ def _over(records: Sequence[Record], name: str) -> Iterator[Plot]:
         for key, mine in grouped(dots, lambda one: one[0]).items()
         if len({dot.x for _, dot in mine}) > 1 or not several
     }
-    plot = Plot(
-        system=first.system,
-        title="",
-        x_name=name.replace("_", " "),
-        unit="",
-        traces=(),
-        proportional=name in _COUNTS and several,
-    )
-
-    def drawn(mine: _Curves, title: str, by: str, together: bool = False) -> Iterator[Plot]:
-        unit = next(iter(mine)).unit
-        shown = replace(plot, title=title, unit=unit, together=together)
-        return _parts(shown, mine, lambda key: str(getattr(key, by)))
-
     # Other quantities than rates have a plot each.
     units = grouped(curves, lambda key: (key.unit, "" if key.unit in _TOGETHER else key.metric))
-    for (_, alone), keys in units.items():
-        for partition, here in grouped(keys, lambda key: key.partition).items() if several else ():
-            title = f"{f'{first.check} {alone}'.strip()} on {first.system}:{partition}"
-            yield from drawn({key: curves[key] for key in here}, title, "metric")
-        many = len({key.partition for key in keys}) > 1
-        for metric, both in grouped(keys, lambda key: key.metric).items() if many else ():
-            title = f"{first.check} {metric} on {first.system}"
-            yield from drawn({key: curves[key] for key in both}, title, "partition", True)
+    for (unit, alone), keys in units.items():
+        where = f"{first.check} {alone}".strip() + f" on {first.system}"
+        places = grouped(keys, lambda key: key.partition)
+        titled = [(f"{where}:{place}", "metric", mine) for place, mine in places.items() if several]
+        for metric, mine in grouped(keys, lambda key: key.metric).items():
+            if len(places) > 1:
+                titled.append((f"{first.check} {metric} on {first.system}", "partition", mine))
+        for title, by, mine in titled:
+            traces = _traces({key: curves[key] for key in mine}, by)
+            for at in range(0, len(traces), _MOST):
+                yield Plot(
+                    system=first.system,
+                    title=title,
+                    x_name=name.replace("_", " "),
+                    unit=unit,
+                    traces=tuple(traces[at : at + _MOST]),
+                    proportional=name in _COUNTS and several,
+                    together=by == "partition",
+                )
 
 
-def _parts(plot: Plot, curves: _Curves, name: Callable[[_Key], str]) -> Iterator[Plot]:
-    """Yield the plot with its curves; several plots if there are too many curves for one."""
-    fields = Counter(field for others in {key.others for key in curves} for field in others)
-    total = len({key.others for key in curves})
+def _traces(curves: Mapping[_Key, Sequence[Dot]], by: str) -> list[Trace]:
+    """Return curves with their names: what of the keys differs."""
+    others = {key.others for key in curves}
+    fields = Counter(field for fixed in others for field in fixed)
     traces = []
     for key, dots in curves.items():
-        differing = [f"{k}={v}" for k, v in key.others if fields[k, v] < total]
-        traces.append(Trace(" ".join([name(key), *differing]), tuple(dots)))
-    for first in range(0, len(traces), _MOST):
-        yield replace(plot, traces=tuple(traces[first : first + _MOST]))
+        differing = [f"{k}={v}" for k, v in key.others if fields[k, v] < len(others)]
+        traces.append(Trace(" ".join([getattr(key, by), *differing]), tuple(dots)))
+    return traces
 
 
 def of_servers(record: Record) -> Iterator[tuple[str, str, dict[str, Any], str]]:
