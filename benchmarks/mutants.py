@@ -1575,7 +1575,7 @@ WRITTEN = (
     Mutant(
         "reference-of-something-else", "site", "references.py",
         "        if foreign:\n",
-        "        if foreign and index:\n",
+        "        if False:\n",
         "tests/unit/test_references.py::test_what_a_run_sets_otherwise_has_no_reference",
         "a run at another scale is compared with the site's references",
         passes=True,
