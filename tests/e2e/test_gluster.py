@@ -38,17 +38,13 @@ def site(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[tuple[H
             },
             limits={"case_files": 2000},
         )
-        settings = rig.settings()
-        settings["systems"][0]["partitions"][0]["extras"] |= {
-            "scale": {"nodes": 2, "tasks_per_node": 1},
-            "hosts": hosts.names,
-            "interface": "eth0",
-            "cases": {
-                "MdLatency": {"case_files": 200, "repetitions": 1},
-            },
-            "checkpoints": {"small": {"state": "66 MiB", "save": "10 min", "restart": "10 min"}},
-        }
-        rig.write_settings(settings)
+        rig.declare(
+            scale={"nodes": 2, "tasks_per_node": 1},
+            hosts=hosts.names,
+            interface="eth0",
+            cases={"MdLatency": {"case_files": 200, "repetitions": 1}},
+            checkpoints={"small": {"state": "66 MiB", "save": "10 min", "restart": "10 min"}},
+        )
         rig.write_references(GENEROUS)
         yield hosts, rig
 

@@ -60,19 +60,17 @@ class Cluster:
 
     def __init__(self, rig: Rig, slurm: Slurm, **partition: Any) -> None:
         self.rig, self.slurm = rig, slurm
-        data = rig.settings()
-        (settings,) = data["systems"][0]["partitions"]
-        settings |= {"scheduler": "slurm", "launcher": "srun", **partition}
-        # Ranks of several nodes share a core of this machine, and wait for each other.
-        settings["env_vars"].append(["OMPI_MCA_mpi_yield_when_idle", "1"])
-        # Slurm 22.05 lets some ranks pass MPI_Init before others with its other fences (docs/cluster.md).
-        settings["env_vars"].append(["SLURM_PMIX_FENCE", "ring"])
-        settings["extras"] |= {
-            "scale": {"nodes": NODES, "tasks_per_node": 2},
-            "interface": "eth0",
-            "sweeps": {"tasks_per_client": [2]},
-        }
-        rig.write_settings(data)
+        with rig.configured() as (settings, _):
+            settings |= {"scheduler": "slurm", "launcher": "srun", **partition}
+            # Ranks of several nodes share a core of this machine, and wait for each other.
+            settings["env_vars"].append(["OMPI_MCA_mpi_yield_when_idle", "1"])
+            # Slurm 22.05 lets some ranks pass MPI_Init before others with its other fences (docs/cluster.md).
+            settings["env_vars"].append(["SLURM_PMIX_FENCE", "ring"])
+            settings["extras"] |= {
+                "scale": {"nodes": NODES, "tasks_per_node": 2},
+                "interface": "eth0",
+                "sweeps": {"tasks_per_client": [2]},
+            }
 
     def start(self, *words: str, **extra: str) -> Process:
         """Start ReFrame on the head."""

@@ -19,6 +19,7 @@ from iogauge_extras.compare.logs import Figures
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan import profile
 from iogauge_extras.darshan.figures import of_log
+from support.shell import script
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 OMPIO = (DATA / "ompio-2-aggregators.txt").read_text()
@@ -212,6 +213,12 @@ def test_the_layout_in_the_words_of_an_older_parser_is_read():
     assert profile.targets(read) == profile.targets(new)
 
 
+def parser(folder: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> None:
+    """Put a darshan-parser first on PATH."""
+    script(folder / "darshan-parser", f"#!/bin/sh\n{lines}\n")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -223,10 +230,7 @@ def test_the_layout_in_the_words_of_an_older_parser_is_read():
     ],
 )
 def test_a_parser_that_is_too_old_is_named_with_what_would_do(tmp_path, monkeypatch, said):
-    parser = tmp_path / "darshan-parser"
-    parser.write_text(f'#!/bin/sh\ncat >&2 <<"E"\n{said}\nE\nexit 1\n')
-    parser.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    parser(tmp_path, monkeypatch, f'cat >&2 <<"E"\n{said}\nE\nexit 1')
     done = CliRunner().invoke(app.app, ["compare", "x.darshan"])
     told = " ".join(done.output.split())
     assert done.exit_code == 2 and said.split("\n")[0].rstrip(".") in told
@@ -265,10 +269,7 @@ def test_every_view_of_a_log_says_what_the_others_say(tmp_path, monkeypatch, nam
         )
     log = tmp_path / "a.darshan"
     log.write_text(text)
-    parser = tmp_path / "darshan-parser"
-    parser.write_text('#!/bin/sh\nfor last; do :; done\nexec cat "$last"\n')
-    parser.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    parser(tmp_path, monkeypatch, 'for last; do :; done\nexec cat "$last"')
     found = darshan.parse(text)
     said = [*told(found), *of_log("x", found).notes]
     assert (change == "stands out") <= bool(told(found))

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.tools import mpi
-from iogauge.tools.mpi import MpiHints
+from iogauge_extras.suites.hints import MpiHints
+from iogauge_extras.suites.hints import environment as of_hints
 
 ALL = MpiHints(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
 
@@ -59,12 +60,12 @@ ALL = MpiHints(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
     ],
 )
 def test_a_wish_in_every_dialect(dialect, environment):
-    assert mpi.environment(dialect, ALL, nodes=4) == environment
+    assert of_hints(dialect, ALL, nodes=4) == environment
 
 
 @pytest.mark.parametrize("dialect", mpi.DIALECTS)
 def test_what_is_not_wished_is_not_said(dialect):
-    said = mpi.environment(dialect, MpiHints(stripe_count=3), nodes=4)
+    said = of_hints(dialect, MpiHints(stripe_count=3), nodes=4)
     text = " ".join(f"{name}={value}" for name, value in said.items())
     assert not any(word in text for word in ("aggregators", "cb_", "size", "unit"))
     assert "3" in text
@@ -72,7 +73,7 @@ def test_what_is_not_wished_is_not_said(dialect):
 
 @given(aggregators=st.integers(1, 5000), nodes=st.integers(1, 500))
 def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(aggregators, nodes):
-    said = mpi.environment("romio", MpiHints(aggregators=aggregators), nodes=nodes)
+    said = of_hints("romio", MpiHints(aggregators=aggregators), nodes=nodes)
     cap = int(said["IOR_HINT__MPI__cb_config_list"].removeprefix("*:"))
     assert cap == math.ceil(aggregators / nodes)
     assert cap * nodes >= aggregators > (cap - 1) * nodes
