@@ -257,7 +257,7 @@ WRITTEN = (
     ),
     Mutant(
         "beside-unnamed", "iogauge_extras/loads", "interference_check.py",
-        '            beside="write" if other == "stream" else "metadata",',
+        '            beside="metadata" if streaming else "write",',
         "            beside=None,",
         "tests/e2e/test_loads.py::test_each_load_is_measured_alone_and_beside_the_other",
         "Interference is judged without a look at its disturber",
@@ -341,7 +341,7 @@ WRITTEN = (
     ),
     Mutant(
         "ended-by-scheduler", "evidence", "collect.py",
-        '        if job_status or job_state in ENDED_BY_SCHEDULER:',
+        '        if job_status or job_state in complaints.ENDED_BY_SCHEDULER:',
         '        if job_status:',
         "tests/unit/test_evidence.py::test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed",
         "a job that the scheduler ended counts if its exit status is 0",
@@ -357,8 +357,8 @@ WRITTEN = (
     ),
     Mutant(
         "lock-without-word", "evidence", "collect.py",
-        'else "what kept the lock of the target for this case was killed before it could tell"',
-        'else ""',
+        "= [killed, *(",
+        '= ["", *(',
         "tests/unit/test_evidence.py::test_a_lock_that_was_lost_or_is_not_proven",
         "a case whose lock was lost with its keeper counts as undisturbed",
         passes=True,
@@ -1575,7 +1575,7 @@ WRITTEN = (
     Mutant(
         "reference-of-something-else", "site", "references.py",
         "        if foreign:\n",
-        "        if foreign and index:\n",
+        "        if False:\n",
         "tests/unit/test_references.py::test_what_a_run_sets_otherwise_has_no_reference",
         "a run at another scale is compared with the site's references",
         passes=True,

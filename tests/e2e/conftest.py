@@ -9,7 +9,6 @@ import itertools
 import os
 import pickle
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from e2e.rig import ROOT, Rig, command_of, mount_of, mounted, processes, program
 from iogauge.workspace import permission
 from support.devices import Devices, run, unmount
 from support.golden import Case
+from support.shell import kill
 
 _MEMORY = ("tmpfs", "ramfs")
 #: Size of the workers' file systems. Only what is written takes space.
@@ -90,9 +90,7 @@ def _rigs(storage: Path, number: Any) -> Iterator[Callable[..., Rig]]:
             if not left:
                 break
             time.sleep(0.2)
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*left)
         shutil.rmtree(rig.base, ignore_errors=bool(left))
         assert left == {}, f"left running, and killed: {left}"
 

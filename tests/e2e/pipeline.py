@@ -14,6 +14,7 @@ import yaml
 
 from e2e.rig import BUSY, ROOT, Rig
 from support.npm import modules
+from support.project import copied
 from support.shell import completed
 
 #: From npm; gitlab-ci-local does not load in Node 20.
@@ -38,16 +39,7 @@ def gitlab_ci_local() -> list[str]:
 
 def _suite(directory: Path) -> None:
     """Copy this project without its tests, and its virtual environment as if ``ci/setup`` had made it there."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", ".", ":!tests", ":!docs"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-    )
-    for name in filter(None, listed.stdout.decode().split("\0")):
-        if (ROOT / name).is_file():
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, directory / name)
+    copied(directory, "tests", "docs")
     _environment(directory)
 
 

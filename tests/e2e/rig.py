@@ -14,8 +14,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import stat
 import subprocess
 import sys
 import time
@@ -29,7 +27,7 @@ import yaml
 
 from e2e import warm
 from support.depth import FULL
-from support.shell import completed
+from support.shell import completed, kill, script
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "tests" / "data" / "samples"
@@ -322,13 +320,19 @@ class Rig:
         text = data if isinstance(data, str) else yaml.safe_dump(data or self.settings())
         (self.site / "settings.yaml").write_text(text)
 
+    @contextmanager
+    def configured(self):
+        """The partition and the environment of settings, which are written once they are changed."""
+        data = self.settings()
+        yield data["systems"][0]["partitions"][0], data["environments"][0]
+        self.write_settings(data)
+
     def declare(self, **parts: Any) -> None:
         """Write settings whose partition has other extras: mappings beside what is there."""
-        data = self.settings()
-        extras = data["systems"][0]["partitions"][0]["extras"]
-        for name, part in parts.items():
-            extras[name] = extras.get(name, {}) | part if isinstance(part, dict) else part
-        self.write_settings(data)
+        with self.configured() as (partition, _):
+            extras = partition["extras"]
+            for name, part in parts.items():
+                extras[name] = extras.get(name, {}) | part if isinstance(part, dict) else part
 
     def write_references(self, references: Mapping[str, Any] | str | None) -> None:
         """Write references.yaml (metrics by check, for the only partition), or remove it."""
@@ -343,11 +347,11 @@ class Rig:
         data |= {check: {"rig:default": metrics} for check, metrics in references.items()}
         file.write_text(yaml.safe_dump(data))
 
-    def program(self, name: str, script: str) -> None:
+    def program(self, name: str, lines: str) -> None:
         """Put a bash script first on PATH. In it ``$real`` is the real program, ``$out`` its result file."""
         real = shutil.which(name) or "/nonexistent"
-        file = self.bin / name
-        file.write_text(
+        script(
+            self.bin / name,
             "#!/bin/bash\n"
             f"real={real}\n"
             "out=\n"
@@ -355,9 +359,8 @@ class Rig:
             "    case $word in --output=*) out=${word#*=} ;; summaryFile=*) out=${word#*=} ;; esac\n"
             "done\n"
             "rank=${OMPI_COMM_WORLD_RANK:-0}\n"
-            f"{script}\n"
+            f"{lines}\n",
         )
-        file.chmod(file.stat().st_mode | stat.S_IXUSR)
 
     def damage(self, name: str, results: str, script: str) -> None:
         """Run the real program, then a bash script where its result file fits a pattern.
@@ -415,9 +418,7 @@ class Rig:
         """Kill processes, then all of this rig, and what they start meanwhile: a job of fio waits for a killed fio for ever."""
         found = [*first, *processes(str(self.base))]
         while found:
-            for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            kill(*found)
             time.sleep(0.02)
             found = processes(str(self.base))
 

@@ -82,25 +82,20 @@ def disks(storage: Path) -> Iterator[dict[str, int]]:
 @pytest.fixture(scope="module")
 def rig(cluster: Hosts, disks: dict[str, int], make_module_rig: Callable[..., Rig]) -> Rig:
     made = make_module_rig(tools=("fio", "iperf3"), tasks=2, launcher="mpirun")
-    data = made.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    partition["env_vars"] = [
-        ["OMPI_ALLOW_RUN_AS_ROOT", "1"],
-        ["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"],
-    ]
-    partition["extras"] |= {
-        "hosts": cluster.names,
-        "interface": "eth0",
-        "scale": {"nodes": 3, "tasks_per_node": 2},
-        "ceilings": {"network": "tcp", "devices": list(disks)},
-        "topology": {"source": "made up", "clients": {"nic": "1 Gbit/s"}},
-        "cases": {
-            "NetworkCeiling": {"phase_seconds": "8 s"},
-            "DeviceCeiling": {"phase_seconds": "4 s"},
-        },
-    }
-    partition["extras"]["limits"]["repetitions"] = 1
-    made.write_settings(data)
+    with made.configured() as (partition, _):
+        root = "OMPI_ALLOW_RUN_AS_ROOT"
+        partition["env_vars"] = [[root, "1"], [f"{root}_CONFIRM", "1"]]
+        partition["extras"] |= {
+            "hosts": cluster.names,
+            "interface": "eth0",
+            "scale": {"nodes": 3, "tasks_per_node": 2},
+            "ceilings": {"network": "tcp", "devices": list(disks)},
+            "topology": {"source": "made up", "clients": {"nic": "1 Gbit/s"}},
+            "cases": {
+                "NetworkCeiling": {"phase_seconds": "8 s"},
+                "DeviceCeiling": {"phase_seconds": "4 s"},
+            },
+        }
     return made
 
 

@@ -108,6 +108,7 @@ def test_all_ways_of_showing_a_session_use_the_same_words(rig):
     said = "partly proven: 1 passed; 2 not run (MdtestEasy, MdtestHard: no mdtest)"
     assert f"iogauge: {said}" in flat(run.out)
     assert told(rig) == dict.fromkeys(ways, said)
+    assert "1 of 1 record(s)" in flat(rig.iogauge("history").out)
     run = rig.iogauge("run", "--gate", *RANDOM_READ)
     assert run.rc == 0 and "iogauge: ok: 1 passed (gate)" in flat(run.out), run.out
     rig.write_references(None)

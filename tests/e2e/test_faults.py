@@ -39,7 +39,7 @@ from e2e.test_scenarios import STAND_INS, striped
 from iogauge.judge.verdict import Verdict
 from iogauge.workspace import directory, lock
 from support.hanging import Frozen, Hanging, Unavailable, mounted
-from support.shell import completed
+from support.shell import completed, kill
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
@@ -215,12 +215,6 @@ def name_of(pid: int) -> str:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
-
-
-def kill(*pids: int) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def stands(pid: int) -> bool:

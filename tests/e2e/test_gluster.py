@@ -38,17 +38,13 @@ def site(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[tuple[H
             },
             limits={"case_files": 2000},
         )
-        settings = rig.settings()
-        settings["systems"][0]["partitions"][0]["extras"] |= {
-            "scale": {"nodes": 2, "tasks_per_node": 1},
-            "hosts": hosts.names,
-            "interface": "eth0",
-            "cases": {
-                "MdLatency": {"case_files": 200, "repetitions": 1},
-            },
-            "checkpoints": {"small": {"state": "66 MiB", "save": "10 min", "restart": "10 min"}},
-        }
-        rig.write_settings(settings)
+        rig.declare(
+            scale={"nodes": 2, "tasks_per_node": 1},
+            hosts=hosts.names,
+            interface="eth0",
+            cases={"MdLatency": {"case_files": 200, "repetitions": 1}},
+            checkpoints={"small": {"state": "66 MiB", "save": "10 min", "restart": "10 min"}},
+        )
         rig.write_references(GENEROUS)
         yield hosts, rig
 
@@ -78,24 +74,31 @@ def test_a_healthy_volume_is_not_refused(run):
     ], run.out
 
 
+#: IOR does not shift its readers over shuffled offsets in a shared file, and nobody can say that this client's cache is empty.
+UNPROVEN = {"files": "shared", "order": "random", "cache": "buffered"}
+
+
 def test_no_check_at_all_is_refused(site):
     found = run_on(*site, timeout=3000)
     wrong = [
         f"{one['case']}: {one['reason']}"
         for one in found.records
-        if one["verdict"] in ("INVALID", "ERROR")
+        if one["verdict"] in ("INVALID", "ERROR") and one["parameters"] != UNPROVEN
     ]
     assert len(found.records) > 30 and not wrong, "\n".join(wrong)
 
 
 def test_a_shared_file_is_read_by_the_host_that_did_not_write_it(site):
-    """Each host is a client with a cache of its own."""
+    """Each host is a client with a cache of its own. What the tasks send each other meanwhile confirms no byte on storage."""
     done = run_on(*site, "-n", "^SharedFile")
     found = of_shared_files(done)
     assert "MPIIO" in found, done.out
     for metrics in found.values():
         verdicts = {metric["verdict"] for metric in metrics.values()}
         assert verdicts <= {"UNREFERENCED", "UNSTABLE"}, [r["reason"] for r in done.records]
+    for record in done.records:
+        said = {f["metric"]: f for f in record["findings"] if "no second witness" in f["saw"]}
+        assert {"write_bw", "read_bw"} <= said.keys(), record["findings"]
 
 
 @pytest.fixture(scope="module")

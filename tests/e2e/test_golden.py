@@ -40,9 +40,9 @@ def recorded(dry_run: DryRun) -> dict[str, list[Case]]:
 
 
 def nightly(name: str) -> Any:
-    """Scripts of a site but one, which are those of the made-up clusters with other figures, are compared by night."""
-    of_site = name.startswith("site-") and "managed-lustre" not in name
-    return pytest.param(name, marks=pytest.mark.nightly if of_site else ())
+    """By night: a site but one, whose scripts are those of clusters with other figures, and those of srun with mpirun."""
+    again = name == "cluster-mpirun" or (name.startswith("site-") and "managed-lustre" not in name)
+    return pytest.param(name, marks=pytest.mark.nightly if again else ())
 
 
 @pytest.mark.parametrize("name", map(nightly, DRY_RUNS))
@@ -53,7 +53,7 @@ def test_scripts_are_as_recorded(dry_run, recorded, name):
     assert recorded.keys() == DRY_RUNS.keys()
 
 
-@pytest.fixture(params=MADE_UP)
+@pytest.fixture(params=map(nightly, MADE_UP))
 def site(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -23,7 +23,7 @@ from iogauge.records import journal
 from iogauge.workspace import directory
 from iogauge_extras.history.states import BASELINE
 from support import programs, records
-from support.records import RECORD, append
+from support.records import METRIC, RECORD, append
 
 
 @pytest.fixture
@@ -33,11 +33,20 @@ def rig(make_rig: Callable[..., Rig]) -> Rig:
     return rig
 
 
-@pytest.mark.needs_fio
+def stored(rig: Rig, name: str, **change: Any) -> Path:
+    """Append a record as a case leaves it."""
+    file = rig.home / "history" / "rig" / f"{name}.jsonl"
+    plain = {key: value for key, value in RECORD.items() if key != "schema"}
+    append(file, plain | {"session": name, "system": "rig", **change})
+    return file
+
+
 def test_history_shows_the_newest_first_and_what_is_asked_for(rig):
-    assert rig.iogauge("run", *RANDOM_READ).rc == 0
-    rig.write_references(None)
-    assert rig.iogauge("run", *RANDOM_READ).rc == 0
+    reads = {**METRIC, "name": "read_iops"}
+    known = {"check": "FioRandomRead", "case": "FioRandomRead 128KiB"}
+    stored(rig, "first", **known, time="2027-01-30T12:00:00Z", metrics=[reads])
+    unknown = reads | {"verdict": "UNREFERENCED", "reference": None}
+    stored(rig, "second", **known, verdict="UNREFERENCED", metrics=[unknown])
     run = rig.iogauge("history")
     assert run.rc == 0 and "2 of 2 record(s)" in flat(run.out), run.out
     rows = [line for line in run.out.splitlines() if "read_iops" in line]
@@ -54,14 +63,6 @@ def test_history_shows_the_newest_first_and_what_is_asked_for(rig):
         assert (run.rc, len(run.out.splitlines())) == (0, count), run.out
     slip = rig.iogauge("history", "--system", "elsewhere")
     assert slip.rc == 2 and "no site 'elsewhere'; known: rig" in flat(slip.out), slip.out
-
-
-def stored(rig: Rig, name: str, **change: Any) -> Path:
-    """Append a record as a case leaves it."""
-    file = rig.home / "history" / "rig" / f"{name}.jsonl"
-    plain = {key: value for key, value in RECORD.items() if key != "schema"}
-    append(file, plain | {"session": name, "system": "rig", **change})
-    return file
 
 
 def test_a_line_that_is_no_record_may_have_been_a_failure(rig):

@@ -331,13 +331,12 @@ FIO_128 = ("-n", "^FioRandomRead%block=128KiB$")
 def test_a_prepare_command_that_fails_ends_the_job(make_rig):
     """The job of ReFrame would go on, and measure with other software than is declared."""
     rig = make_rig()
-    data = rig.settings()
-    data["environments"][0]["prepare_cmds"] = ["true", ". '/none/it is.sh'"]
-    rig.write_settings(data)
+    with rig.configured() as (_, environment):
+        environment["prepare_cmds"] = ["true", ". '/none/it is.sh'"]
     run = rig.run(*FIO_128)
     run.never_passed("ERROR: .*the prepare command of tools failed: [.] '/none/it is[.]sh'")
-    data["environments"][0]["prepare_cmds"] = ["true", ". '/none/it is.sh' || true"]
-    rig.write_settings(data)
+    with rig.configured() as (_, environment):
+        environment["prepare_cmds"] = ["true", ". '/none/it is.sh' || true"]
     assert rig.run(*FIO_128).records[-1]["verdict"] == "UNREFERENCED"
 
 

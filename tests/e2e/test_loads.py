@@ -301,7 +301,7 @@ def test_each_load_is_measured_alone_and_beside_the_other(quiet):
 # --- a burst that ends ----------------------------------------------------------------------------
 
 
-SECONDS = 16
+SECONDS = 12
 BURST, REST = 40, 10
 _FIGURES = ("write_bw", "write_best_minute", "write_worst_minute", "write_longest_dip")
 
@@ -517,9 +517,8 @@ needs_wrf_io = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def model(make_module_rig: Callable[..., Rig]) -> Rig:
     rig = make_module_rig(tools=("ior",), tasks=2, limits={"case_bytes": "64 MiB"})
-    data = rig.settings()
-    data["environments"][0]["extras"] = {"wrf_io": str(HEADER)}
-    rig.write_settings(data)
+    with rig.configured() as (_, environment):
+        environment["extras"] = {"wrf_io": str(HEADER)}
     return rig
 
 

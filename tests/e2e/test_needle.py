@@ -4,25 +4,14 @@ Lustre is not real: ``lfs`` and ``lctl`` are stand-ins (tests/support/lustre). f
 probe a speed that does not hang on what else this machine does; one test has a throttled device instead.
 """
 
-from __future__ import annotations
-
 import os
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run
+from e2e.rig import ROOT
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
-METRICS = {
-    "write_slowest": "1",
-    "read_slowest": "1",
-    "write_median": "MiB/s",
-    "read_median": "MiB/s",
-}
-
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 
 #: fio with a job file of the needle whose sections all get a rate, which its output does not tell; ``slow`` may change one of them.
@@ -50,57 +39,51 @@ case ${@: -1} in write.fio) slow='s/(\[ost0002\]\nrate=)80m/\18m/' ;; esac
 )
 
 
-def references(check: str) -> dict[str, Any]:
-    """What all meet who are alike."""
-    return {
-        check: {
-            name: [1.0, -0.5, None, unit] if unit == "1" else [1, -0.9, None, unit]
-            for name, unit in METRICS.items()
-        }
-    }
-
-
-def settings(rig: Rig, targets: int = 4, **limits: Any) -> dict[str, Any]:
-    """Settings of the rig with so many storage targets of two servers."""
-    data = rig.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    servers = {"count": 2, "nic": "100 GB/s"}
-    partition["extras"]["topology"] = {"source": "made up", "servers": servers, "targets": targets}
-    partition["extras"]["limits"] |= {
-        "case_bytes": "64 MiB",
-        "phase_seconds": "12 s",
-        "repetitions": 3,
-        "max_deviation": "50 %",
-    } | limits
-    return data
+#: What all meet who are alike.
+REFERENCES = {
+    **{f"{way}_slowest": [1.0, -0.5, None, "1"] for way in ("write", "read")},
+    **{f"{way}_median": [1, -0.9, None, "MiB/s"] for way in ("write", "read")},
+}
 
 
 @pytest.fixture
-def rig(make_rig: Callable[..., Rig]) -> Rig:
-    made = make_rig(declared={"striping": "lustre"}, time_limit="10m")
-    made.write_settings(settings(made))
-    made.write_references(references("TargetNeedle"))
+def rig(make_rig):
+    """A rig with four storage targets of two servers."""
+    made = make_rig(
+        declared={"striping": "lustre"},
+        limits={
+            "case_bytes": "64 MiB",
+            "phase_seconds": "12 s",
+            "repetitions": 3,
+            "max_deviation": "50 %",
+        },
+        topology={
+            "source": "made up",
+            "servers": {"count": 2, "nic": "100 GB/s"},
+            "targets": 4,
+        },
+    )
+    made.write_references({"TargetNeedle": REFERENCES})
     return made
 
 
-def run(rig: Rig, *words: str, check: str = "TargetNeedle", **knobs: str) -> Run:
-    """Measure the targets with the stand-ins on PATH; ``knobs`` are theirs."""
+def run(rig):
+    """Measure the targets with the stand-ins on PATH."""
     state = rig.base / "lfs"
     state.mkdir(exist_ok=True)
     path = os.pathsep.join([str(rig.bin), str(STAND_INS), rig.environment()["PATH"]])
-    own = {"LFS_STATE": str(state), "LFS_SERVERS": "2", "PATH": path} | knobs
-    return rig.run("-n", check, *words, timeout=300, **own)
+    own = {"LFS_STATE": str(state), "LFS_SERVERS": "2", "PATH": path}
+    return rig.run("-n", "TargetNeedle", timeout=300, **own)
 
 
-def of(done: Run, metric: str) -> dict[str, Any]:
+def of(done, metric):
     (found,) = (m for m in done.record["metrics"] if m["name"] == metric)
     return dict(found)
 
 
 def test_a_slow_target_is_named(rig):
     """The site's limit stands in for a reference of the slowest."""
-    medians = {n: m for n, m in references("TargetNeedle")["TargetNeedle"].items() if "median" in n}
-    rig.write_references({"TargetNeedle": medians})
+    rig.write_references({"TargetNeedle": {n: m for n, m in REFERENCES.items() if "median" in n}})
     rig.program("fio", SLOW_TARGET)
     done = run(rig)
     done.never_passed("FAIL|reference")
@@ -138,6 +121,3 @@ def test_a_target_that_fails(rig):
     """One of four cannot be written to."""
     rig.program("fio", 'case ${@: -1} in write.fio) rm -r "$IOG_DIR/ost0003" ;; esac\n' + HEALTHY)
     run(rig).never_passed("ost0003")
-
-
-# --- metadata targets ---------------------------------------------------------------------------------

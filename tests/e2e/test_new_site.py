@@ -19,6 +19,8 @@ from typing import Any
 import pytest
 
 from e2e.rig import ROOT, Rig
+from support import shell
+from support.project import copied
 from support.shell import completed
 
 pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.needs_fio]
@@ -53,8 +55,7 @@ class Installed:
         # A path file is not followed to other path files: the clone stays out of sight.
         (packages / "others.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
         reframe = (Path(sys.executable).parent / "reframe").read_text().split("\n", 1)[1]
-        (self.bin / "reframe").write_text(f"#!{self.bin / 'python'}\n{reframe}")
-        (self.bin / "reframe").chmod(0o755)
+        shell.script(self.bin / "reframe", f"#!{self.bin / 'python'}\n{reframe}")
 
     def run(self, *words: str, status: int = 0, **extra: str) -> str:
         """Run a command away from the clone; return what it printed."""
@@ -195,12 +196,7 @@ def code(heading: str) -> list[str]:
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A copy of the project with the environment of this one."""
-    copy = tmp_path / "clone"
-    words = ["git", "-C", str(ROOT), "ls-files", "-co", "--exclude-standard", "-z"]
-    for name in subprocess.check_output(words, text=True).rstrip("\0").split("\0"):
-        if (ROOT / name).is_file():
-            (copy / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, copy / name, follow_symlinks=False)
+    copy = copied(tmp_path / "clone")
     (copy / ".venv").symlink_to(Path(sys.prefix))
     for git in (["init", "-q"], ["add", "-A"]):
         subprocess.run(["git", *git], cwd=copy, check=True)

@@ -6,17 +6,13 @@ green, on slowed storage red, with a message that says what is slow, by how much
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -26,7 +22,8 @@ import yaml
 
 from e2e.pipeline import FIVE_LINES, Project, SiteRepository, expanded, gitlab_ci_local
 from e2e.rig import ROOT, Rig, processes, program_of, wait_for
-from support.shell import completed
+from support.shell import completed, kill
+from support.web import Server, served
 
 CAPPED = ROOT / "benchmarks" / "capped-fs"
 BLKIO = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
@@ -86,32 +83,11 @@ MONEY = "hunter2-webhook-token"
 DOOR = "secret-path-of-the-webhook"
 
 
-class Receiver(ThreadingHTTPServer):
-    """A webhook that keeps what it was sent."""
-
-    def __init__(self) -> None:
-        self.got: list[tuple[dict[str, str], dict[str, Any]]] = []
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.got.append((dict(self.headers), json.loads(body)))
-                self.send_response(200)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+def receiver() -> Iterator[Server]:
+    """A webhook."""
+    with served() as server:
         yield server
-        server.shutdown()
 
 
 @pytest.mark.needs_fio
@@ -130,7 +106,7 @@ def test_healthy_is_green_and_slowed_is_red(repository, capped, receiver):
     assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
 
     repository.variables |= {
-        "IOGAUGE_WEBHOOK_URL": f"http://127.0.0.1:{receiver.server_port}/{DOOR}",
+        "IOGAUGE_WEBHOOK_URL": f"{receiver.url}/{DOOR}",
         "IOGAUGE_WEBHOOK_TOKEN": MONEY,
     }
     capped(SLOWED)
@@ -154,8 +130,9 @@ def test_healthy_is_green_and_slowed_is_red(repository, capped, receiver):
     assert len(reasons) == 2 and all(r.startswith("FAIL: read_bw: median ") for r in reasons)
 
     # The alarm has reached the webhook, and its token and address nothing else.
-    ((headers, body),) = receiver.got
-    assert headers["Authorization"] == f"Bearer {MONEY}"
+    ((_, headers, content),) = receiver.got
+    body = json.loads(content)
+    assert headers["authorization"] == f"Bearer {MONEY}"
     assert [one["metric"] for one in body["troubles"]] == ["read_bw"]
     assert "FAIL mine:mnt FioRandomRead 128KiB read_bw" in body["text"]
     page = (repository.out / "report.html").read_text()
@@ -185,10 +162,7 @@ def test_a_run_that_did_not_end_is_never_green(project, capped):
     stage = project.rig.home / "reframe" / "stage"
     known = set(stage.glob("*/rig/default/tools/*/fio-*"))
     wait_for(lambda: set(stage.glob("*/rig/default/tools/*/fio-*")) - known, 90, "a measurement")
-    for pid in processes(str(project.rig.base)):
-        if program_of(pid) not in ("node", ""):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    kill(*(p for p in processes(str(project.rig.base)) if program_of(p) not in ("node", "")))
     ended = project.finish(process)
     assert ended.rc != 0
     assert ended.jobs["iogauge-judge"] == "FAIL", ended.out

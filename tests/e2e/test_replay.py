@@ -14,10 +14,8 @@ import itertools
 import json
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ from iogauge.node.kinds import traits
 from iogauge.site import stack
 from support.depth import FULL
 from support.replay.figures import case_key
-from support.shell import completed
+from support.shell import completed, kill
 
 pytestmark = pytest.mark.slow
 
@@ -266,9 +264,7 @@ def replay(tmp_path: Path) -> Iterator[Callable[..., Replay]]:
 
     yield make
     left = [pid for pid in processes(str(tmp_path)) if program_of(pid)]
-    for pid in left:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill(*left)
     assert left == [], f"left running, and killed: {left}"
 
 

@@ -127,16 +127,14 @@ def test_a_parameter_that_leads_elsewhere(rig):
 
 @pytest.mark.parametrize("where", ["target", "environment", "partition"])
 def test_site_data_that_leads_elsewhere(rig, where):
-    data = rig.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    if where == "target":
-        partition["extras"]["target"]["path"] = "/tmp/$(id)"
-    elif where == "partition":
-        partition["name"] = "../tools"
-    else:
-        partition["environs"] = ["../tools"]
-        data["environments"][0]["name"] = "../tools"
-    rig.write_settings(data)
+    with rig.configured() as (partition, environment):
+        if where == "target":
+            partition["extras"]["target"]["path"] = "/tmp/$(id)"
+        elif where == "partition":
+            partition["name"] = "../tools"
+        else:
+            partition["environs"] = ["../tools"]
+            environment["name"] = "../tools"
     run = rig.run(*RANDOM_READ)
     assert run.rc != 0, run.out
     run.shows_no_pass()

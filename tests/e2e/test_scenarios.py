@@ -42,35 +42,28 @@ def darshan() -> str | None:
 def striped(make: Callable[..., Rig], **extras: Any) -> Rig:
     """A rig whose target the stand-ins stripe over four storage targets of two servers, and two metadata targets."""
     rig = make(tools=TOOLS, tasks=2, declared={"striping": "lustre"})
-    data = rig.settings()
-    (partition,) = data["systems"][0]["partitions"]
-    partition["extras"] |= {
-        "topology": {
-            "source": "made up",
-            "servers": {"count": 2, "nic": "100 GB/s"},
-            "targets": 4,
-            "metadata_targets": 2,
-        },
-        "sweeps": {
-            "tasks_per_node": [2],
-            "servers": [1, 2],
-            "stripe_counts": [1, 4],
-            "stripe_sizes": ["1 MiB"],
-            "striping_hints": ["1 MiB"],
-            "file_sizes": ["128 MiB"],
-            "aggregators": [2],
-            "tasks_per_client": [2],
-            "metadata_targets": [1],
-        },
-        "cases": {"Aggregators": {"tasks_per_node": 4}, "ServerScaling": {"tasks_per_node": 4}},
+    topology = {"source": "made up", "targets": 4, "metadata_targets": 2}
+    sweeps = {
+        "tasks_per_node": [2],
+        "servers": [1, 2],
+        "stripe_counts": [1, 4],
+        "stripe_sizes": ["1 MiB"],
+        "striping_hints": ["1 MiB"],
+        "file_sizes": ["128 MiB"],
+        "aggregators": [2],
+        "tasks_per_client": [2],
+        "metadata_targets": [1],
     }
-    partition["extras"]["limits"] |= {"case_bytes": "128 MiB", "case_files": 12_000}
-    partition["extras"] |= extras
-    library = darshan()
-    data["environments"][0]["extras"] = {"mpi": "ompio4"} | (
-        {"darshan": library} if library else {}
-    )
-    rig.write_settings(data)
+    with rig.configured() as (partition, environment):
+        partition["extras"]["limits"] |= {"case_bytes": "128 MiB", "case_files": 12_000}
+        partition["extras"] |= {
+            "topology": topology | {"servers": {"count": 2, "nic": "100 GB/s"}},
+            "sweeps": sweeps,
+            "cases": {name: {"tasks_per_node": 4} for name in ("Aggregators", "ServerScaling")},
+            **extras,
+        }
+        library = darshan()
+        environment["extras"] = {"mpi": "ompio4", **({"darshan": library} if library else {})}
     return rig
 
 

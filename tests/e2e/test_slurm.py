@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import defaultdict
@@ -59,19 +60,17 @@ class Cluster:
 
     def __init__(self, rig: Rig, slurm: Slurm, **partition: Any) -> None:
         self.rig, self.slurm = rig, slurm
-        data = rig.settings()
-        (settings,) = data["systems"][0]["partitions"]
-        settings |= {"scheduler": "slurm", "launcher": "srun", **partition}
-        # Ranks of several nodes share a core of this machine, and wait for each other.
-        settings["env_vars"].append(["OMPI_MCA_mpi_yield_when_idle", "1"])
-        # Slurm 22.05 lets some ranks pass MPI_Init before others with its other fences (docs/cluster.md).
-        settings["env_vars"].append(["SLURM_PMIX_FENCE", "ring"])
-        settings["extras"] |= {
-            "scale": {"nodes": NODES, "tasks_per_node": 2},
-            "interface": "eth0",
-            "sweeps": {"tasks_per_client": [2]},
-        }
-        rig.write_settings(data)
+        with rig.configured() as (settings, _):
+            settings |= {"scheduler": "slurm", "launcher": "srun", **partition}
+            # Ranks of several nodes share a core of this machine, and wait for each other.
+            settings["env_vars"].append(["OMPI_MCA_mpi_yield_when_idle", "1"])
+            # Slurm 22.05 lets some ranks pass MPI_Init before others with its other fences (docs/cluster.md).
+            settings["env_vars"].append(["SLURM_PMIX_FENCE", "ring"])
+            settings["extras"] |= {
+                "scale": {"nodes": NODES, "tasks_per_node": 2},
+                "interface": "eth0",
+                "sweeps": {"tasks_per_client": [2]},
+            }
 
     def start(self, *words: str, **extra: str) -> Process:
         """Start ReFrame on the head."""
@@ -292,6 +291,28 @@ def test_a_node_that_dies(slurm, make_rig):
         rig.assert_clean()
     finally:
         slurm.mend("n1")
+
+
+@pytest.mark.nightly
+def test_an_agent_that_dies_is_named(slurm, make_rig):
+    """The tool goes on; what the kernel counted on that node nobody knows."""
+    limits = {"phase_seconds": "8 s", "case_bytes": "64 MiB"}
+    cluster = Cluster(make_rig(tools=("fio", "ior"), limits=limits, time_limit=LIMIT), slurm)
+
+    def reading() -> bool:
+        lines = [line for each in slurm.processes().values() for line in each]
+        return any("fio-randread.1.json" in line for line in lines)
+
+    process = cluster.start("-n", f"^{RANDOM_READ}")
+    wait_for(reading, 180, "the second execution")
+    agents = slurm.hosts.processes("n3").items()
+    for pid in [pid for pid, line in agents if "iogauge.job.agent attend" in line]:
+        os.kill(pid, signal.SIGKILL)
+    run = cluster.rig.finish(process, 240)
+    cluster.assert_nothing_left()
+    said = {f["metric"]: f["saw"] for f in run.record["findings"] if f["guard"] == "G8"}
+    for metric in ("read_iops", "read_bw"):
+        assert "no second witness" in said[metric] and "(n3 told nothing" in said[metric], run.out
 
 
 # --- a day of an administrator: from a new site to the vendor's bundle  ---------------------------

@@ -1,6 +1,6 @@
 """What the tests of recipes and environments share. Those that need Spack are skipped where there is none."""
 
-import importlib.util
+import importlib
 import os
 import shutil
 import subprocess
@@ -19,13 +19,9 @@ def load_script(name):
     """A script of ci/ as a module."""
     sys.path.insert(0, str(ROOT / "ci"))
     try:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "ci" / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
+        return importlib.import_module(name)
     finally:
         sys.path.remove(str(ROOT / "ci"))
-    return module
 
 
 @pytest.fixture(scope="session")

@@ -2,17 +2,16 @@
 
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from iogauge_extras.newsite import writing
+from support.project import copied
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 GIT = ["git", "-c", "user.name=t", "-c", "user.email=t@t", "-c", "advice.detachedHead=false"]
 
 
@@ -35,15 +34,7 @@ def text_of(*words, cwd, **more):
 def repository(tmp_path):
     """The repository of the site `mine`, with this project, as it is, in the version v1 that it pins."""
     top = tmp_path / "storage"
-    suite = top / "iogauge"
-    suite.mkdir(parents=True)
-    listed = subprocess.check_output(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
-    )
-    for name in listed.split("\0"):
-        if name and (ROOT / name).is_file():
-            (suite / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, suite / name)
+    suite = copied(top / "iogauge")
     for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "v1"], ["tag", "v1"]):
         subprocess.run([*GIT, *words], cwd=suite, check=True)
     (top / "sites/mine").mkdir(parents=True)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.made_stack import script
-from support.shell import completed
+from support.shell import completed, script
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from support import made_stack
-from support.made_stack import script
+from support.shell import script
 
 NO_FABRIC = """\
 [vm:1] select: initializing pml component ucx

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from support.made_stack import MPIRUN, check, lock_of, script
-from support.shell import completed
+from support.made_stack import MPIRUN, check, lock_of
+from support.shell import completed, script
 
 pytestmark = pytest.mark.slow
 
@@ -222,24 +222,8 @@ def test_fingerprint_follows_the_programs_and_not_the_site(facts, tmp_path):
 
 
 TOOLS = [
-    "bash",
-    "sh",
-    "sed",
-    "sort",
-    "head",
-    "tail",
-    "grep",
-    "git",
-    "tar",
-    "patch",
-    "make",
-    "dirname",
-    "readlink",
-    "cat",
-    "mkdir",
-    "rm",
-    "mv",
-    "env",
+    *("bash", "sh", "sed", "sort", "head", "tail", "grep", "git", "tar", "patch", "make"),
+    *("dirname", "readlink", "cat", "mkdir", "rm", "mv", "env"),
 ]
 
 
@@ -300,13 +284,8 @@ def test_carried_file_refuses_what_it_must(tmp_path):
 def cache(tmp_path):
     """ci/build-stack in a small project with one environment; its answers, and the project."""
     root = tmp_path / "project"
-    for folder in (
-        "ci",
-        "environments/local",
-        "environments/scope",
-        "environments/os",
-        "spack-repo/spack_repo",
-    ):
+    below = "ci environments/local environments/scope environments/os spack-repo/spack_repo"
+    for folder in below.split():
         (root / folder).mkdir(parents=True)
     for name in ("build-stack", "common.sh", "environment"):
         shutil.copy(ROOT / "ci" / name, root / "ci")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.shell import completed
+from support.shell import completed, script
 
 pytestmark = pytest.mark.slow
 
@@ -169,10 +169,7 @@ def test_stand_alone_tests(spack, stack):
     ],
 )
 def test_only_a_client_that_can_be_built_on_is_found(spack, builtin, tmp_path, told, files, found):
-    (tmp_path / "client/bin").mkdir(parents=True)
-    lfs = tmp_path / "client/bin/lfs"
-    lfs.write_text(f"#!/bin/sh\necho lfs {told}\n")
-    lfs.chmod(0o755)
+    lfs = script(tmp_path / "client/bin/lfs", f"#!/bin/sh\necho lfs {told}\n")
     for file in files:
         path = tmp_path / "client" / file
         path.parent.mkdir(parents=True, exist_ok=True)

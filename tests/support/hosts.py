@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from support.shell import completed
+from support.shell import completed, kill, script
 
 NETWORK = "10.78.0"
 _PROGRAMS = ("unshare", "nsenter", "mount", "ip", "hostname")
@@ -127,8 +126,7 @@ class Hosts:
         return self
 
     def _make(self) -> None:
-        self.agent.write_text(_AGENT)
-        self.agent.chmod(0o755)
+        script(self.agent, _AGENT)
         table = self.base / "hosts"
         lines = ["127.0.0.1 localhost", *(f"{self.address(host)} {host}" for host in self.names)]
         table.write_text("\n".join(lines) + "\n")
@@ -170,9 +168,7 @@ class Hosts:
         for host, holder in self._holders.items():
             end = time.monotonic() + 10
             while holder.poll() is None and (left := self.processes(host)):
-                for pid in left:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                kill(*left)
                 if time.monotonic() > end:
                     break
                 time.sleep(0.05)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.shell import completed, script
+
 CHECK = Path(__file__).resolve().parents[2] / "ci/check_stack.py"
 
 IOR = """#!/bin/sh
@@ -25,12 +27,6 @@ exec "$@"
 LIBRARY = """#include <string.h>
 int MPI_Get_library_version(char *text, int *length) { strcpy(text, "%s"); *length = strlen(text); return 0; }
 """
-
-
-def script(path, text):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(0o755)
 
 
 def spec(name, version, needs=(), prefix=None, **parameters):
@@ -96,13 +92,8 @@ def environment(tmp_path, tasks=2, mpi_told="Open MPI v4.1.4", **lock):
 
 
 def check(folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, CHECK, folder, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    failed = {}
-    for name, text in re.findall(r"^check_stack: !!  (.{16}) (.*)$", done.stdout, re.MULTILINE):
+    done = completed([sys.executable, CHECK, folder, *arguments])
+    said, failed = done.stdout + done.stderr, {}
+    for name, text in re.findall(r"^check_stack: !!  (.{16}) (.*)$", said, re.MULTILINE):
         failed.setdefault(name.strip(), []).append(text)
-    return done.returncode, {name: "\n".join(texts) for name, texts in failed.items()}, done.stdout
+    return done.returncode, {name: "\n".join(texts) for name, texts in failed.items()}, said

@@ -1,4 +1,4 @@
-"""The programs of benchmarks/ as modules."""
+"""Programs of benchmarks/ and of ci/ as modules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from typing import Any
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
-def load(name: str) -> Any:
+def load(name: str, folder: Path = FOLDER) -> Any:
     """Return the module of a program."""
-    full = f"benchmarks_{name}"
-    spec = importlib.util.spec_from_file_location(full, FOLDER / f"{name}.py")
-    assert spec and spec.loader
+    full = f"{folder.name}_{name}"
+    spec = importlib.util.spec_from_file_location(full, folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[full] = module  # dataclasses look there
     spec.loader.exec_module(module)

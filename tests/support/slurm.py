@@ -8,11 +8,9 @@ killed with the hosts.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -20,7 +18,7 @@ from types import TracebackType
 
 from support import hosts as support
 from support.hosts import Hosts
-from support.shell import completed
+from support.shell import completed, kill
 
 _PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo")
 _ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb", "mariadb-install-db", "sacctmgr", "sacct")
@@ -140,9 +138,7 @@ class Slurm:
     def cut(self, node: str) -> None:
         """Take a node from the network, and kill all that runs there: as without power."""
         self.hosts.run("switch", ["ip", "link", "set", node, "down"])
-        for pid in self.hosts.processes(node):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*self.hosts.processes(node))
 
     def mend(self, node: str) -> None:
         """Start a node that was cut."""

@@ -251,85 +251,107 @@ def _site(system: System) -> PartitionExtras:
     return extras(**parts)
 
 
-def _left(system: System, **more: Any) -> Evidence:
-    view = _view(system)
-    idle = Load(host="n1", cache_id="k:1", time=BOOTED + 1000, load1=0.1)
-    change = NodeActivity(host="n1", cache_id="k:1", seconds=300.0, uuid="U-1", load1=2.0)
-    return Evidence(
+def _whole(system: str, plan: CasePlan, moved: Any, told: ToolOutput, timed: Phase) -> Whole:
+    """Both repetitions of a plan's phases, each of which moves so many bytes and says the same."""
+    on, of_files = SYSTEMS[system], plan.tool == "mdtest"
+    outputs: dict[str, Any] = {}
+    testimony: dict[str, Any] = {}
+    runs, activity, asked, printed, found = [], list[Instant](), list[Instant](), [], []
+    total = Instant(0.0, 0, 0, 50, 0)
+    for repetition in (1, 2):
+        for number, phase in enumerate(plan.repeat):
+            name, begin, bytes_of = phase.name, begins(repetition, number), moved[phase.name]
+            first, *words = (word.replace(DIR, HOME) for word in phase.command)
+            output = replace(
+                told,
+                phases=(replace(timed, name=name),),
+                command=" ".join([first, *(f"'{word}'" if of_files else word for word in words)]),
+                moments=tuple(replace(m, seconds=BOOTED + begin + 1) for m in told.moments),
+            )
+            outputs[name] = (*outputs.get(name, ()), output)
+            heard = _testimony(on, begin, bytes_of, 0 if of_files else 1024, synced=of_files)
+            testimony[name] = (*testimony.get(name, ()), heard)
+            runs.append(PhaseRun(repetition, name, 0, begin, begin + 2 + LASTS, "t"))
+            files = {"create": FILES, "remove": -FILES}.get(name, 0)
+            copied = Reading(bytes_of.read, round(bytes_of.written * on.below.copies[0]))
+            looks = _looks(begin, copied, files, total)
+            total = looks[-1]
+            exact = not of_files or on.type in ("ext4", "xfs", "overlay")
+            activity += looks if exact else [replace(look, files=None) for look in looks]
+            if of_files:
+                printed += [(begin + 0.9, 700), (begin + 0.9 + LASTS, 700)]
+                printed.append((begin + 1 + LASTS, 1500))
+                found.append((begin + 1.5 + LASTS, 100 if files > 0 else 0))
+            else:
+                half = Reading(bytes_of.read // 2, bytes_of.written // 2)
+                asked += _looks(begin, half, 0, Instant(0.0, MIB // 4, 0))
+    counts = on.devices or (not of_files and (on.mount or on.targets))
+    view = _view(on)
+    evidence = Evidence(
         views=(view,),
         opened=view,
         directory=HOME,
         clocks=(ClockSeen(BOOTED, BOOTED, 0),),
         nodes=({"cpu.cores": 4, "mem.bytes": 16 * GIB},),
-        idle=(idle,),
-        changes=(change,),
-        **more,
+        idle=(Load(host="n1", cache_id="k:1", time=BOOTED + 1000, load1=0.1),),
+        changes=(NodeActivity(host="n1", cache_id="k:1", seconds=300.0, uuid="U-1", load1=2.0),),
+        outputs=outputs,
+        testimony=testimony,
+        runs=tuple(runs),
+        activity=tuple(activity) if counts else (),
+        asked=tuple(asked),
+        printed=tuple(printed),
+        found=tuple(found),
+        versions={"n1": {plan.tool: "4.0.0"}},
     )
+    unit = "ops/s" if of_files else "MiB/s"
+    metrics = [Metric(name, unit) for phase in plan.repeat for name in phase.rates]
+    return Whole(plan, evidence, _site(on), tuple(metrics))
 
 
 def data(system: str = "ext4", *, o_direct: bool = True) -> Whole:
     """A case that writes and reads a GiB with IOR, through the page cache unless ``o_direct``."""
-    on = SYSTEMS[system]
-    metrics = (Metric("write_bw", "MiB/s"), Metric("read_bw", "MiB/s"))
-    phases, outputs, told = [], {}, {}
-    runs, activity, asked = [], list[Instant](), list[Instant]()
-    evictions: dict[str, tuple[Eviction, ...]] = {}
-    total = Instant(0.0, 0, 0, 50, 0)
     ways: tuple[Any, ...] = ("write", "read")
-    for way in ways:
-        words = ["ior", "-a", "POSIX", f"-{way[0]}", "-o", f"{DIR}/data"]
-        access = Access(
-            direction=way,
-            o_direct=o_direct,
-            fsync=way == "write",
-            evict=way == "read" and not o_direct,
+    phases = [
+        PhasePlan(
+            name=way,
+            command=["ior", "-a", "POSIX", f"-{way[0]}", "-o", f"{DIR}/data"],
+            launch="tasks",
+            rates={f"{way}_bw": (way, "bw")},
+            access=Access(
+                direction=way,
+                o_direct=o_direct,
+                fsync=way == "write",
+                evict=way == "read" and not o_direct,
+            ),
+            data_bytes=GIB,
         )
-        phases.append(
-            PhasePlan(
-                name=way,
-                command=words,
-                launch="tasks",
-                parse=None,
-                rates={f"{way}_bw": (way, "bw")},
-                access=access,
-                data_bytes=GIB,
-            )
-        )
-        if access.evict:
-            evictions[way] = (Eviction("n1", 1, GIB, GIB, 0),) * 2
-    for repetition in (1, 2):
-        for number, way in enumerate(ways):
-            begin = begins(repetition, number)
-            moved = Reading(GIB, 0) if way == "read" else Reading(0, GIB)
-            copied = Reading(moved.read, round(moved.written * on.below.copies[0]))
-            timed = Phase(
-                name=way,
-                rates={"bw": Quantity(GIB / MIB / LASTS, "MiB/s")},
-                seconds=LASTS,
-                bytes_moved=GIB,
-                operations=1024,
-                transfer_bytes=MIB,
-                rank_seconds=(LASTS, LASTS),
-            )
-            command = f"ior -a POSIX -{way[0]} -o {HOME}/data"
-            outputs.setdefault(way, []).append(
-                ToolOutput(
-                    "ior",
-                    "4.0.0",
-                    (timed,),
-                    tasks=2,
-                    nodes=1,
-                    command=command,
-                    parameters={"api": "POSIX", "data_type": "random"},
-                    moments=(Moment("Began", BOOTED + begin + 1, local=True),),
-                )
-            )
-            told.setdefault(way, []).append(_testimony(on, begin, moved, 1024, synced=False))
-            runs.append(PhaseRun(repetition, way, 0, begin, begin + 2 + LASTS, "t"))
-            activity += _looks(begin, copied, 0, total)
-            half = Reading(moved.read // 2, moved.written // 2)
-            asked += _looks(begin, half, 0, Instant(0.0, MIB // 4, 0))
-            total = activity[-1]
+        for way in ways
+    ]
+    timed = Phase(
+        name="",
+        rates={"bw": Quantity(GIB / MIB / LASTS, "MiB/s")},
+        seconds=LASTS,
+        bytes_moved=GIB,
+        operations=1024,
+        transfer_bytes=MIB,
+        rank_seconds=(LASTS, LASTS),
+    )
+    parameters = {"api": "POSIX", "data_type": "random"}
+    moments = (Moment("Began", 0.0, local=True),)
+    told = ToolOutput("ior", "4.0.0", (), 2, 1, parameters=parameters, moments=moments)
+    plan = CasePlan(
+        tool="ior",
+        repetitions=2,
+        tasks=2,
+        nodes=1,
+        repeat=phases,
+        warm_up=False,
+        held_bytes=GIB,
+        files=1,
+        shared_file=True,
+    )
+    whole = _whole(system, plan, {"write": Reading(0, GIB), "read": Reading(GIB, 0)}, told, timed)
     samples = tuple(
         Sample(
             repetition=repetition,
@@ -345,85 +367,35 @@ def data(system: str = "ext4", *, o_direct: bool = True) -> Whole:
         Striping({}, Layouts(repetition=n, files=(FileLayout(path="data", parts=parts),), total=1))
         for n in (1, 2)
     )
-    plan = CasePlan(
-        tool="ior",
-        repetitions=2,
-        tasks=2,
-        nodes=1,
-        repeat=phases,
-        warm_up=False,
-        held_bytes=GIB,
-        files=1,
-        shared_file=True,
-    )
-    evidence = _left(
-        on,
-        outputs={name: tuple(several) for name, several in outputs.items()},
-        testimony={name: tuple(several) for name, several in told.items()},
-        runs=tuple(runs),
-        activity=tuple(activity) if on.devices or on.mount or on.targets else (),
-        asked=tuple(asked),
-        evictions=evictions,
+    return whole.alter(
+        evictions={} if o_direct else {"read": (Eviction("n1", 1, GIB, GIB, 0),) * 2},
         samples=samples,
-        striping=layouts if on.targets else (),
-        versions={"n1": {"ior": "4.0.0"}},
+        striping=layouts if SYSTEMS[system].targets else (),
     )
-    return Whole(plan, evidence, _site(on), metrics)
 
 
 def metadata(system: str = "ext4") -> Whole:
     """A case that makes and removes 20,000 empty files with mdtest; syncs belong to the time."""
-    on = SYSTEMS[system]
-    metrics = (Metric("create_rate", "ops/s"), Metric("remove_rate", "ops/s"))
-    phases, outputs, told = [], dict[str, Any](), dict[str, Any]()
-    runs, activity, printed, found = [], list[Instant](), list[tuple[float, int]](), []
-    total = Instant(0.0, 0, 0, 50, 0)
-    for number, (name, letter) in enumerate((("create", "C"), ("remove", "r"))):
-        words = ["mdtest", "-F", f"-{letter}", "-d", f"{DIR}/tree"]
-        phases.append(
-            PhasePlan(
-                name=name,
-                command=words,
-                launch="tasks",
-                parse=None,
-                rates={f"{name}_rate": (name, "rate")},
-                access=Access(direction="metadata"),
-                syncs=True,
-            )
+    phases = [
+        PhasePlan(
+            name=name,
+            command=["mdtest", "-F", f"-{letter}", "-d", f"{DIR}/tree"],
+            launch="tasks",
+            rates={f"{name}_rate": (name, "rate")},
+            access=Access(direction="metadata"),
+            syncs=True,
         )
-        for repetition in (1, 2):
-            begin = begins(repetition, number)
-            journal = Reading(0, FILES * 512)
-            timed = Phase(
-                name=name,
-                rates={"rate": Quantity(FILES / LASTS, "ops/s")},
-                seconds=LASTS,
-                operations=FILES,
-            )
-            command = f"mdtest '-F' '-{letter}' '-d' '{HOME}/tree'"
-            outputs.setdefault(name, []).append(
-                ToolOutput(
-                    "mdtest",
-                    "4.0.0",
-                    (timed,),
-                    tasks=2,
-                    nodes=1,
-                    command=command,
-                    parameters={"begins_at": 700, "iterations": 1},
-                    moments=(Moment("started", BOOTED + begin + 1, local=True),),
-                )
-            )
-            told.setdefault(name, []).append(_testimony(on, begin, journal, 0, synced=True))
-    for repetition in (1, 2):
-        for number, name in enumerate(("create", "remove")):
-            begin, files = begins(repetition, number), FILES if name == "create" else -FILES
-            runs.append(PhaseRun(repetition, name, 0, begin, begin + 2 + LASTS, "t"))
-            exact = on.type in ("ext4", "xfs", "overlay")
-            looks = _looks(begin, Reading(0, FILES * 512), files, total)
-            total = looks[-1]
-            activity += looks if exact else [replace(i, files=None) for i in looks]
-            printed += [(begin + 0.9, 700), (begin + 0.9 + LASTS, 700), (begin + 1 + LASTS, 1500)]
-            found.append((begin + 1.5 + LASTS, 100 if name == "create" else 0))
+        for name, letter in (("create", "C"), ("remove", "r"))
+    ]
+    timed = Phase(
+        name="",
+        rates={"rate": Quantity(FILES / LASTS, "ops/s")},
+        seconds=LASTS,
+        operations=FILES,
+    )
+    parameters = {"begins_at": 700, "iterations": 1}
+    moments = (Moment("started", 0.0, local=True),)
+    told = ToolOutput("mdtest", "4.0.0", (), 2, 1, parameters=parameters, moments=moments)
     plan = CasePlan(
         tool="mdtest",
         repetitions=2,
@@ -434,14 +406,5 @@ def metadata(system: str = "ext4") -> Whole:
         held_bytes=FILES * 4096,
         files=FILES,
     )
-    evidence = _left(
-        on,
-        outputs={name: tuple(several) for name, several in outputs.items()},
-        testimony={name: tuple(several) for name, several in told.items()},
-        runs=tuple(runs),
-        activity=tuple(activity) if on.devices else (),
-        printed=tuple(printed),
-        found=tuple(found),
-        versions={"n1": {"mdtest": "4.0.0"}},
-    )
-    return Whole(plan, evidence, _site(on), metrics)
+    journal = Reading(0, FILES * 512)
+    return _whole(system, plan, dict.fromkeys(("create", "remove"), journal), told, timed)

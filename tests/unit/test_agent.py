@@ -30,6 +30,7 @@ from iogauge.node.view import View, look
 from iogauge.plan.seen import read
 from iogauge.plan.stage import REFUSED, Opened
 from iogauge.workspace.directory import session_dir
+from support import shell
 from support.lustre import attributes
 from support.lustre.kernel import kernel
 from support.orders import job_order
@@ -128,9 +129,7 @@ LFS = f'if [ "$2" = -p ]; then {PROJECT[0]}EOF\nelse {USER_AND_GROUP}\nfi'
     ],
 )
 def test_quotas_are_asked_of_lfs(tmp_path, monkeypatch, script, project, left, unanswered):
-    program = tmp_path / "lfs"
-    program.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n')
-    program.chmod(0o755)
+    shell.script(tmp_path / "lfs", f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\n{script}\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(quotas, "project_of", lambda _: project)
     monkeypatch.setattr(quotas, "QUOTA_SECONDS", 2 if unanswered else 30)

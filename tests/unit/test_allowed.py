@@ -15,6 +15,7 @@ from iogauge.node.mounts import Mount, find_mount
 from iogauge.node.view import look
 from iogauge.workspace import permission
 from iogauge.workspace.permission import MARKER, Caller, Marker, NotAllowed, Place
+from support.shell import as_user
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another user")
 LUSTRE = Mount(7, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw")
@@ -292,21 +293,12 @@ def test_a_marker_that_cannot_be_read_whole_allows_nothing(top, text):
         permission.reason(str(top))
 
 
+@ROOT_ONLY
 def test_only_root_and_the_owner_can_allow():
     with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         os.chmod(name, 0o1777)
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                os.setgroups([])
-                os.setresuid(12345, 12345, 12345)
-                permission.allow(name, (), (), None)
-            except NotAllowed as error:
-                status = 0 if "only root and its owner" in str(error) else 2
-            finally:
-                os._exit(status)
-        assert os.waitpid(child, 0)[1] == 0
+        said = as_user(12345, lambda: permission.allow(name, (), (), None))
+        assert said.startswith("NotAllowed: ") and "only root and its owner" in said
         assert os.listdir(name) == []
 
 

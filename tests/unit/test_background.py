@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
@@ -17,6 +16,7 @@ import pytest
 
 from e2e.rig import processes, program_of, wait_for
 from iogauge.core.paths import JOB_FILES
+from support.shell import kill
 
 LIBRARY = JOB_FILES
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -91,9 +91,7 @@ class Scripts:
 def scripts(tmp_path: Path) -> Iterator[Scripts]:
     made = Scripts(tmp_path)
     yield made
-    for pid in processes(str(tmp_path)):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill(*processes(str(tmp_path)))
 
 
 @pytest.mark.needs_fio

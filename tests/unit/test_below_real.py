@@ -16,6 +16,7 @@ from iogauge.node.kinds import Below
 from iogauge.node.lustre.quotas import project_of
 from iogauge.node.view import look
 from support.devices import MIB, Devices, encryption, overlay, run, unmount
+from support.shell import as_user
 
 pytestmark = [
     pytest.mark.needs_loop,
@@ -150,21 +151,6 @@ def test_copies_of_btrfs(devices, profile, count, copies):
     assert read > 0.95
 
 
-def seen_by_a_user(point: Path) -> str:
-    """What an ordinary user sees below a mount."""
-    reader, writer = os.pipe()
-    if (child := os.fork()) == 0:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-        os.write(writer, repr(below(point)).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(writer)
-    with open(reader, encoding="utf-8") as file:
-        return file.read()
-
-
 @pytest.fixture
 def opened(devices: Devices) -> Devices:
     """Devices in a directory that everybody may look into."""
@@ -184,7 +170,7 @@ def test_an_ordinary_user_sees_the_same_below_a_closed_directory(opened, direct,
     point = opened.made("ext4", opened.loop(image, direct))
     found = below(point)
     assert (bool(found.memory), bool(found.cached)) == (memory, memory or not direct)
-    assert seen_by_a_user(point) == repr(found)
+    assert as_user(65534, lambda: repr(below(point))) == repr(found)
 
 
 @pytest.mark.parametrize(

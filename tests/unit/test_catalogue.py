@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
 import pkgutil
 import re
@@ -22,7 +21,7 @@ from iogauge.guards.finding import Finding
 from iogauge.guards.rules import rows, rule
 from iogauge.guards.seen import CaseSeen
 from iogauge.job import opening, target
-from support import stage
+from support import programs, stage
 from support.extras import extras
 from support.shell import completed
 
@@ -99,17 +98,8 @@ def test_the_job_asks_the_rules_that_the_judge_does_not(name):
     assert function in [getattr(m, function.__name__, None) for m in (opening, target)]
 
 
-def pages() -> Any:
-    spec = importlib.util.spec_from_file_location("docs", ROOT / "ci" / "docs.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_pages_say_what_the_code_says():
-    docs = pages()
+    docs = programs.load("docs", ROOT / "ci")
     for page, name, make in docs.PARTS:
         text = (ROOT / page).read_text(encoding="utf-8")
         assert docs.filled(text, name, make()) == text, f"{page} is out of date: make docs"
@@ -117,7 +107,7 @@ def test_the_pages_say_what_the_code_says():
 
 def test_a_page_without_its_part_is_refused():
     with pytest.raises(ValueError, match="0 parts 'guards' between comments"):
-        pages().filled("# Guards\n", "guards", "")
+        programs.load("docs", ROOT / "ci").filled("# Guards\n", "guards", "")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from iogauge_extras.compare.logs import Figures
 from iogauge_extras.darshan import log as darshan
 from iogauge_extras.darshan import profile
 from iogauge_extras.darshan.figures import of_log
+from support.shell import script
 
 DATA = Path(__file__).parents[1] / "data" / "darshan"
 OMPIO = (DATA / "ompio-2-aggregators.txt").read_text()
@@ -109,8 +110,10 @@ def test_words_for_the_ranks():
 # --- profiles ---------------------------------------------------------------------------------------
 
 
-def made_of(files: dict[str, tuple[int, dict[str, float]]], run_s: float = 100) -> profile.Profile:
-    """Return the profile of a log of 16 ranks: by file, its target and its counters."""
+def made_of(
+    files: dict[str, tuple[int, dict[str, float]]], run_s: float = 100
+) -> darshan.DarshanLog:
+    """Return a log of 16 ranks: by file, its target and its counters."""
     log = darshan.parse(LUSTRE)
     posix, layout = log.of("POSIX")[0], log.of("LUSTRE")[0]
     records = [
@@ -121,9 +124,11 @@ def made_of(files: dict[str, tuple[int, dict[str, float]]], run_s: float = 100) 
             (layout, {**layout.counters, "COMP1_OST_ID_0": target}),
         )
     ]
-    return profile.Profile.of(
-        "made", replace(log, tasks=16, run_seconds=run_s, records=tuple(records))
-    )
+    return replace(log, tasks=16, run_seconds=run_s, records=tuple(records))
+
+
+def told(log: darshan.DarshanLog) -> list[str]:
+    return profile.told(log, of_log("made", log))
 
 
 def wrote(bytes_: float, seconds: float, calls: int = 1024, meta: float = 0) -> dict[str, float]:
@@ -166,33 +171,32 @@ def wrote(bytes_: float, seconds: float, calls: int = 1024, meta: float = 0) -> 
     ],
 )
 def test_a_target_is_accused_by_what_its_own_bytes_cost(files, slow):
-    said = [text for text in profile.told(made_of(files)) if text.startswith("A byte on")]
+    said = [text for text in told(made_of(files)) if text.startswith("A byte on")]
     assert len(said) == len(slow)
     assert all(f"OST {n} takes" in text for n, text in zip(slow, said, strict=True))
 
 
 def test_one_stripe_of_a_large_shared_file_and_waiting_in_mpi_io_are_told():
     shared = made_of({"/scratch/a": (1, wrote(8 * GIB, 300))})
-    posix, layout = shared.log.records
+    posix, layout = shared.records
     counters = {**posix.counters, "F_SLOWEST_RANK_TIME": 20.0}
     all_ranks = replace(posix, rank=darshan.ALL_RANKS, counters=counters)
     mpi = replace(all_ranks, module="MPI-IO", counters={"F_SLOWEST_RANK_TIME": 90.0})
-    log = replace(shared.log, records=(all_ranks, layout, mpi))
-    said = " ".join(profile.told(profile.Profile.of("made", log)))
+    log = replace(shared, records=(all_ranks, layout, mpi))
+    said = " ".join(told(log))
     assert "share /scratch/a, which lies on one storage target" in said
     assert "90.00 s in MPI-IO, and 20.00 s of it in POSIX" in said
 
 
 def test_what_was_not_read_is_said():
     log = replace(darshan.parse(LUSTRE), modules={"DAOS": True, "H5F": True, "DXT_POSIX": True})
-    notes = profile.Profile.of("x", replace(log, records=())).figures.notes
+    empty = replace(log, records=())
+    notes = of_log("x", empty).notes
     assert "not read, though the log has it: DAOS, H5F" in notes
-    assert profile.verdict(profile.Profile.of("x", replace(log, records=()))) == [
-        "nothing was read."
-    ]
+    assert profile.verdict(empty, of_log("x", empty)) == ["nothing was read."]
     lost = replace(log, modules={"POSIX": True, "LUSTRE": True}, records=tuple(log.of("POSIX")))
     assert "module LUSTRE is in the log, but darshan-parser printed nothing" in " ".join(
-        profile.Profile.of("x", lost).figures.notes
+        of_log("x", lost).notes
     )
 
 
@@ -209,6 +213,12 @@ def test_the_layout_in_the_words_of_an_older_parser_is_read():
     assert profile.targets(read) == profile.targets(new)
 
 
+def parser(folder: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> None:
+    """Put a darshan-parser first on PATH."""
+    script(folder / "darshan-parser", f"#!/bin/sh\n{lines}\n")
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -220,10 +230,7 @@ def test_the_layout_in_the_words_of_an_older_parser_is_read():
     ],
 )
 def test_a_parser_that_is_too_old_is_named_with_what_would_do(tmp_path, monkeypatch, said):
-    parser = tmp_path / "darshan-parser"
-    parser.write_text(f'#!/bin/sh\ncat >&2 <<"E"\n{said}\nE\nexit 1\n')
-    parser.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    parser(tmp_path, monkeypatch, f'cat >&2 <<"E"\n{said}\nE\nexit 1')
     done = CliRunner().invoke(app.app, ["compare", "x.darshan"])
     told = " ".join(done.output.split())
     assert done.exit_code == 2 and said.split("\n")[0].rstrip(".") in told
@@ -262,13 +269,10 @@ def test_every_view_of_a_log_says_what_the_others_say(tmp_path, monkeypatch, nam
         )
     log = tmp_path / "a.darshan"
     log.write_text(text)
-    parser = tmp_path / "darshan-parser"
-    parser.write_text('#!/bin/sh\nfor last; do :; done\nexec cat "$last"\n')
-    parser.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    found = profile.Profile.of(str(log), darshan.parse(text))
-    said = [*profile.told(found), *found.figures.notes]
-    assert (change == "stands out") <= bool(profile.told(found))
+    parser(tmp_path, monkeypatch, 'for last; do :; done\nexec cat "$last"')
+    found = darshan.parse(text)
+    said = [*told(found), *of_log("x", found).notes]
+    assert (change == "stands out") <= bool(told(found))
     assert (change == "incomplete") == any("is incomplete" in one for one in said)
     views = [[str(log)], [str(log), "--json"], [str(log)] * 2, [str(log)] * 2 + ["--json"]]
     for words in views:

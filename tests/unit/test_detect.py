@@ -19,6 +19,7 @@ from iogauge.site import programs as site_programs
 from iogauge.site.extras import PartitionExtras
 from iogauge.workspace import directory
 from support.extras import extras
+from support.shell import script
 
 IOR_HELP = (Path(__file__).parents[1] / "data" / "samples" / "ior_help.txt").read_text()
 FIO = "echo fio-3.33"
@@ -37,9 +38,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bin"
 
 
-def put(programs: Path, name: str, script: str) -> None:
-    (programs / name).write_text(f"#!/bin/sh\n{script}\n")
-    (programs / name).chmod(0o755)
+def put(programs: Path, name: str, lines: str) -> None:
+    script(programs / name, f"#!/bin/sh\n{lines}\n")
 
 
 def put_ior(programs: Path) -> None:

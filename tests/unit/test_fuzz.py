@@ -20,16 +20,10 @@ from support.depth import FULL
 INPUTS = int(os.environ.get("IOGAUGE_FUZZ", "0"))
 #: Each input; a reader that takes longer hangs. Machines that run other work too are slow.
 DEADLINE = timedelta(seconds=60)
-SLOW = frozenset(
-    {"history", "alarm", "darshan.parse"}
-    | {
-        "site settings",
-        "references",
-        "target.PartitionExtras",
-        "yamledit.put",
-        "yamlfile.load",
-    }
-)
+SLOW = {
+    *("history", "alarm", "darshan.parse", "site settings", "references"),
+    *("target.PartitionExtras", "yamledit.put", "yamlfile.load"),
+}
 READERS = pytest.mark.parametrize("name", fuzz.BY_NAME)
 _DAMAGE = st.tuples(st.integers(0, 9), st.integers(0, 2**20), st.integers(0, 2**16))
 

@@ -9,62 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.tools import mpi
-from iogauge.tools.mpi import MpiHints
+from iogauge_extras.suites.hints import MpiHints
+from iogauge_extras.suites.hints import environment as of_hints
 
 ALL = MpiHints(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
 
 
-@pytest.mark.parametrize(
-    ("dialect", "environment"),
-    [
-        (
-            "cray",
-            {
-                "MPICH_MPIIO_HINTS": "*:striping_factor=8:striping_unit=4194304:cb_nodes=6"
-                ":romio_cb_write=enable:romio_cb_read=enable"
-            },
-        ),
-        (
-            "romio",
-            {
-                "OMPI_MCA_io": "^ompio",
-                "IOR_HINT__MPI__striping_factor": "8",
-                "IOR_HINT__MPI__striping_unit": "4194304",
-                "IOR_HINT__MPI__cb_nodes": "6",
-                "IOR_HINT__MPI__cb_config_list": "*:2",
-                "IOR_HINT__MPI__romio_cb_write": "enable",
-                "IOR_HINT__MPI__romio_cb_read": "enable",
-            },
-        ),
-        (
-            "ompio4",
-            {
-                "OMPI_MCA_io": "ompio",
-                "OMPI_MCA_fcoll": "^individual",
-                "OMPI_MCA_io_ompio_num_aggregators": "6",
-                "IOR_HINT__MPI__stripe_width": "8",
-                "IOR_HINT__MPI__stripe_size": "4194304",
-            },
-        ),
-        (
-            "ompio5",
-            {
-                "OMPI_MCA_io": "ompio",
-                "OMPI_MCA_fcoll": "^individual",
-                "OMPI_MCA_io_ompio_num_aggregators": "6",
-                "IOR_HINT__MPI__striping_factor": "8",
-                "IOR_HINT__MPI__striping_unit": "4194304",
-            },
-        ),
-    ],
-)
-def test_a_wish_in_every_dialect(dialect, environment):
-    assert mpi.environment(dialect, ALL, nodes=4) == environment
+#: What a wish is in each dialect.
+WISHES = {
+    "cray": "MPICH_MPIIO_HINTS=*:striping_factor=8:striping_unit=4194304:cb_nodes=6:romio_cb_write=enable:romio_cb_read=enable",
+    "romio": "OMPI_MCA_io=^ompio IOR_HINT__MPI__striping_factor=8 "
+    "IOR_HINT__MPI__striping_unit=4194304 IOR_HINT__MPI__cb_nodes=6 "
+    "IOR_HINT__MPI__cb_config_list=*:2 IOR_HINT__MPI__romio_cb_write=enable "
+    "IOR_HINT__MPI__romio_cb_read=enable",
+    "ompio4": "OMPI_MCA_io=ompio OMPI_MCA_fcoll=^individual OMPI_MCA_io_ompio_num_aggregators=6 "
+    "IOR_HINT__MPI__stripe_width=8 IOR_HINT__MPI__stripe_size=4194304",
+    "ompio5": "OMPI_MCA_io=ompio OMPI_MCA_fcoll=^individual OMPI_MCA_io_ompio_num_aggregators=6 "
+    "IOR_HINT__MPI__striping_factor=8 IOR_HINT__MPI__striping_unit=4194304",
+}
+
+
+@pytest.mark.parametrize("dialect", WISHES)
+def test_a_wish_in_every_dialect(dialect):
+    environment = dict(word.split("=", 1) for word in WISHES[dialect].split())
+    assert of_hints(dialect, ALL, nodes=4) == environment
 
 
 @pytest.mark.parametrize("dialect", mpi.DIALECTS)
 def test_what_is_not_wished_is_not_said(dialect):
-    said = mpi.environment(dialect, MpiHints(stripe_count=3), nodes=4)
+    said = of_hints(dialect, MpiHints(stripe_count=3), nodes=4)
     text = " ".join(f"{name}={value}" for name, value in said.items())
     assert not any(word in text for word in ("aggregators", "cb_", "size", "unit"))
     assert "3" in text
@@ -72,7 +45,7 @@ def test_what_is_not_wished_is_not_said(dialect):
 
 @given(aggregators=st.integers(1, 5000), nodes=st.integers(1, 500))
 def test_the_cap_of_a_node_leaves_room_for_all_aggregators_and_not_a_node_more(aggregators, nodes):
-    said = mpi.environment("romio", MpiHints(aggregators=aggregators), nodes=nodes)
+    said = of_hints("romio", MpiHints(aggregators=aggregators), nodes=nodes)
     cap = int(said["IOR_HINT__MPI__cb_config_list"].removeprefix("*:"))
     assert cap == math.ceil(aggregators / nodes)
     assert cap * nodes >= aggregators > (cap - 1) * nodes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from iogauge.node import mounts
 from iogauge.plan.seen import CONTENTS, LOST, read
 from iogauge.workspace import directory, lock
 from support.orders import job_order
+from support.shell import kill, script
 
 pytestmark = pytest.mark.slow
 
@@ -110,9 +110,7 @@ def job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
 
     yield make
     for one in made:
-        for pid in processes(str(one.stage)):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill(*processes(str(one.stage)))
         one.process.communicate()
 
 
@@ -126,10 +124,7 @@ WORK = "iog_phase work sleep 0.5"
 
 def test_a_signal_waits_for_no_command_of_the_agent(job, tmp_path, monkeypatch):
     """The agent asks a program that does not answer: it is left, and the lock is given up."""
-    slow = tmp_path / "bin" / "mpirun"
-    slow.parent.mkdir()
-    slow.write_text("#!/bin/sh\ntouch began\nexec sleep 600\n")
-    slow.chmod(0o755)
+    slow = script(tmp_path / "bin" / "mpirun", "#!/bin/sh\ntouch began\nexec sleep 600\n")
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     one = job("one").start('iog_phase facts iog_do facts "$IOG_DIR" facts')
     one.await_("began")
@@ -165,9 +160,7 @@ def test_a_signal_to_all_gives_the_lock_up_after_the_removal(job, number):
 def test_a_job_of_which_nothing_is_left_is_followed_at_once(job):
     one = job("one", lock_lease_s=3600).start("iog_phase work bash -c 'touch began; sleep 60'")
     one.await_("began")
-    for pid in [one.keeper, one.process.pid, *processes(str(one.stage))]:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill(one.keeper, one.process.pid, *processes(str(one.stage)))
     one.end()
     assert one.held()
     next_one = job("next").start(WORK)

@@ -25,6 +25,7 @@ from iogauge.site import machine
 from iogauge.workspace import lock
 from iogauge.workspace.lock import Holder, Lock, LockError, Occupied
 from support.depth import FULL
+from support.shell import as_user
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SOURCE = LIBRARY.parent
@@ -475,27 +476,6 @@ def test_a_full_target_is_an_error_and_leaves_nothing(tmp_path):
 
 
 # --- several users --------------------------------------------------------------------------------
-
-
-def as_user(uid: int, work: Callable[[], object]) -> str:
-    """What a function returns, or raises, in a process of another user."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setgroups([])
-            os.setgid(uid)
-            os.setuid(uid)
-            said = str(work())
-        except BaseException as error:
-            said = f"{type(error).__name__}: {error}"
-        os.write(writer, said.encode())
-        os._exit(0)
-    os.close(writer)
-    with open(reader) as answer:
-        said = answer.read()
-    os.waitpid(pid, 0)
-    return said
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import struct
-import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -148,7 +147,8 @@ def patched(data: bytes, at: int, form: str, value: int) -> bytes:
 
 
 W4, F40 = encoder.encode(recorded("w4")), encoder.encode(recorded("f40"))
-FOREIGN = encoder.struct("lov_foreign_md", lfm_magic=encoder.MAGIC["foreign"], lfm_length=4)
+#: lov_foreign_md: magic, length of what follows, type, flags.
+FOREIGN = struct.pack("<IIII", encoder.MAGIC["foreign"], 4, 0, 0)
 #: A component's entry begins here; its flags, extent, offset and size lie in it.
 ENTRY = 32
 
@@ -273,17 +273,8 @@ def test_a_new_file_asks_for_its_target(tmp_path, monkeypatch):
     asked: list[bytes] = []
     monkeypatch.setattr(os, "setxattr", lambda file, name, value: asked.append(value))
     lov.create(str(tmp_path / "f"), 3, MIB)
-    fields = encoder.struct(
-        "lov_user_md_v1",
-        big=sys.byteorder == "big",
-        lmm_magic=0x0BD50BD0,
-        lmm_pattern=encoder.PATTERN["raid0"],
-        lmm_stripe_size=MIB,
-        lmm_stripe_count=1,
-        lmm_stripe_offset=encoder.HIDDEN,
-    )
-    target = encoder.struct("lov_user_ost_data_v1", big=sys.byteorder == "big", l_ost_idx=3)
-    assert asked == [fields + bytes(16) + target]
+    fields = encoder.user_md(0x0BD50BD0, encoder.PATTERN["raid0"], MIB, 1)
+    assert asked == [fields + bytes(16) + encoder.ost_data(3)]
     with pytest.raises(FileExistsError):
         lov.create(str(tmp_path / "f"), 3, MIB)
 

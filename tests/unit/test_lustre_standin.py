@@ -76,6 +76,7 @@ def single(file: str, *programs: str) -> list[str]:
     """Recorded commands of some programs, one at a time, that the library gives too: it makes no mistake in its options."""
     other = re.compile(
         r"[;&|]|lfs (getstripe|find|check|sest)|getdirstripe (?!-y)|-c (-2|abc|65536)|-i -5|512K|nodir|/none| plain$|jobid"
+        r"|read_ahead|max_|_io |fast_read|checksum_type"
     )
     return [c for c in sessions(file) if any(p in c for p in programs) and not other.search(c)]
 

@@ -25,6 +25,7 @@ from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge_extras.needle.judge import Needle, Rounds, decide, parse_rounds
 from iogauge_extras.needle.turns import again, most_turns, orders, shares, turns_again
 from support import programs
+from support.shell import script
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = json.loads((ROOT / "tests" / "data" / "samples" / "fio_file.json").read_text())
@@ -356,8 +357,7 @@ SERVERS = "n1 10.0.0.1,7 11\nn2 10.0.0.2,8 12\nn3 10.0.0.3,7 13\n"
 
 def run_rounds(base: Path, fio: str, *words: str) -> subprocess.Popen[str]:
     """rounds.sh with a program in the place of fio."""
-    (base / "fio").write_text(f"#!/bin/sh\n{fio}\n")
-    (base / "fio").chmod(0o755)
+    script(base / "fio", f"#!/bin/sh\n{fio}\n")
     (base / "w.fio").write_text(JOB)
     (base / "rounds.json").write_text('{"max_deviation": 0.2}')
     return subprocess.Popen(

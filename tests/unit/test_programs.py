@@ -15,6 +15,7 @@ from iogauge.guards import origin
 from iogauge.guards.finding import Outcome
 from iogauge.node import between
 from iogauge.site import programs
+from support.shell import script
 
 
 @pytest.mark.parametrize(
@@ -78,8 +79,7 @@ def test_a_tool_that_is_a_script(tmp_path):
     assert between.script("ior", environ) == {}
     facts = []
     for text in ("#!/bin/sh -e\nexec a\n", "#!/bin/sh -e\nexec b\n"):
-        tool.write_text(text)
-        tool.chmod(0o755)
+        script(tool, text)
         facts.append(str(between.script("ior", environ)["script.ior"]))
     assert facts[0].startswith("#!/bin/sh -e (")
     assert facts[0] != facts[1]
@@ -115,9 +115,7 @@ def test_versions_that_will_not_do(tool, version, old):
 
 
 def test_a_machine_with_an_old_tool_does_not_offer_it(tmp_path, monkeypatch):
-    tool = tmp_path / "ior"
-    tool.write_text("#!/bin/sh\nexit 1\n\0" + "3.3.0\0")
-    tool.chmod(0o755)
+    script(tmp_path / "ior", "#!/bin/sh\nexit 1\n\0" + "3.3.0\0")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = programs.machine(tmp_path / "cache.json")
     assert (found.features, found.programs["ior"].version) == ([], "3.3.0")
@@ -138,11 +136,8 @@ def test_a_machine_offers_what_its_fio_can_do(
     version, engines, features, said, tmp_path, monkeypatch
 ):
     """What the versions and their --enghelp print, as seen of those that were built."""
-    tool = tmp_path / "fio"
-    tool.write_text(
-        f'#!/bin/sh\n[ "$1" = --enghelp ] && echo "Available IO engines: {engines}" || echo fio-{version}\n'
-    )
-    tool.chmod(0o755)
+    told = f'[ "$1" = --enghelp ] && echo "Available IO engines: {engines}" || echo fio-{version}'
+    script(tmp_path / "fio", f"#!/bin/sh\n{told}\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
     found = programs.machine(tmp_path / "cache.json")
     own = [name for name in found.features if name.startswith("fio")]

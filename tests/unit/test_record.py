@@ -70,7 +70,7 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 #: Keys whose value may be anything.
-UNCHECKED = (
+UNCHECKED = [
     "gate",
     "expected",
     "variant",
@@ -79,7 +79,7 @@ UNCHECKED = (
     "repetitions",
     "tools",
     "stack",
-)
+]
 #: Keys that a form has; an object may lack some of them.
 KNOWN = {
     field.name

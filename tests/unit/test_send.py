@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import shutil
 import ssl
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timezone
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +24,10 @@ from iogauge_extras.page import receivers
 from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.collect import Alarm, Trouble
 from iogauge_extras.page.receivers import Message, SendError
-from support.shell import completed
+from support.shell import completed, script
+from support.web import ENDLESS, Answer, Server, served
 
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
-Answer = tuple[int, dict[str, str], str]
-#: An answer that does not end.
-ENDLESS = "endless"
 
 
 def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Message:
@@ -51,59 +47,16 @@ def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Messa
     )
 
 
-class Server(ThreadingHTTPServer):
-    """Answers each request with the next of its answers; the last one again and again."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = [(200, {}, "ok")]
-        self.got: list[tuple[str, dict[str, str], bytes]] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                server.got.append((self.path, headers, body))
-                answers = server.answers
-                answer = answers.pop(0) if len(answers) > 1 else answers[0]
-                self.send_response(answer[0])
-                for name, value in answer[1].items():
-                    self.send_header(name, value)
-                self.end_headers()
-                with suppress(OSError):
-                    while answer[2] == ENDLESS:
-                        self.wfile.write(b"." * 4096)
-                    self.wfile.write(answer[2].encode())
-
-            do_GET = do_POST
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Server]]:
-    made: list[Server] = []
+    """Starts servers that answer each request with the next of their answers, and with the last one again and again."""
+    with contextlib.ExitStack() as running:
 
-    def make(*answers: Answer) -> Server:
-        server = Server()
-        server.answers = list(answers) or server.answers
-        made.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        return server
+        def make(*answers: Answer) -> Server:
+            given = answers or ((200, {}, "ok"),)
+            return running.enter_context(served(lambda n, _: given[min(n, len(given)) - 1]))
 
-    yield make
-    for server in made:
-        server.shutdown()
-        server.server_close()
+        yield make
 
 
 @pytest.fixture(autouse=True)
@@ -219,8 +172,7 @@ def test_what_is_no_address(url):
 
 def test_a_command_gets_the_text_without_a_shell_and_without_secrets(tmp_path):
     file, program = tmp_path / "got", tmp_path / "mail it"
-    program.write_text(f'#!/bin/sh\necho "$@" >"{file}"; cat >>"{file}"; env >>"{file}"\n')
-    program.chmod(0o755)
+    script(program, f'#!/bin/sh\necho "$@" >"{file}"; cat >>"{file}"; env >>"{file}"\n')
     environment = dict(os.environ) | {
         "IOGAUGE_ALARM_COMMAND": f"'{program}' -s '$(id);`id`'",
         "IOGAUGE_GITLAB_TOKEN": TOKEN,
@@ -317,8 +269,7 @@ def test_an_alarm_that_reaches_nobody_is_still_an_alarm(tmp_path, serve):
 def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(tmp_path, serve):
     server, got = serve(), tmp_path / "got"
     for name in ("sendmail", "tell"):
-        (tmp_path / name).write_text(f'#!/bin/sh\n(echo "$0 $@"; cat) >>"{got}"\n')
-        (tmp_path / name).chmod(0o755)
+        script(tmp_path / name, f'#!/bin/sh\n(echo "$0 $@"; cat) >>"{got}"\n')
     (tmp_path / "chat").write_text(f"{server.url}/{DOOR}\n")
     declared = Receivers(
         mail=("a@example.org", "b@example.org"),

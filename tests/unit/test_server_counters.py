@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -21,6 +19,7 @@ from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.servers import ask, explain, for_record, looks_of, parse
 from iogauge_extras.page import charts, sweeps
 from support.records import record
+from support.web import Answer, served
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 MIB = 1 << 20
@@ -67,24 +66,13 @@ def test_exporters_tell_each_target():
 @pytest.fixture
 def exporter() -> Iterator[str]:
     """An exporter that counts on by a MiB with each question."""
-    asked = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            asked.append(self.path)
-            text = f'lustre_write_bytes_total{{target="rig-OST0000"}} {len(asked) * MIB}\n'
-            self.send_response(200 if self.path == "/metrics" else 404)
-            self.end_headers()
-            self.wfile.write(text.encode())
+    def answer(number: int, path: str) -> Answer:
+        text = f'lustre_write_bytes_total{{target="rig-OST0000"}} {number * MIB}\n'
+        return 200 if path == "/metrics" else 404, {}, text
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served(answer) as server:
+        yield server.url
 
 
 def test_an_exporter_is_asked(exporter):

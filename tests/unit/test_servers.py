@@ -25,6 +25,7 @@ from iogauge.plan.seen import PROCESSES, SERVER
 from iogauge.tools.fio import options, output
 from iogauge.workspace.directory import session_dir
 from support.orders import job_order
+from support.shell import kill, script
 
 UUID = Path("/proc/sys/kernel/random/uuid")
 
@@ -81,10 +82,7 @@ class Servers:
         (self.bin / "hosts").write_text("".join(f"127.0.0.{n} n{n}\n" for n in (1, 2, 3)))
 
     def program(self, name: str, text: str) -> Path:
-        file = self.bin / name
-        file.write_text(text)
-        file.chmod(0o755)
-        return file
+        return script(self.bin / name, text)
 
     def start(self, words: list[str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -161,9 +159,7 @@ def command(pid: int) -> str:
 def servers(tmp_path: Path) -> Iterator[Servers]:
     made = Servers(tmp_path)
     yield made
-    for pid in made.left():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill(*made.left())
 
 
 def test_a_server_here_serves_the_phases_of_a_job(servers):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from support.shell import completed
+from support.shell import completed, script
 
 ROOT = Path(__file__).resolve().parents[2]
 _NAMES = (
@@ -31,10 +31,7 @@ HYDRA = 'echo "HYDRA build details:"'
 
 def stub(path: Path, body: str = "exit 0") -> Path:
     """An executable shell script."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-    return path
+    return script(path, f"#!/bin/sh\n{body}\n")
 
 
 class Project:
@@ -243,13 +240,13 @@ SHELLS = [
 ]
 
 
-def activate(project: Project, shell: str, script: str) -> subprocess.CompletedProcess[str]:
+def activate(project: Project, shell: str, lines: str) -> subprocess.CompletedProcess[str]:
     """Run a script in a shell that stands elsewhere; ``$A`` is the file to source."""
     found = shutil.which(shell)
     assert found is not None
     flags = ["-f"] if shell == "zsh" else []
     env = {"A": str(project.root / "activate"), "PYTHONHOME": "/set/by/a/module"}
-    return project.run(found, *flags, "-c", f"cd /\n{script}", env=env)
+    return project.run(found, *flags, "-c", f"cd /\n{lines}", env=env)
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,6 +14,7 @@ from iogauge.node import identity
 from iogauge.node.identity import differ, folded, lustre_name, nfs_name, text_of, uuid_of
 from iogauge.node.mounts import Mount, find_mount
 from iogauge.node.view import look
+from support.devices import Devices
 from support.shell import completed
 
 ANY_UUID = st.uuids().map(str)
@@ -28,11 +26,6 @@ NIDS = st.lists(
     min_size=1,
     unique=True,
 )
-MKFS = {
-    "ext4": ("mkfs.ext4", "-q", "-F"),
-    "xfs": ("mkfs.xfs", "-q", "-f"),
-    "btrfs": ("mkfs.btrfs", "-q", "-f"),
-}
 
 
 # --- texts ------------------------------------------------------------------------------------------
@@ -147,33 +140,14 @@ def blkid(device: str) -> str:
     return completed(words, check=True).stdout.strip()
 
 
-@contextlib.contextmanager
-def made(kind: str, folder: Path, devices: int = 1) -> Iterator[Path]:
-    """Mount a fresh file system on loop devices."""
-    if os.getuid() != 0 or shutil.which(MKFS[kind][0]) is None or shutil.which("blkid") is None:
-        pytest.skip(f"needs root, {MKFS[kind][0]} and blkid")
-    with contextlib.ExitStack() as stack:
-        loops = []
-        for number in range(devices):
-            image = folder / f"{kind}{number}.img"
-            with open(image, "wb") as file:
-                file.truncate(320 << 20)
-            done = completed(["losetup", "-f", "--show", str(image)])
-            if done.returncode != 0:
-                pytest.skip(f"no loop device: {done.stderr}")
-            loops.append(done.stdout.strip())
-            stack.callback(subprocess.run, ["losetup", "-d", loops[-1]], check=True)
-        subprocess.run([*MKFS[kind], *loops], check=True, capture_output=True)
-        point = folder / kind
-        point.mkdir()
-        subprocess.run(["mount", "-t", kind, loops[0], str(point)], check=True)
-        stack.callback(subprocess.run, ["umount", str(point)], check=True)
-        yield point
-
-
-@pytest.mark.parametrize(("kind", "devices"), [("ext4", 1), ("xfs", 1), ("btrfs", 2)])
-def test_the_uuid_is_what_blkid_says_by_every_way(tmp_path, monkeypatch, kind, devices):
-    with made(kind, tmp_path, devices) as point:
+@pytest.mark.parametrize(("kind", "disks"), [("ext4", 1), ("xfs", 1), ("btrfs", 2)])
+def test_the_uuid_is_what_blkid_says_by_every_way(tmp_path, monkeypatch, kind, disks):
+    if os.getuid() != 0 or shutil.which("blkid") is None:
+        pytest.skip("needs root and blkid")
+    with contextlib.ExitStack() as leaving:
+        devices = Devices(tmp_path, leaving)
+        loop, *more = (devices.loop(devices.image(f"disk{n}")) for n in range(disks))
+        point = devices.made(kind, loop, "rw", *map(str, more))
         mount = find_mount(str(point))
         assert mount
         expected = blkid(mount.source)
@@ -181,8 +155,7 @@ def test_the_uuid_is_what_blkid_says_by_every_way(tmp_path, monkeypatch, kind, d
         monkeypatch.setattr(identity, "_ANY", (0xDEAD, b"", 17, 1))  # as Linux before 6.9
         assert uuid_of(str(point), mount) == expected
         monkeypatch.setattr(identity, "_OF_TYPE", {})  # as Linux before 6.0, for ext4
-        links = tmp_path / "by-uuid"
-        links.mkdir()
+        (links := tmp_path / "by-uuid").mkdir()
         monkeypatch.setattr(identity, "_BY_UUID", str(links))
         assert uuid_of(str(point), mount) == (folded(expected) if kind == "ext4" else "")
         (links / expected).symlink_to(mount.source)

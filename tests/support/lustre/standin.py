@@ -608,8 +608,6 @@ def lctl(argv: list[str]) -> int:
         status = 0
         if words == ["ignore_errors"]:
             ignores = True
-        elif words == ["help", "get_param"]:
-            print("get_param: get the Lustre or LNET parameter", file=sys.stderr)
         elif words:
             status = _run("lctl", commands, words)
         sys.stdout.flush()

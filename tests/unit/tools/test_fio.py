@@ -27,17 +27,11 @@ from iogauge_extras.loads.beside import disturbed_pair, parse_disturbed, side_by
 from support.shell import completed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
-GOOD = (
-    "fio_client_server.json.raw",
-    "fio_two_servers.json",
-    "fio_one_server.json",
-    "fio_note.out",
-    "fio_file.json",
-    "fio_randread.json",
-    "fio_filecreate.json",
-    "fio_filestat.json",
+GOOD = [
+    *("fio_client_server.json.raw", "fio_two_servers.json", "fio_one_server.json", "fio_note.out"),
+    *("fio_file.json", "fio_randread.json", "fio_filecreate.json", "fio_filestat.json"),
     "fio_filedelete.json",
-)
+]
 
 
 def sample(name: str) -> str:

@@ -20,18 +20,11 @@ from iogauge.tools.ior.output import parse_json, rank_times_csv, with_rank_times
 from support.shell import completed
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
-GOOD = (
-    "ior_i1.json",
-    "ior_i3.json",
-    "ior_stone_wear.json",
-    "ior_stone_i2.json",
-    "ior_i2.json",
-    "ior_mpirun_4x2.json",
-    "ior_wonly.json",
-    "ior_verify.json",
-    "ior_corrupt.json",
+GOOD = [
+    *("ior_i1.json", "ior_i3.json", "ior_stone_wear.json", "ior_stone_i2.json", "ior_i2.json"),
+    *("ior_mpirun_4x2.json", "ior_wonly.json", "ior_verify.json", "ior_corrupt.json"),
     "ior_random_data.json",
-)
+]
 MINIMAL: dict[str, Any] = {"test_file": "/t/f", "transfer_bytes": 2**20, "block_bytes": 2**24}
 
 

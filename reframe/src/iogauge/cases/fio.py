@@ -97,6 +97,15 @@ class FioCheck(StorageCheck):
             )
         return file_bytes
 
+    def share_of_files(self, shares: int) -> int:
+        """Return a share of the case's files; raises ValueError if it is less than one."""
+        files = self.site.limits.case_files // shares
+        if files < 1:
+            raise ValueError(
+                f"limits.case_files is {self.site.limits.case_files}: less than one for each of {shares} task(s)"
+            )
+        return files
+
     def fio_phase(
         self,
         job: options.FioJob,
@@ -286,11 +295,7 @@ class FioMetadataCheck(OneNodeFioCheck):
 
     def plan(self) -> CasePlan:
         """Divide the files that the limits allow among the tasks."""
-        files = self.site.limits.case_files // self.tasks_per_node
-        if files < 1:
-            raise ValueError(
-                f"limits.case_files is {self.site.limits.case_files}: less than one a task"
-            )
+        files = self.share_of_files(self.tasks_per_node)
         # A stat is several times as fast as the others: five rounds make it last.
         engines: tuple[tuple[Literal["filecreate", "filestat", "filedelete"], int], ...] = (
             ("filecreate", 1),

@@ -25,24 +25,24 @@ def _extras(needs: Sequence[str]) -> dict[str, PartitionExtras]:
     }
 
 
-def _declared(name: str, needs: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    return {where: getattr(extras.sweeps, name) for where, extras in _extras(needs).items()}
+def found(of: Callable[[PartitionExtras], Iterable[Any]], *needs: str) -> list[Any]:
+    """Return what the extras of the partitions that have all the features hold, each once, ascending."""
+    return sorted({value for extras in _extras(needs).values() for value in of(extras)})
 
 
 def points(name: str, *needs: str) -> list[Any]:
     """Return all points of a sweep on the selected system, ascending; empty if none has it."""
-    declared = _declared(name, needs).values()
-    return sorted({point for of_partition in declared for point in of_partition})
+    return found(lambda extras: getattr(extras.sweeps, name), *needs)
+
+
+def partitions_of(holds: Callable[[PartitionExtras], Any], *needs: str) -> list[str]:
+    """Return the partitions, as ``system:partition``, that have all the features and whose extras meet a condition."""
+    return [where for where, extras in _extras(needs).items() if holds(extras)]
 
 
 def partitions(name: str, point: object, *needs: str) -> list[str]:
     """Return the partitions, as ``system:partition``, that declare a point."""
-    return [where for where, declared in _declared(name, needs).items() if point in declared]
-
-
-def partitions_of(holds: Callable[[PartitionExtras], Any]) -> list[str]:
-    """Return the partitions, as ``system:partition``, whose extras meet a condition."""
-    return [where for where, extras in _extras(()).items() if holds(extras)]
+    return partitions_of(lambda extras: point in getattr(extras.sweeps, name), *needs)
 
 
 def with_devices(kind: str, *needs: str) -> list[str]:
@@ -52,11 +52,6 @@ def with_devices(kind: str, *needs: str) -> list[str]:
         for partition in runtime().system.partitions
         if partition.fullname in _extras(needs) and partition.select_devices(kind)
     ]
-
-
-def found(of: Callable[[PartitionExtras], Iterable[Any]]) -> list[Any]:
-    """Return what the partitions' extras hold, each once, ascending."""
-    return sorted({value for extras in _extras(()).values() for value in of(extras)})
 
 
 def stripes(extras: PartitionExtras) -> tuple[int, ...]:

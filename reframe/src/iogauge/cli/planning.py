@@ -178,20 +178,12 @@ def say_unclaimed(arguments: list[str]) -> None:
         warn(text)
 
 
-#: ReFrame's options that multiply the selected cases; each may take a value.
-_MULTIPLYING = re.compile("--(distribute|repeat)(=|$)")
-
-
 def selected_by(arguments: list[str]) -> Selected | None:
     """Return what ReFrame's arguments select, also cases that ReFrame would leave out.
 
     Returns None if ReFrame cannot list them: a run then says why.
     """
-    words, skip = [], False
-    for word in arguments:
-        if not _MULTIPLYING.match(word) and not (skip and not word.startswith("-")):
-            words.append(word)
-        skip = word in ("--distribute", "--repeat")
+    words = without(arguments, "--distribute", "--repeat")  # they multiply the selected cases
     words = ["-l", "--skip-system-check", "--skip-prgenv-check", *words]
     with tempfile.TemporaryDirectory(prefix="iogauge-list-") as scratch:
         notes = Path(scratch, "notes")
@@ -265,18 +257,18 @@ _NO_CASE = "no case is selected: see what 'iogauge list' shows"
 
 
 #: ReFrame's options that select cases; each takes a value.
-_CHOOSING: Final = (
+CHOOSING: Final = (
     *("-n", "--name", "-t", "--tag", "-T", "--exclude-tag", "-x", "--exclude", "-E", "-p"),
 )
 
 
-def without_choice(arguments: Sequence[str], *others: str) -> list[str]:
-    """Return ReFrame's arguments without those that select cases, and without other options that take a value."""
-    gone, kept, skip = {*_CHOOSING, *others}, [], False
+def without(arguments: Sequence[str], *options: str) -> list[str]:
+    """Return ReFrame's arguments without options, and without the values that they take."""
+    kept, skip = [], False
     for word in arguments:
-        if not skip and word.partition("=")[0] not in gone:
+        if word.partition("=")[0] not in options and not (skip and not word.startswith("-")):
             kept.append(word)
-        skip = word in gone and not skip
+        skip = word in options
     return kept
 
 
@@ -304,7 +296,7 @@ def within(arguments: Sequence[str], budget: str) -> list[str]:
     )
     say(text + (f"; left out: {some(out)}" if out else ""))
     exact = [word for case in fits for word in ("-n", names.exactly(short_name(case.name)))]
-    return [*without_choice(arguments), *exact]
+    return [*without(arguments, *CHOOSING), *exact]
 
 
 def plan(arguments: list[str], wide: bool) -> bool:

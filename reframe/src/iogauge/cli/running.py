@@ -108,7 +108,7 @@ def _confirm(arguments: list[str], ran: list[_Ran], gate: bool) -> list[_Ran]:
 
     If no failure counts any more, the exit statuses become 0: ReFrame knows only its first run.
     """
-    kept = planning.without_choice(arguments, "--repeat")
+    kept = planning.without(arguments, *planning.CHOOSING, "--repeat")
     records = [record for one in ran for record in one.records]
     failed = [record for record in records if record.needs_confirmation]
     again: list[_Ran] = []

@@ -72,6 +72,7 @@ def seconds_witnessed(seen: PhaseSeen) -> Finding | None:
         executions,
         fine=f"{heard} of {len(executions)} execution(s) confirmed",
         unseen="" if seen.phase.pauses else "nobody saw how long the tool was at work",
+        unheard=seen.unheard,
         required=seen.case.witness_required,
         busy=seen.case.busy,
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from iogauge.core.text import because
 from iogauge.guards.finding import Finding, Outcome
 from iogauge.guards.rules import rule
 
@@ -87,13 +88,14 @@ def settle(
     *,
     fine: str,
     unseen: str = "",
+    unheard: str = "",
     required: bool = False,
     busy: str = "",
     **figures: object,
 ) -> Finding:
     """Return what all words make of the claims of each execution: the first contradiction, else what is not confirmed.
 
-    An execution without all of its witnesses is None. ``unseen`` says why no word confirms a claim; if it is empty, none
+    An execution without all of its witnesses is None, and ``unheard`` names the nodes without. ``unseen`` says why no word confirms a claim; if it is empty, none
     must. ``required`` comes from ``limits.witness``. ``busy`` says why healthy tools would be contradicted too.
     """
     told = [list(claims) for claims in executions if claims is not None]
@@ -111,7 +113,7 @@ def settle(
             kind = Outcome.CONTAMINATED if theirs else Outcome.INVALID
             return rule(name, **figures).found(kind, saw)
     if lost := sum(claims is None for claims in executions):
-        missing = f"{lost} of {len(executions)} executions have no witness"
+        missing = f"{lost} of {len(executions)} executions have no witness{because(unheard)}"
         return rule(name, "lost", **figures).unwitnessed(missing, required)
     if unseen and not any(word.exact for claim in heard for word in claim.words):
         return rule(name, "unseen", **figures).unwitnessed(unseen, required)

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from iogauge.core.measurement import Metric, Phase, ToolOutput
+from iogauge.core.text import some
 from iogauge.core.words import Tier
 from iogauge.evidence.model import Evidence, Striping, tool_phases
 from iogauge.evidence.times import counted_between
@@ -239,6 +240,14 @@ class PhaseSeen:
         first = 0 if self.phase in self.case.plan.prepare else 1
         each = zip(self.outputs, [*heard, *[UNHEARD] * len(self.outputs)], strict=False)
         return [Execution(self, number, *one) for number, one in enumerate(each, first)]
+
+    @property
+    def unheard(self) -> str:
+        """Return which nodes told nothing of an execution of all nodes, in words; empty if nobody knows."""
+        nodes, heard = {view.host for view in self.case.evidence.views}, self.executions
+        told = [one.testimony for one in heard if one.testimony.expected >= len(nodes) > 1]
+        gone = sorted({host for testimony in told for host in nodes.difference(testimony.hosts)})
+        return f"{some(gone)} told nothing: did the agent there end?" if gone else ""
 
     @property
     def tool(self) -> str:

@@ -74,44 +74,41 @@ def _look(path: str) -> _PathFacts:
 def complete(partition: dict[str, Any], environments: list[dict[str, Any]]) -> None:
     """Fill in a partition's and its environments' keys; raises OSError for a bad target."""
     extras = partition.setdefault("extras", {})
-    target = extras.setdefault("target", {})
-    path = target.setdefault("path", target_path())
+    declared = {key: extras.get(key, {}) for key in ("target", "scale", "limits")}
+    path = declared["target"].get("path") or target_path()
     looked = processes.call_in_time(path, lambda: _look(path))
-    target.setdefault("type", looked.mount.type)
-    target.setdefault("source", looked.mount.source)
-    known = traits(looked.mount.type).over(looked.below)
-    if known.why:
-        target.setdefault("cache", known.cache)
-        target.setdefault("honours_o_direct", known.honours_o_direct)
-    if looked.below.compresses:
-        target.setdefault("compresses", True)
+    room, known = looked.space, traits(looked.mount.type).over(looked.below)
+    caches = {"cache": known.cache, "honours_o_direct": known.honours_o_direct}
+    target = {
+        "path": path,
+        "type": looked.mount.type,
+        "source": looked.mount.source,
+        **(caches if known.why else {}),
+        **({"compresses": True} if looked.below.compresses else {}),
+    } | declared["target"]
     cores = usable_cores()
+    scale = {"tasks_per_node": min(cores, 8)} | declared["scale"]
+    files = QUICK_FILES_LOCAL if target["type"] in LOCAL_TYPES else QUICK_FILES
+    share = (room.bytes_free // 20) >> 20 << 20
+    limits = {
+        "case_bytes": os.environ.get("IOGAUGE_CASE_BYTES") or f"{min(QUICK_BYTES, share)} B",
+        "case_files": min(files, room.inodes_free // 20) if room.inodes_total else files,
+        # A case takes a twentieth at most, unless the user requests more (IOGAUGE_CASE_BYTES).
+        "max_of_free": "50 %",
+        "phase_seconds": "2 s",
+        "tier": "quick",
+        "max_spread": "20 %",
+    } | declared["limits"]
+    extras |= {"target": target, "scale": scale, "limits": limits}
     extras.setdefault("node", {"cores": cores, "memory": f"{memory_bytes()} B"})
-    tasks = extras.setdefault("scale", {}).setdefault("tasks_per_node", min(cores, 8))
+    tasks = scale["tasks_per_node"]
     points = sorted({*(1 << n for n in range(tasks.bit_length())), tasks})
     sweeps = {"tasks_per_node": points, "tasks_per_client": [tasks], "aggregators": [1, tasks]}
     extras.setdefault("sweeps", {name: sorted({*values}) for name, values in sweeps.items()})
-    room = looked.space
-    limits = extras.setdefault("limits", {})
-    share = (room.bytes_free // 20) >> 20 << 20
-    limits.setdefault(
-        "case_bytes", os.environ.get("IOGAUGE_CASE_BYTES") or f"{min(QUICK_BYTES, share)} B"
-    )
-    files = QUICK_FILES_LOCAL if target["type"] in LOCAL_TYPES else QUICK_FILES
-    limits.setdefault(
-        "case_files", min(files, room.inodes_free // 20) if room.inodes_total else files
-    )
-    # A case takes a twentieth at most, unless the user requests more (IOGAUGE_CASE_BYTES).
-    limits.setdefault("max_of_free", "50 %")
-    limits.setdefault("phase_seconds", "2 s")
-    limits.setdefault("tier", "quick")
-    limits.setdefault("max_spread", "20 %")
     here = machine()
     partition["launcher"] = "mpirun" if "mpirun" in here.programs else "local"
-    declared = {name for name, _ in partition.get("env_vars", [])}
-    partition["env_vars"] = partition.get("env_vars", []) + [
-        [name, value] for name, value in mpi_environment().items() if name not in declared
-    ]
+    given = dict(partition.get("env_vars", []))
+    partition["env_vars"] = [[*one] for one in (mpi_environment() | given).items()]
     built = here.stack
     library = (built and built.darshan) or darshan_library()
     mpi = dialect_of(here.programs["mpirun"].version) if "mpirun" in here.programs else None

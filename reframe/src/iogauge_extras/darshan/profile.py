@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from statistics import median
@@ -12,7 +13,7 @@ from typing import Final
 from iogauge.core.text import count
 from iogauge.core.units import format_value
 from iogauge_extras.compare.logs import Figures, amount
-from iogauge_extras.darshan.figures import FileRow, busy_seconds, of_log, ranks, rows
+from iogauge_extras.darshan.figures import FileRow, busy_seconds, ranks, rows
 from iogauge_extras.darshan.log import ALL_RANKS, COUNTED, DarshanLog, total
 
 #: From here on a share or a ratio is worth a sentence.
@@ -30,24 +31,6 @@ _BUSY_S: Final = 0.1
 
 #: Bytes from which one stripe is little for a file that several ranks share.
 _LARGE: Final = 1 << 30
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """A log, and its figures."""
-
-    log: DarshanLog
-    figures: Figures
-
-    @classmethod
-    def of(cls, name: str, log: DarshanLog) -> Profile:
-        """Return the profile of a log under its name."""
-        return cls(log, of_log(name, log))
-
-    def value(self, name: str) -> float:
-        """Return a figure of the log; 0 if the log does not tell it."""
-        found = self.figures.values.get(name)
-        return found.value if found else 0.0
 
 
 def files(log: DarshanLog) -> list[FileRow]:
@@ -101,36 +84,39 @@ def targets(log: DarshanLog) -> list[SlowTarget]:
     return sorted(slowest.values(), key=lambda target: -target.times)
 
 
-def told(profile: Profile) -> list[str]:
+def told(log: DarshanLog, figures: Figures) -> list[str]:
     """Return what stands out in a log and took time that matters to the run, a sentence each; empty if nothing does."""
-    parts = (_of_ranks, _of_targets, _of_accesses, _of_mpiio, _of_files)
-    return [sentence for part in parts for sentence in part(profile)]
+    values = defaultdict(float, {name: one.value for name, one in figures.values.items()})
+    return [
+        *(*_of_ranks(log), *_of_targets(log), *_of_accesses(log, values)),
+        *(*_of_mpiio(log, values), *_of_files(log)),
+    ]
 
 
 def _matters(log: DarshanLog, seconds: float) -> bool:
     return seconds >= max(_LEAST_S, _SHARE * log.run_seconds)
 
 
-def _of_ranks(profile: Profile) -> Iterator[str]:
-    times = {rank: sum(parts.values()) for rank, parts in ranks(profile.log).items()}
+def _of_ranks(log: DarshanLog) -> Iterator[str]:
+    times = {rank: sum(parts.values()) for rank, parts in ranks(log).items()}
     slowest = next(iter(times), 0)
     moved = dict.fromkeys(times, 0.0)
-    for record in profile.log.of("POSIX") if times else []:
+    for record in log.of("POSIX") if times else []:
         moved[record.rank] += total([record], "BYTES_READ", "BYTES_WRITTEN")
     # The writers of a collective write are compared with each other, not with ranks that wait for them.
     alike = [rank for rank in times if moved[rank] >= moved[slowest] / 2]
     middle = median([times[rank] for rank in (alike if len(alike) > 2 else times)] or [0.0])
     uneven = bool(middle) and times[slowest] >= _UNEVEN * middle
-    if uneven and _matters(profile.log, times[slowest] - middle):
+    if uneven and _matters(log, times[slowest] - middle):
         yield (
             f"Rank {slowest} spends {format_value(times[slowest])} s in POSIX calls, "
             f"{times[slowest] / middle:.1f} times the median of the ranks."
         )
 
 
-def _of_targets(profile: Profile) -> Iterator[str]:
-    slow = [t for t in targets(profile.log) if t.times >= _SLOW_TARGET]
-    if slow := [t for t in slow if _matters(profile.log, t.lost_s)]:
+def _of_targets(log: DarshanLog) -> Iterator[str]:
+    slow = [t for t in targets(log) if t.times >= _SLOW_TARGET]
+    if slow := [t for t in slow if _matters(log, t.lost_s)]:
         yield (
             f"A byte on {', '.join(f'OST {t.number}' for t in slow[:5])} takes "
             f"{slow[0].times:.1f} times as long as on the median of {slow[0].compared} targets."
@@ -148,21 +134,21 @@ _SHARES: Final = {
 }
 
 
-def _of_accesses(profile: Profile) -> Iterator[str]:
-    log, busy = profile.log, busy_seconds(profile.log, "POSIX")
+def _of_accesses(log: DarshanLog, values: Mapping[str, float]) -> Iterator[str]:
+    busy = busy_seconds(log, "POSIX")
     accesses_s = total(log.of("POSIX"), "READS", "WRITES") / log.tasks * _ACCESS_S
     for name, (least, text) in _SHARES.items():
-        share, costs = profile.value(name), busy if name == "metadata time" else accesses_s
+        share, costs = values[name], busy if name == "metadata time" else accesses_s
         if share >= least and _matters(log, min(busy, share / 100 * costs)):
             yield f"{share:.0f} % {text}"
 
 
-def _of_mpiio(profile: Profile) -> Iterator[str]:
-    log, busy = profile.log, busy_seconds(profile.log, "POSIX")
+def _of_mpiio(log: DarshanLog, values: Mapping[str, float]) -> Iterator[str]:
+    busy = busy_seconds(log, "POSIX")
     for word in ("read", "written"):
-        ratio = profile.value(f"POSIX / MPI-IO bytes {word}")
-        asked = profile.value(f"MPI-IO bytes {word}")
-        moved = profile.value(f"POSIX bytes {word}")
+        ratio = values[f"POSIX / MPI-IO bytes {word}"]
+        asked = values[f"MPI-IO bytes {word}"]
+        moved = values[f"POSIX bytes {word}"]
         if ratio >= _SIEVED and (ratio - 1) * asked >= moved / 10 and _matters(log, busy):
             yield (
                 f"MPI-IO's own files have {ratio:.1f} times the bytes {word} that the program asked for: "
@@ -176,9 +162,9 @@ def _of_mpiio(profile: Profile) -> Iterator[str]:
         )
 
 
-def _of_files(profile: Profile) -> Iterator[str]:
-    for row in files(profile.log)[:1]:
-        if not _matters(profile.log, row.seconds / (row.writers or profile.log.tasks)):
+def _of_files(log: DarshanLog) -> Iterator[str]:
+    for row in files(log)[:1]:
+        if not _matters(log, row.seconds / (row.writers or log.tasks)):
             return
         if row.stripes > 1 and 0 < (row.writers or 0) < row.stripes:
             yield (
@@ -192,36 +178,34 @@ def _of_files(profile: Profile) -> Iterator[str]:
             )
 
 
-def verdict(profile: Profile) -> list[str]:
+def verdict(log: DarshanLog, figures: Figures) -> list[str]:
     """Return what stands out; else that nothing does, in the modules that were read."""
-    counted = [module for module in COUNTED if module in profile.log.modules]
+    counted = [module for module in COUNTED if module in log.modules]
     judged = [module for module in counted if module in ("POSIX", "MPI-IO")]
     nothing = f"nothing stands out in {' and '.join(judged)}."
     if not judged:
         nothing = f"figures only, of {' and '.join(counted)}." if counted else "nothing was read."
-    return told(profile) or [nothing]
+    return told(log, figures) or [nothing]
 
 
-def lines(profile: Profile) -> Mapping[str, str]:
+def lines(figures: Figures) -> Mapping[str, str]:
     """Return the facts and values of one log as text by name."""
-    facts = {name: text for name, text in profile.figures.facts.items() if text}
-    values = {name: amount(q.value, q.unit) for name, q in profile.figures.values.items()}
+    facts = {name: text for name, text in figures.facts.items() if text}
+    values = {name: amount(q.value, q.unit) for name, q in figures.values.items()}
     return {**facts, **values}
 
 
-def to_json(profile: Profile) -> str:
+def to_json(log: DarshanLog, figures: Figures) -> str:
     """Return a profile as a JSON object; values are numbers, each with its unit."""
     return json.dumps(
         {
-            "log": profile.figures.name,
-            "facts": dict(profile.figures.facts),
-            "values": {
-                n: {"value": q.value, "unit": q.unit} for n, q in profile.figures.values.items()
-            },
-            "told": told(profile),
-            "notes": list(profile.figures.notes),
-            "files": [asdict(row) for row in files(profile.log)],
-            "ranks": ranks(profile.log),
+            "log": figures.name,
+            "facts": dict(figures.facts),
+            "values": {name: asdict(one) for name, one in figures.values.items()},
+            "told": told(log, figures),
+            "notes": list(figures.notes),
+            "files": [asdict(row) for row in files(log)],
+            "ranks": ranks(log),
         },
         indent=2,
         allow_nan=False,

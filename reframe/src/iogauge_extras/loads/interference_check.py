@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 from iogauge.cases.fio import LAID_OUT, WRITE_BW, FioCheck, OneNodeFioCheck
 from iogauge.core.measurement import Metric, Quantity, ToolOutput
-from iogauge.core.units import format_bytes
 from iogauge.core.words import FIO_METADATA
 from iogauge.plan.case import REP, Access, CasePlan, Computed, PhasePlan, Printed
 from iogauge.tools.fio.options import FioJob, layout_job, metadata_job
@@ -26,35 +25,6 @@ _STORM_FILES: Final = 32
 #: Phases of a repetition, and so the ends of the metrics' names.
 _ALONE, _DISTURBED, _AGAIN = "alone", "disturbed", "again"
 _DISTURBER: Final = "disturber"
-
-
-def loads(check: FioCheck, transfer: int, nodes: int = 1) -> dict[str, FioJob]:
-    """Return the layout and both loads of a check by name; raises ValueError if the limits are too small.
-
-    The stream writes in requests of ``transfer`` bytes, on so many ``nodes``.
-    """
-    limits, tasks = check.site.limits, check.tasks_per_node
-    file_bytes = limits.case_bytes // (tasks * nodes) // transfer * transfer
-    files = min(_STORM_FILES, limits.case_files // (tasks * check.nodes))
-    if file_bytes < transfer or files < 1:
-        raise ValueError(
-            f"limits.case_bytes is {limits.case_bytes} and limits.case_files {limits.case_files}: expected "
-            f"{format_bytes(transfer * tasks * nodes)} and {tasks * check.nodes} file(s) at least for {tasks} "
-            "task(s) on each node"
-        )
-    seconds = limits.phase_seconds
-    layout = layout_job(file_bytes=file_bytes, numjobs=tasks)
-    storm = metadata_job("filecreate", files=files, numjobs=tasks)
-    return {
-        "layout": layout,
-        "stream": replace(layout, block_bytes=transfer, runtime_s=seconds),
-        "metadata": replace(
-            storm,
-            runtime_s=seconds,
-            endless=True,
-            filename_format=f"storm.{storm.filename_format}",
-        ),
-    }
 
 
 class _Loads(OneNodeFioCheck):
@@ -98,17 +68,27 @@ class _Loads(OneNodeFioCheck):
         """Return the phase of the measured job with the disturber beside it, and the texts of their job files."""
         raise TypeError(f"{type(self).__name__} must define _beside()")
 
+    def _jobs(self, streams: int) -> tuple[FioJob, dict[str, FioJob]]:
+        """Return the layout and both loads by name, with the stream on so many nodes; raises ValueError if the limits are too small."""
+        tasks, seconds = self.tasks_per_node, self.site.limits.phase_seconds
+        file_bytes = self.share_of_file(self.transfer, tasks * streams)
+        layout = layout_job(file_bytes=file_bytes, numjobs=tasks)
+        files = min(_STORM_FILES, self.share_of_files(tasks * self.nodes))
+        storm = metadata_job("filecreate", files=files, numjobs=tasks, runtime_s=seconds)
+        return layout, {
+            "stream": replace(layout, block_bytes=self.transfer, runtime_s=seconds),
+            "metadata": replace(
+                storm, endless=True, filename_format=f"storm.{storm.filename_format}"
+            ),
+        }
+
     def plan(self) -> CasePlan:
         """Lay the stream's files out once; then measure alone, disturbed, and alone again."""
         streams, storms = (self._nodes_of(load) for load in ("stream", "metadata"))
-        jobs = loads(self, self.transfer, streams)
-        own, layout = jobs[self.measured], jobs["layout"]
-        other = "metadata" if self.measured == "stream" else "stream"
-        access = (
-            Access(direction="write", o_direct=True, fsync=True)
-            if self.measured == "stream"
-            else Access(direction="metadata")
-        )
+        layout, jobs = self._jobs(streams)
+        own, streaming = jobs[self.measured], self.measured == "stream"
+        other = "metadata" if streaming else "stream"
+        access = LAID_OUT if streaming else Access(direction="metadata")
         phases = {
             name: self._on(
                 self.fio_phase(
@@ -126,7 +106,7 @@ class _Loads(OneNodeFioCheck):
         disturbed, texts = self._beside(phases[_DISTURBED], *pair)
         disturbed = replace(
             disturbed,
-            beside="write" if other == "stream" else "metadata",
+            beside="metadata" if streaming else "write",
             lasts_s=own.runtime_s + 2 * self.lead_s,
         )
         prepared = self._on(self.fio_phase(layout, {}, LAID_OUT, repeated=False), "stream")

@@ -2,6 +2,7 @@
 
 - elbencho: command lines of elbencho, and its JSON lines
 - elbencho_check: scenarios that run elbencho
+- hints: MPI-IO hints in the words of the MPI library at hand
 - io500: ini files of IO500, and its scores
 - io500_check: scenarios that run IO500
 - md_workbench: latencies of md-workbench

@@ -13,8 +13,10 @@ from iogauge.core.measurement import Metric, Reference
 from iogauge.core.words import DARSHAN, IOR_HDF5, IOR_MPIIO, IOR_NCMPI
 from iogauge.node.lustre.request import Layout
 from iogauge.plan.case import REP, PhasePlan
-from iogauge.tools import darshan, mpi
+from iogauge.tools import darshan
 from iogauge.tools.ior.options import IorOptions
+from iogauge.tools.mpi import DIALECTS
+from iogauge_extras.suites.hints import MpiHints, environment
 
 WRITE_TIME = Metric("write_time", "s", "less")
 WRITERS = Metric("writers", "1")
@@ -50,7 +52,7 @@ class SharedFileCheck(IorCheck):
         """Return the stripe count that is asked for, or None for the target's own layout."""
         return Layout(stripe_count=self.stripe_count) if self.stripe_count else None
 
-    def hints(self) -> mpi.MpiHints | None:
+    def hints(self) -> MpiHints | None:
         """Return hints to the MPI library, or None."""
         return None
 
@@ -63,9 +65,9 @@ class SharedFileCheck(IorCheck):
         if dialect is None:
             raise ValueError(
                 f"environment {self.current_environ.name!r} does not say whose MPI-IO hints its MPI "
-                f"understands: set extras.mpi to one of {', '.join(mpi.DIALECTS)}"
+                f"understands: set extras.mpi to one of {', '.join(DIALECTS)}"
             )
-        variables = mpi.environment(dialect, hints, nodes=self.nodes)
+        variables = environment(dialect, hints, nodes=self.nodes)
         return ["env", *(f"{name}={value}" for name, value in variables.items()), "ior"]
 
 
@@ -92,10 +94,10 @@ class HintedFileCheck(SharedFileCheck):
             )
         return Layout(stripe_count=max(counts), stripe_bytes=self.stripe_size)
 
-    def hints(self) -> mpi.MpiHints:
+    def hints(self) -> MpiHints:
         """Return the layout as hints."""
         layout = self.layout()
-        return mpi.MpiHints(stripe_count=layout.stripe_count, stripe_bytes=layout.stripe_bytes)
+        return MpiHints(stripe_count=layout.stripe_count, stripe_bytes=layout.stripe_bytes)
 
 
 class SizedFileCheck(SharedFileCheck):
@@ -182,6 +184,6 @@ class AggregatorsCheck(DefaultWritersCheck):
             return None
         return Layout(stripe_count=self.aggregators)
 
-    def hints(self) -> mpi.MpiHints:
+    def hints(self) -> MpiHints:
         """Return the number of writers as a hint."""
-        return mpi.MpiHints(aggregators=self.aggregators)
+        return MpiHints(aggregators=self.aggregators)

@@ -137,10 +137,8 @@ def read_default_lov(directory: str) -> FileLayout | None:
 
     Lustre gives the file system's default if the directory has none. Raises :class:`LustreError`.
     """
-    try:
-        return parse_default_lov(_attribute(directory), directory)
-    except FileNotFoundError:
-        return None
+    data = _attribute(directory)
+    return parse_default_lov(data, directory) if data else None
 
 
 def adopt_default(directory: str, model: str) -> None:
@@ -148,7 +146,7 @@ def adopt_default(directory: str, model: str) -> None:
 
     A directory copies the default of the one above it when it is made, and keeps it if that one changes later.
     """
-    wanted, own = (_default(path) for path in (model, directory))
+    wanted, own = map(_attribute, (model, directory))
     try:
         if wanted != own and wanted:
             os.setxattr(directory, ATTRIBUTE, wanted)
@@ -160,20 +158,13 @@ def adopt_default(directory: str, model: str) -> None:
         ) from error
 
 
-def _default(directory: str) -> bytes:
-    try:
-        return _attribute(directory)
-    except FileNotFoundError:
-        return b""
-
-
 def _attribute(path: str) -> bytes:
-    """Return the attribute; raises FileNotFoundError for a directory without it, LustreError else."""
+    """Return the attribute, nothing of a directory without it; raises :class:`LustreError`."""
     try:
         return os.getxattr(path, ATTRIBUTE)
     except OSError as error:
         if error.errno == errno.ENODATA and os.path.isdir(path):
-            raise FileNotFoundError(error.errno, error.strerror, path) from error
+            return b""
         why = {
             errno.ENODATA: "it was made without objects, so it cannot hold data",
             errno.EOPNOTSUPP: "it is not on Lustre, or this client does not give layouts",

@@ -65,19 +65,23 @@ _OSTS_LINE: Final = re.compile(r"([0-9]{1,9}): (\S+) (ACTIVE|INACTIVE)\s*")
 def parse_df(text: str, kind: Literal["OST", "MDT"] = "OST") -> dict[str, StorageTarget]:
     """Return targets by UUID from ``lfs df PATH`` (1K blocks), which omits inactive targets."""
     targets = {}
-    for line in text.splitlines():
-        match = _DF_LINE.fullmatch(line)
-        if match and match["kind"] == kind:
-            used, free = int(match["used"]) * 1024, int(match["available"]) * 1024
-            targets[match["uuid"]] = StorageTarget(
-                index=int(match["index"]),
-                uuid=match["uuid"],
-                active=True,
-                flags=match["flags"] or "",
-                bytes_total=used + free,
-                bytes_free=free,
-            )
+    for match in _shown(text, kind):
+        used, free = int(match["used"]) * 1024, int(match["available"]) * 1024
+        targets[match["uuid"]] = StorageTarget(
+            index=int(match["index"]),
+            uuid=match["uuid"],
+            active=True,
+            flags=match["flags"] or "",
+            bytes_total=used + free,
+            bytes_free=free,
+        )
     return targets
+
+
+def _shown(text: str, kind: str) -> list[re.Match[str]]:
+    """Return the lines of ``lfs df`` about targets of a kind."""
+    lines = map(_DF_LINE.fullmatch, text.splitlines())
+    return [line for line in lines if line and line["kind"] == kind]
 
 
 def parse_osts(text: str) -> dict[str, tuple[int, bool]]:
@@ -121,18 +125,12 @@ def join_targets(
     return tuple(sorted(joined, key=lambda target: target.index))
 
 
-_INODES_LINE: Final = re.compile(
-    r"\S+[ ]+([0-9]{1,18})[ ]+[0-9]{1,18}[ ]+([0-9]{1,18})[ ]+\S+[ ]+\S.*\[MDT:([0-9]{1,9})\].*"
-)
-
-
 def parse_df_inodes(text: str) -> tuple[MetadataTarget, ...]:
     """Return the metadata targets from ``lfs df -i PATH``; raises LustreError if there are none."""
-    matches = map(_INODES_LINE.fullmatch, text.splitlines())
+    numbers = [map(int, m.group("index", "blocks", "available")) for m in _shown(text, "MDT")]
     found = tuple(
-        MetadataTarget(index=int(m[3]), inodes_total=int(m[1]), inodes_free=int(m[2]))
-        for m in matches
-        if m
+        MetadataTarget(index=index, inodes_total=total, inodes_free=free)
+        for index, total, free in numbers
     )
     if not found:
         raise LustreError(f"lfs df -i: no metadata target in {excerpt(text)}")

@@ -31,11 +31,11 @@ READ_BACK: Final = ("verify_state_save=0",)
 #: the time is over. Of two writes of a block in flight the last one is not known, so they wait.
 READ_BACK_BY_TURNS: Final = (*READ_BACK, "verify_backlog=1024", "serialize_overlap=1")
 #: A submission that blocks belongs to the latency: fio's percentiles of completion leave it out.
-_PERCENTILES: Final = (
-    "lat_percentiles=1",
-    "clat_percentiles=0",
-    "percentile_list=50:99:99.9",
-)
+_PERCENTILES: Final = {
+    "lat_percentiles": "1",
+    "clat_percentiles": "0",
+    "percentile_list": "50:99:99.9",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,76 +96,61 @@ class FioJob:
         return 0 if self.metadata else self.file_bytes * self.files * self.numjobs
 
     @property
-    def _names(self) -> str:
-        """Return the line that names the files."""
+    def _names(self) -> dict[str, str]:
+        """Return the option that names the files."""
         if self.shared:
-            return "filename=shared"
+            return {"filename": "shared"}
         if not self.in_common:
-            return f"filename_format={self.filename_format}"
+            return {"filename_format": self.filename_format}
         if self.pattern == "write":
-            return "filename_format=common.$jobnum"
+            return {"filename_format": "common.$jobnum"}
         # With $filenum alone only the first process has files (fio 3.33).
-        return "filename=" + ":".join(f"common.{number}" for number in range(self.files))
+        return {"filename": ":".join(f"common.{number}" for number in range(self.files))}
 
     def job_file(self) -> str:
         """Return the text of the job file."""
-        size = units.tool_size
-        lines = [
-            f"[{self.name}]",
-            f"description={TOKEN}",
-            f"directory={self.directory}",
-            self._names,
-            "unique_filename=0",
-            f"ioengine={self.engine}",
-            f"rw={self.pattern}",
-            f"bs={size(self.block_bytes)}",
-            f"filesize={size(self.file_bytes * (self.numjobs if self.shared else 1))}",
-            f"nrfiles={self.files}",
-            f"numjobs={self.numjobs}",
-            "group_reporting=1",
-            "fallocate=none",
+        size, data, writes = units.tool_size, not self.metadata, self.pattern == "write"
+        part = self.shared and size(self.file_bytes)
+        served = "random" if self.in_common and not writes else False
+        options: dict[str, object] = {
+            "description": TOKEN,
+            "directory": self.directory,
+            **self._names,
+            "unique_filename": "0",
+            "ioengine": self.engine,
+            "rw": self.pattern,
+            "bs": size(self.block_bytes),
+            "filesize": size(self.file_bytes * (self.numjobs if self.shared else 1)),
+            "nrfiles": self.files,
+            "numjobs": self.numjobs,
+            "group_reporting": True,
+            "fallocate": "none",
             # Else fio looks for the target among all disks, and then reads its counters four times a second.
-            "disk_util=0",
-        ]
-        if self.metadata:
-            lines += ["openfiles=1", "file_service_type=sequential", "create_on_open=1"]
-        else:
-            lines += [
-                f"iodepth={self.iodepth}",
-                f"direct={int(self.direct)}",
-                "refill_buffers=1",
-                "randrepeat=0",
-            ]
-            if self.pattern == "write":
-                lines.append("create_on_open=1")
-            elif self.in_common:
-                lines.append("file_service_type=random")
-        for given, line in (
-            (self.reads, f"rwmixread={self.reads}"),
-            (
-                self.runtime_s and (self.endless or not self.metadata) and not self.once,
-                "time_based=1",
-            ),
-            (self.runtime_s, f"runtime={duration(self.runtime_s)}"),
-            (self.delay_s, f"startdelay={self.delay_s}s"),
-            (self.endless, "unlink_each_loop=1\nunlink=1"),
-            (
-                self.shared,
-                f"size={size(self.file_bytes)}\noffset_increment={size(self.file_bytes)}",
-            ),
-            (self.sync, "sync=1"),
-            (self.fsync_at_end, "end_fsync=1"),
-            (self.no_random_map, "norandommap=1"),
-            (self.percentiles, "\n".join(_PERCENTILES)),
-            (self.loops > 1, f"loops={self.loops}"),
-            (
-                self.checksum_bytes,
-                "\n".join([*_checksums(self.checksum_bytes), *WRITTEN_ALONE]),
-            ),
-        ):
-            if given:
-                lines.append(line)
-        return "\n".join(lines) + "\n"
+            "disk_util": "0",
+            "openfiles": not data,
+            "iodepth": data and self.iodepth,
+            "direct": data and str(int(self.direct)),
+            "refill_buffers": data,
+            "randrepeat": data and "0",
+            "file_service_type": served if data else "sequential",
+            "create_on_open": writes or not data,
+            "rwmixread": self.reads,
+            "time_based": self.runtime_s > 0 and (self.endless or data) and not self.once,
+            "runtime": self.runtime_s > 0 and duration(self.runtime_s),
+            "startdelay": self.delay_s > 0 and f"{self.delay_s}s",
+            "unlink_each_loop": self.endless,
+            "unlink": self.endless,
+            "size": part,
+            "offset_increment": part,
+            "sync": self.sync,
+            "end_fsync": self.fsync_at_end,
+            "norandommap": self.no_random_map,
+            **(_PERCENTILES if self.percentiles else {}),
+            "loops": self.loops > 1 and self.loops,
+        }
+        told = [f"{name}={1 if one is True else one}" for name, one in options.items() if one]
+        more = [*_checksums(self.checksum_bytes), *WRITTEN_ALONE] if self.checksum_bytes else []
+        return "\n".join([f"[{self.name}]", *told, *more, ""])
 
 
 def _checksums(interval_bytes: int) -> list[str]:
