@@ -341,7 +341,7 @@ WRITTEN = (
     ),
     Mutant(
         "ended-by-scheduler", "evidence", "collect.py",
-        '        if job_status or job_state in ENDED_BY_SCHEDULER:',
+        '        if job_status or job_state in complaints.ENDED_BY_SCHEDULER:',
         '        if job_status:',
         "tests/unit/test_evidence.py::test_a_job_that_the_scheduler_ended_after_its_last_phase_is_not_believed",
         "a job that the scheduler ended counts if its exit status is 0",
@@ -357,8 +357,8 @@ WRITTEN = (
     ),
     Mutant(
         "lock-without-word", "evidence", "collect.py",
-        'else "what kept the lock of the target for this case was killed before it could tell"',
-        'else ""',
+        "= [killed, *(",
+        '= ["", *(',
         "tests/unit/test_evidence.py::test_a_lock_that_was_lost_or_is_not_proven",
         "a case whose lock was lost with its keeper counts as undisturbed",
         passes=True,

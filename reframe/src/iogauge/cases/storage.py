@@ -33,7 +33,7 @@ from iogauge.core.measurement import Metric, Reference, ToolOutput, ToolOutputEr
 from iogauge.core.units import format_bytes, parse_bytes
 from iogauge.core.words import Tier
 from iogauge.evidence import collect, model
-from iogauge.judge.case import Judgement, beside_ceilings, judge, references_of
+from iogauge.judge.case import Judgement, judge, references_of
 from iogauge.judge.verdict import Verdict
 from iogauge.plan import bounds
 from iogauge.plan.bounds import NOTHING_MEASURED, Cost, MeasuredCeilings, MetricBounds
@@ -342,10 +342,8 @@ class StorageCheck(JudgedCheck):
     ) -> list[tuple[str, Doubt]]:
         """Return what the ceilings say against the references of this case, by metric."""
         plan, extras, metrics = self._plan, self._extras, self._metrics
-        used = references_of(
-            plan, metrics, references, extras, unreferenced, self.standing_references()
-        )
-        return list(beside_ceilings(plan, metrics, used, extras))
+        standing = self.standing_references()
+        return references_of(plan, metrics, references, extras, unreferenced, standing)[1]
 
     @property
     def _time_limit_s(self) -> float:

@@ -18,19 +18,8 @@ from iogauge.core.measurement import ToolOutput, ToolOutputError
 from iogauge.core.text import visible
 from iogauge.core.versions import too_old
 from iogauge.core.words import FIO, FIO_METADATA, Value
-from iogauge.evidence import witness
-from iogauge.evidence.complaints import (
-    ENDED_BY_SCHEDULER,
-    cause_of_end,
-    check_phases,
-    describe_status,
-    executions,
-    is_full,
-    mismatch,
-    refused_by_node,
-    stage_folder,
-    stage_text,
-)
+from iogauge.evidence import complaints, witness
+from iogauge.evidence.complaints import executions, stage_text
 from iogauge.evidence.fingerprint import merge
 from iogauge.evidence.model import ClockSeen, Evidence, Striping
 from iogauge.evidence.witness import Testimony, changes
@@ -66,9 +55,9 @@ def collect(
     anything else that is missing, damaged or failed.
     """
     with _explained(stage, plan):
-        cause = cause_of_end(stage, job_state)
-        status = [] if job_status is None else [f"the job's {describe_status(job_status)}"]
-        ending = [*status, *cause]
+        cause = complaints.cause_of_end(stage, job_state)
+        status = f"the job's {complaints.describe_status(job_status or 0)}"
+        ending = [*([] if job_status is None else [status]), *cause]
         # How the job entered the target.
         opened = _opened(stage, owner, ending)
         first = (opened.view,) if opened.view else ()
@@ -77,12 +66,13 @@ def collect(
 
         # How its phases ended.
         runs = files.parse_runs(stage_text(stage / files.RUNS, "phases"))
-        wrong, refused = mismatch(stage, plan, runs), refused_by_node(stage, runs)
+        wrong = complaints.mismatch(stage, plan, runs)
+        refused = complaints.refused_by_node(stage, runs)
         if wrong or refused:
             return Evidence(views=first, mismatch=wrong, refused=refused)
         on_lustre = plan.striped or bool(opened.view and opened.view.on_lustre)
-        check_phases(stage, plan, runs, cause, ending, on_lustre)
-        if job_status or job_state in ENDED_BY_SCHEDULER:
+        complaints.check_phases(stage, plan, runs, cause, ending, on_lustre)
+        if job_status or job_state in complaints.ENDED_BY_SCHEDULER:
             raise ToolOutputError(f"all phases finished, but {', '.join(ending)}")
         # What its nodes noted, and what its tools printed.
         noted = _complete(stage, plan, runs)
@@ -121,7 +111,7 @@ def _explained(stage: Path, plan: CasePlan) -> Iterator[None]:
     except ToolOutputError as error:
         if old and old not in str(error):
             raise ToolOutputError(f"{plan.tool}: {old} ({error})") from error
-        if not is_full(stage):
+        if not complaints.is_full(stage):
             raise
         raise ToolOutputError(
             f"{error}; No space left in the stage directory {stage}: make room there, or set IOGAUGE_HOME to "
@@ -284,12 +274,9 @@ def _of_tool(tool: str, answer: object) -> Mapping[str, Value]:
 
 def _lost(noted: Noted) -> str:
     """Return why the job may not have held the target's lock throughout; empty if it did."""
-    told = [text for _, _, text in noted.each(seen.LOST, str)]
-    return (
-        told[-1]
-        if told
-        else "what kept the lock of the target for this case was killed before it could tell"
-    )
+    killed = "what kept the lock of the target for this case was killed before it could tell"
+    told: list[str] = [killed, *(text for _, _, text in noted.each(seen.LOST, str))]
+    return told[-1]
 
 
 def _once(
@@ -332,15 +319,15 @@ def _samples(noted: Noted) -> tuple[Sample, ...]:
 def _placed(noted: Noted, repetition: int) -> Mapping[str, int]:
     """Return the requested target of each pinned name; raises :class:`ToolOutputError`."""
 
-    def read(answer: Any) -> Mapping[str, int]:
-        placed: Mapping[str, int] = untrusted.build(Mapping[str, int], answer["placed"])
-        return placed
+    def read(answer: Any) -> Any:
+        return untrusted.build(Mapping[str, int], answer["placed"])
 
     what = f"{files.PINNED}.{repetition}"
-    answers = _answers(noted, what, "the targets of the files", read).values()
+    answers: list[Mapping[str, int]]
+    answers = [*_answers(noted, what, "the targets of the files", read).values()]
     if len(answers) != 1:
         raise ToolOutputError(f"{what}: {len(answers)} answers, expected one")
-    return next(iter(answers))
+    return answers[0]
 
 
 def _servers(noted: Noted, plan: CasePlan, runs: Sequence[PhaseRun]) -> Mapping[str, Any]:
@@ -410,13 +397,14 @@ def _output(
     def text(name: str) -> str:
         return stage_text(stage / name.replace(REP, str(repetition)), what)
 
-    stdout, folder = unlabelled(text(files.printed_file(phase.name, REP))), phase.folder
+    stdout = unlabelled(text(files.printed_file(phase.name, REP)))
+    folder = phase.folder and stage / phase.folder.replace(REP, str(repetition))
     printed = Printed(
         result=text(phase.output) if phase.output else stdout,
         stdout=stdout if phase.output else "",
         stderr=unlabelled(text(files.complaints_file(phase.name, REP))),
         ranks=text(phase.ranks) if phase.ranks else "",
-        files=stage_folder(stage / folder.replace(REP, str(repetition)), what) if folder else {},
+        files=complaints.stage_folder(folder, what) if folder else {},
         servers=servers,
     )
     if several := alone(stdout):
@@ -440,9 +428,6 @@ def _bindings(stage: Path, plan: CasePlan) -> tuple[Binding, ...]:
     for repetition, phase in executions(plan):
         if repetition > 0 and phase.launch == "tasks":
             with contextlib.suppress(ToolOutputError):
-                return tuple(
-                    parse_bindings(
-                        stage_text(stage / files.complaints_file(phase.name, repetition), "")
-                    )
-                )
+                said = stage_text(stage / files.complaints_file(phase.name, repetition), "")
+                return tuple(parse_bindings(said))
     return ()

@@ -145,12 +145,6 @@ def launcher_cause(lines: Sequence[str]) -> str:
     return f"{found.rstrip('.')}. {remedy}" if remedy else found
 
 
-def is_of_tool(lines: Sequence[str]) -> list[str]:
-    """Return the lines before a launcher speaks of a tool that failed, without lines of dashes."""
-    end = next((n for n, line in enumerate(lines) if _RAN.match(line)), len(lines))
-    return [line for line in lines[:end] if line.strip(" -=\t")]
-
-
 def launcher_ended(lines: Sequence[str]) -> str:
     """Return what a launcher says of a tool that failed; empty if it says nothing."""
     found = next((p for p in _paragraphs(lines) if _RAN.match(p.lstrip("= "))), "")
@@ -309,10 +303,12 @@ def _telling(texts: Sequence[Sequence[str]]) -> Iterator[str]:
     yield from _errors(texts)
     yield from (line for text in texts for line in text if _CRASHED.fullmatch(line))
     # The tool speaks before the launcher adds to it; fio's first word is the cause of its next ones.
-    for text in map(is_of_tool, [*of_tool, *texts]):
-        failing = [line for line in text if line.startswith("fio: ")]
-        failing += [line for line in text if "error" in line.lower() or "fail" in line.lower()]
-        yield from (line[:300] for line in failing or text[-1:])
+    for text in (*of_tool, *texts):
+        before = itertools.takewhile(lambda line: not _RAN.match(line), text)
+        own = [line for line in before if line.strip(" -=\t")]
+        failing = [line for line in own if line.startswith("fio: ")]
+        failing += [line for line in own if re.search("error|fail", line.lower())]
+        yield from (line[:300] for line in failing or own[-1:])
     yield from (launcher_ended(text)[:300] for text in texts)
 
 
@@ -328,11 +324,11 @@ _ROOM_BYTES: Final = 64 << 10
 
 
 def is_full(stage: Path) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         info = os.statvfs(stage)
-    except OSError:
-        return False
-    return info.f_bavail * info.f_frsize < _ROOM_BYTES or (info.f_files > 0 and info.f_favail == 0)
+        no_files = info.f_files > 0 and info.f_favail == 0
+        return no_files or info.f_bavail * info.f_frsize < _ROOM_BYTES
+    return False
 
 
 def mismatch(stage: Path, plan: CasePlan, runs: Sequence[PhaseRun]) -> str:

@@ -183,14 +183,10 @@ def layout_of_record(striping: Sequence[Striping]) -> dict[str, Any] | None:
 def _kind(file: FileLayout) -> tuple[tuple[str, Any], ...]:
     """Return what files of one kind have in common, as keys and values of the record."""
     last = file.last
-    return (
-        ("stripe_count", last.stripe_count),
-        ("stripe_bytes", last.stripe_bytes),
-        ("pattern", last.pattern),
-        *((("pool", last.pool),) if last.pool else ()),
-        *((("components", str(file)),) if file.composite else ()),
-        *((("instantiated", len(file.instantiated)),) if file.composite else ()),
-    )
+    kind: dict[str, Any] = {"stripe_count": last.stripe_count, "stripe_bytes": last.stripe_bytes}
+    kind |= {"pattern": last.pattern, **({"pool": last.pool} if last.pool else {})}
+    whole = {"components": str(file), "instantiated": len(file.instantiated)}
+    return tuple((kind | (whole if file.composite else {})).items())
 
 
 #: Name of an execution's bandwidth over time among the parameters of its output; ``unsteady`` tells in words what was not.

@@ -220,14 +220,15 @@ def hear(
     """
     asked_for = (run.started, run.ended) if run else None
     watched = [i.bytes_moved for i in asked if asked_for and asked_for[0] <= i.time <= asked_for[1]]
-    heard = Testimony(
+    of_all = plan.nodes if phase.on_servers else plan.tasks
+    return Testimony(
         witnesses=tuple(told.get(f"{phase.name}.{repetition}", ())),
-        expected=plan.tasks if phase.launch == "tasks" else 1,
+        expected=of_all if phase.on_servers or phase.launch == "tasks" else 1,
+        of_tasks=not phase.on_servers,
         asked_for=asked_for,
         watched=max(watched, default=0),
         in_calls=phase.in_calls,
     )
-    return replace(heard, expected=plan.nodes, of_tasks=False) if phase.on_servers else heard
 
 
 def synced(

@@ -28,17 +28,11 @@ from iogauge.tools.fio.output import in_flight
 
 
 def within(
-    name: str,
-    figure: float,
-    limit: float,
-    saw: str,
-    *,
-    key: str,
-    case: str = "",
-    otherwise: Outcome | None = None,
+    name: str, case: CaseSeen, key: str, figure: float, saw: str, otherwise: Outcome | None = None
 ) -> Finding:
     """Return whether a figure is within a limit of the site, ``limits.key``; one above 50 % gives a remark."""
-    demanded = rule(name, case, limit=limit)
+    limit: float = getattr(case.extras.limits, key)
+    demanded = rule(name, limit=limit)
     if figure <= limit and limit > DOUBTFUL_LIMIT:
         return dataclasses.replace(demanded, remedy="").warn(f"{saw}. {generous(key, limit)}")
     return demanded.decide(figure <= limit, saw, otherwise)
@@ -70,18 +64,18 @@ def _of_tail(case: CaseSeen, name: str) -> Outcome | None:
 def spread(seen: tuple[CaseSeen, str]) -> Finding:
     """Return G17 for a metric of a case."""
     case, name = seen
-    samples, limit = case.values[name], case.extras.limits.max_spread
+    samples = case.values[name]
     if len(samples) < 2:
-        return rule("G17 spread", "once", limit=limit).warn("one repetition: spread unknown")
+        demanded = rule("G17 spread", "once", limit=case.extras.limits.max_spread)
+        return demanded.warn("one repetition: spread unknown")
     cv = statistics.stdev(samples) / statistics.fmean(samples)
     saw = f"coefficient of variation {cv:.1%} over {len(samples)} repetitions"
-    otherwise = _of_tail(case, name)
-    return within("G17 spread", cv, limit, saw, key="max_spread", otherwise=otherwise)
+    return within("G17 spread", case, "max_spread", cv, saw, _of_tail(case, name))
 
 
 def drift(seen: PhaseSeen) -> Iterator[Finding]:
     """Yield G17 for each metric of a phase that repeats an earlier one, before a disturbance."""
-    case, limit = seen.case, seen.case.extras.limits.max_spread
+    case = seen.case
     earlier = (phase for phase in case.plan.repeat if phase.name == seen.phase.again)
     before = {way: name for phase in earlier for name, way in phase.rates.items()}
     for name, way in seen.phase.rates.items():
@@ -90,7 +84,7 @@ def drift(seen: PhaseSeen) -> Iterator[Finding]:
             off = abs(last - first) / statistics.fmean((first, last))
             saw = f"{format_value(first)} before, {format_value(last)} after, {off:.1%} apart"
             otherwise = _of_tail(case, name)
-            found = within("G17 drift", off, limit, saw, key="max_spread", otherwise=otherwise)
+            found = within("G17 drift", case, "max_spread", off, saw, otherwise)
             yield dataclasses.replace(found, metric=name)
 
 
@@ -267,21 +261,23 @@ def read_after_write(seen: PhaseSeen) -> Finding | None:
     }
     name = seen.phase.within or seen.phase.name
     reads = [run for run in runs if run.name == name and run.repetition > 0]
-    writes = [(run.repetition, run.ended) for run in runs if run.name in writers]
-    last = max((ended for _, ended in writes), default=0.0)
-    wrong = "" if reads else "no read"
-    for read in reversed(reads):
+    writes: dict[int, list[float]] = {}
+    for run in runs:
+        if run.name in writers:
+            writes.setdefault(run.repetition, []).append(run.ended)
+    last = max((ended for each in writes.values() for ended in each), default=0.0)
+    wrong = [] if reads else ["no read"]
+    for read in reads:
         started = read.ended if name in writers else read.started
-        own = [ended for number, ended in writes if number == read.repetition]
-        ended = own or [ended for number, ended in writes if number == 0]
+        ended = writes.get(read.repetition) or writes.get(0)
         if not ended:
-            wrong = f"repetition {read.repetition} reads what this run did not write"
+            wrong.append(f"repetition {read.repetition} reads what this run did not write")
         elif min(ended) > started:
-            wrong = f"repetition {read.repetition} reads before its data were written"
+            wrong.append(f"repetition {read.repetition} reads before its data were written")
         elif plan.writes_first and last > started:
-            wrong = f"repetition {read.repetition} reads before all repetitions have written"
+            wrong.append(f"repetition {read.repetition} reads before all repetitions have written")
     fine = f"{len(reads)} read(s), each after a write"
-    return rule("G21 order", "writes" if plan.writes_first else "").unless(fine, wrong)
+    return rule("G21 order", "writes" if plan.writes_first else "").unless(fine, *wrong)
 
 
 #: How far the fill may be from its level, as a share of the target.

@@ -38,15 +38,14 @@ def placement(seen: CaseSeen) -> Finding:
     evidence, per_node, bindings = seen.evidence, seen.tasks_per_node, seen.evidence.bindings
     told = seen.cores
     complete = bool(told) and len(told) == len(evidence.idle) == len(evidence.nodes)
-    fewest = min(told) if complete else 0
     oversubscribed = seen.plan.sweeps_tasks and per_node > min(told, default=0)
-    parts = [f"{per_node} task(s) on {fewest} core(s)" if complete else "cores not known"]
-    wrong = []
-    if complete and per_node > fewest and not oversubscribed:
-        wrong.append("lower scale.tasks_per_node")
+    parts, wrong = ["cores not known"], []
     if complete:
         busiest = max(load.load1 / n for load, n in zip(evidence.idle, told, strict=True))
-        parts.append(f"load before the run {busiest:.2f} x cores")
+        parts = [f"{per_node} task(s) on {min(told)} core(s)"]
+        parts += [f"load before the run {busiest:.2f} x cores"]
+        if per_node > min(told) and not oversubscribed:
+            wrong.append("lower scale.tasks_per_node")
         if busiest >= 0.1:
             wrong.append("see what else runs on the nodes")
     if bindings:

@@ -17,7 +17,7 @@ from iogauge.core.measurement import Moment
 from iogauge.evidence.fingerprint import fold
 from iogauge.evidence.model import ClockSeen
 from iogauge.evidence.times import jobs_at_once
-from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.finding import Finding
 from iogauge.guards.rules import rule
 from iogauge.guards.seen import SLACK_S, UNHEARD, CaseSeen, Execution, PhaseSeen
 from iogauge.node import between
@@ -222,12 +222,12 @@ def environment(seen: CaseSeen) -> Finding | None:
     libraries += [
         (n, "loaded by a task") for n in seen.evidence.loaded if lie_of(n) and n not in told
     ]
-    scripts = {
-        key.removeprefix(start): str(line)
+    scripts = dict.fromkeys(
+        f"{key.removeprefix(start)} is a script: {line}"
         for facts in nodes
         for key, line in facts.items()
         if key.startswith(start)
-    }
+    )
     if not libraries and not scripts:
         return None
     lies = [
@@ -235,7 +235,5 @@ def environment(seen: CaseSeen) -> Finding | None:
     ]
     unknown = [f"{name} ({source})" for name, source in libraries if not is_known(name)]
     remarks = [f"preloaded, and unknown here: {', '.join(unknown)}"] if unknown else []
-    remarks += [f"{tool} is a script: {line}" for tool, line in scripts.items()]
-    outcome = None if lies else Outcome.WARN
-    fine = "nothing is preloaded"
-    return rule("G22 environment").unless(fine, "; ".join(lies or remarks), otherwise=outcome)
+    doubt = "; ".join([*remarks, *scripts])
+    return rule("G22 environment").unless("nothing is preloaded", "; ".join(lies), doubt=doubt)

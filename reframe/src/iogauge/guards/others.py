@@ -72,19 +72,30 @@ def foreign_load(seen: CaseSeen) -> Finding:
         reads, of_reads = _foreign(seen, of_phase, reads_alone=True)
         if reads > max(share, seen.extras.limits.max_foreign):
             share, said = reads, f"in {name} {of_reads}"
-    limit = seen.extras.limits.max_foreign
-    return within("G19 foreign load", share, limit, said, key="max_foreign")
+    return within("G19 foreign load", seen, "max_foreign", share, said)
 
 
 def _foreign(
     seen: CaseSeen, executions: Sequence[Execution], reads_alone: bool = False
 ) -> tuple[float, str]:
-    """Return the share of what was counted in some executions that is others', and what that is, in words."""
+    """Return the share of what was counted in some executions that is others', and what that is, in words.
+
+    An execution without all of its witnesses says nothing.
+    """
+    own, counted, heard = Reading(), Reading(), False
+    for one in executions:
+        moved = one.testimony.counted(seen.shared_counters)
+        if moved is None or not one.testimony.complete:
+            continue
+        heard = True
+        counted += moved
+        mine = one.own()
+        own += Reading(mine.read, mine.written, _requests(one, mine)) + _beside(one)
+    if not heard or not (seen.traits.accounts or seen.on_network):
+        return 0.0, "no counter can be compared with the tasks' bytes"
+    own = Reading(own.read, round(own.written * seen.copies[1]), own.requests)
     # Containers of one kernel over one mount count the same bytes.
     distinct = {change.cache_id: change for change in seen.evidence.changes}.values()
-    if not (moved := _own_and_all(seen, executions)):
-        return 0.0, "no counter can be compared with the tasks' bytes"
-    own, counted = moved
     foreign = max(0, counted.read - own.read)
     foreign += 0 if reads_alone else max(0, counted.written - own.written)
     total = counted.read + counted.written
@@ -98,24 +109,6 @@ def _foreign(
             # A few large requests are little load, and so are many small ones with hardly a byte.
             share = max(share, min(foreign / total, theirs / counted.requests))
     return share, f"{said} ({share:.0%})"
-
-
-def _own_and_all(seen: CaseSeen, executions: Sequence[Execution]) -> tuple[Reading, Reading] | None:
-    """Return what the tasks moved and all that was counted in some executions; None if no execution has all of its
-    witnesses.
-    """
-    own, counted, heard = Reading(), Reading(), False
-    for one in executions:
-        moved = one.testimony.counted(seen.shared_counters)
-        if moved is None or not one.testimony.complete:
-            continue
-        heard = True
-        counted += moved
-        mine = one.own()
-        own += Reading(mine.read, mine.written, _requests(one, mine)) + _beside(one)
-    if not heard or not (seen.traits.accounts or seen.on_network):
-        return None
-    return Reading(own.read, round(own.written * seen.copies[1]), own.requests), counted
 
 
 def _requests(one: Execution, own: Reading) -> int | None:
@@ -185,7 +178,10 @@ def on_purpose(seen: PhaseSeen) -> Finding | None:
         f"it began {lead:.2f} s before the measurement, ended {after:.2f} s after it, and was at work in {active:.0%} "
         "of its half-seconds"
     )
-    changed = min(_files_of_disturber(seen), default=_FEWEST_FILES)
+    # How many files came and went beside each execution, if the disturber makes any and they are counted.
+    looks = seen.case.evidence.activity if seen.phase.beside == "metadata" else ()
+    counts = [files_changed(looks, one.span) for one in seen.executions if one.span]
+    changed = min((n for n in counts if n is not None), default=_FEWEST_FILES)
     if changed < _FEWEST_FILES:
         return demanded.invalid(
             f"{saw}; meanwhile {changed} file(s) came or went on the target, so its own lay elsewhere"
@@ -201,10 +197,3 @@ def on_purpose(seen: PhaseSeen) -> Finding | None:
     if in_time and worst and seen.case.plan.nodes > 1:
         return demanded.warn(f"{saw}; on its nodes it may have begun up to {worst:.2f} s later")
     return demanded.decide(in_time, saw)
-
-
-def _files_of_disturber(seen: PhaseSeen) -> list[int]:
-    """Return how many files came and went on the target beside each execution, if its disturber makes any and they are counted."""
-    looks = seen.case.evidence.activity if seen.phase.beside == "metadata" else ()
-    changed = (files_changed(looks, one.span) for one in seen.executions if one.span)
-    return [count for count in changed if count is not None]

@@ -129,9 +129,8 @@ def _not_as_asked(
 
 def passed_on(seen: CaseSeen) -> Finding | None:
     """Return G10 on Lustre for the default that the target passes on, and for its metadata targets."""
-    told = seen.evidence.passed_on
-    unanswered = "; ".join(told.unanswered) if told else ""
-    return rule("G10 passed on").unless("both were answered", unanswered) if told else None
+    told, demanded = seen.evidence.passed_on, rule("G10 passed on")
+    return demanded.unless("both were answered", "; ".join(told.unanswered)) if told else None
 
 
 def directories(seen: CaseSeen) -> Finding | None:
@@ -151,17 +150,11 @@ def directories(seen: CaseSeen) -> Finding | None:
         if name in unanswered or name not in found:
             saw = f"{name}: {unanswered.get(name, 'nobody read its layout')}"
             return demanded.decide(False, saw, Outcome.WARN if request is None else None)
-        if request is not None and not _passes_on(request, found[name], active):
-            return demanded.invalid(f"{name} has {found[name] or 'no layout of its own'}")
+        told = found[name]
+        of_pool = told and request and request.pool in (None, told.last.pool)
+        if request and not (told and of_pool and not _other_stripes(request, told.last, active)):
+            return demanded.invalid(f"{name} has {told or 'no layout of its own'}")
     return demanded.ok("; ".join(f"{name}: {found[name] or 'none'}" for name in asked))
-
-
-def _passes_on(request: Layout, layout: FileLayout | None, active: int) -> bool:
-    """Return whether a directory passes on what is requested."""
-    if layout is None:
-        return False
-    of_pool = request.pool in (None, layout.last.pool)
-    return of_pool and not _other_stripes(request, layout.last, active)
 
 
 def components(seen: tuple[CaseSeen, Striping]) -> Finding | None:

@@ -211,10 +211,8 @@ def targets_witnessed(seen: PhaseSeen) -> Finding | None:
     on = sorted((moved[index], index) for index in set(moved) & held)
     saw = f"bytes with {len(on)} of {len(held)} storage targets of the files"
     if on:
-        (least, idlest), (most, busiest) = on[0], on[-1]
-        saw += (
-            f", {format_bytes(least)} (ost{idlest:04x}) to {format_bytes(most)} (ost{busiest:04x})"
-        )
+        ends = (f"{format_bytes(count)} (ost{index:04x})" for count, index in (on[0], on[-1]))
+        saw += f", {' to '.join(ends)}"
     if beside:
         saw += f"; {format_bytes(beside)} with targets that hold none of them"
     if silent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -111,33 +111,23 @@ def references_of(
     extras: PartitionExtras,
     unreferenced: str = "",
     standing: Mapping[str, Reference] = MappingProxyType({}),
-) -> dict[str, Reference]:
-    """Return what each metric is compared with: the site's reference, a standing one, the ceiling.
+) -> tuple[dict[str, Reference], list[tuple[str, Doubt]]]:
+    """Return what each metric is compared with (the site's reference, a standing one, the ceiling), and what its ceiling
+    says against that.
 
-    Arguments as for :func:`judge`. A metric without any has no key.
+    Arguments as for :func:`judge`. A metric without a reference has no key.
     """
     used: dict[str, Reference] = {}
+    doubts = []
     for metric in metrics:
-        reference = references.get(metric.name) or standing.get(metric.name)
+        name, bounds = metric.name, MetricBounds.of(plan, metric, extras)
+        reference = references.get(name) or standing.get(name)
         if reference is None and not unreferenced:
-            reference = MetricBounds.of(plan, metric, extras).reference
+            reference = bounds.reference
         if reference is not None:
-            used[metric.name] = reference
-    return used
-
-
-def beside_ceilings(
-    plan: CasePlan,
-    metrics: Sequence[Metric],
-    references: Mapping[str, Reference],
-    extras: PartitionExtras,
-) -> Iterator[tuple[str, Doubt]]:
-    """Yield the references of a case that its ceilings put in doubt, with the name of the metric."""
-    for metric in metrics:
-        reference = references.get(metric.name)
-        doubt = MetricBounds.of(plan, metric, extras).doubt(reference) if reference else None
-        if doubt:
-            yield metric.name, doubt
+            used[name] = reference
+            doubts += [(name, doubt)] if (doubt := bounds.doubt(reference)) else []
+    return used, doubts
 
 
 def doubtful(metric: str, doubt: Doubt) -> Finding:
@@ -176,9 +166,9 @@ def judge(
         return Judgement((), (wrong,), Verdict.INVALID, str(wrong))
     values = check_samples(metrics, model.rates_of(plan, evidence.outputs), plan.samples)
     findings = findings_of(dataclasses.replace(ended, values=values))
-    used = references_of(plan, metrics, references, extras, unreferenced, standing)
+    used, beside = references_of(plan, metrics, references, extras, unreferenced, standing)
     wide = [(name, doubt) for name, one in used.items() if (doubt := doubt_of_bounds(one))]
-    wide += beside_ceilings(plan, metrics, used, extras)
+    wide += beside
     doubted = {name for name, _ in wide}
     wide += [
         (name, doubt)

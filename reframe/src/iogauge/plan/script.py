@@ -12,24 +12,24 @@ from iogauge.plan import stage
 from iogauge.plan.case import AGENT, DIR, REP, STAGE, CasePlan, PhasePlan
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
+#: The job script's own variables, and the character after each if it could belong to the name.
+_OURS = re.compile(r"\$(IOG_DIR|IOG_REP|IOG_STAGE)(?=([A-Za-z0-9_])?)")
+#: What is special within double quotes, but for these variables.
+_SPECIAL = re.compile(rf'[\\"`]|\$(?!{_OURS.pattern[2:]})')
 
 
 def shell_word(word: str) -> str:
     """Quote a word for a shell script; only the job script's own variables are expanded."""
     if _PLAIN.fullmatch(word):
         return word
-    parts = re.split(r"(\$IOG_DIR|\$IOG_REP|\$IOG_STAGE)", word)
-    if len(parts) == 1:
+    if not _OURS.search(word):
         return shlex.quote(word)
-    text = "".join(
-        f"${{{part[1:]}}}"
-        if part in (DIR, REP, STAGE) and re.match("[A-Za-z0-9_]", after)
-        else part
-        if part in (DIR, REP, STAGE)
-        else re.sub(r'([\\"`$])', r"\\\1", part)
-        for part, after in zip(parts, [*parts[1:], ""], strict=True)
-    )
-    return f'"{text}"'
+
+    def expanded(found: re.Match[str]) -> str:
+        name, after = found[1], found[2]
+        return f"${{{name}}}" if after else f"${name}"
+
+    return '"' + _OURS.sub(expanded, _SPECIAL.sub(r"\\\g<0>", word)) + '"'
 
 
 def shell_command(words: Sequence[str]) -> str:
@@ -84,7 +84,7 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     elif phase.launch in ("tasks", "once"):
         command = f"{_witnessed(phase, launch)}{command}"
     function = {"clients": "iog_client", "parts": "iog_parts"}.get(phase.launch, "iog_phase")
-    before, after = _looks(phase, launch) if phase.on_servers else ([], [])
+    before, after = (_look(phase, launch, when) for when in ("before", "after"))
     return [*before, *lines, f"{function} {phase.name} {command}", *after]
 
 
@@ -97,17 +97,11 @@ def _witnessed(phase: PhasePlan, launch: Launch) -> str:
     return f"{shell_command(_witness(phase, launch))} " if phase.witnessed else ""
 
 
-def _looks(phase: PhasePlan, launch: Launch) -> tuple[list[str], list[str]]:
-    """Return lines that look at all nodes before and after a phase of servers."""
-    if not phase.witnessed:
-        return [], []
-    before, after = (stage.look_phase(when, phase.name) for when in ("before", "after"))
-
-    def line(look: str, when: str) -> str:
-        words = [*launch.each_node, *_witness(phase, launch), "--look", when]
-        return f"iog_phase {look} {shell_command(words)}"
-
-    return [line(before, "before")], [line(after, "after")]
+def _look(phase: PhasePlan, launch: Launch, when: str) -> list[str]:
+    """Return the line that looks at all nodes before or after a phase of servers."""
+    words = [*launch.each_node, *_witness(phase, launch), "--look", when]
+    line = f"iog_phase {stage.look_phase(when, phase.name)} {shell_command(words)}"
+    return [line] if phase.on_servers and phase.witnessed else []
 
 
 def _with_samples(phases: Sequence[tuple[PhasePlan, list[str]]], plan: CasePlan) -> list[str]:
@@ -242,9 +236,8 @@ def reporting_variables(launcher: str) -> dict[str, str]:
     They are those of Open MPI 4 and 5, for ``mpirun``. Another MPI's mpirun rejects Open MPI's
     option, but ignores the variables.
     """
-    if launcher not in ("mpirun", "mpirun-openmpi"):
-        return {}
-    return {"OMPI_MCA_hwloc_base_report_bindings": "1", "PRTE_MCA_prte_display": "bindings"}
+    told = {"OMPI_MCA_hwloc_base_report_bindings": "1", "PRTE_MCA_prte_display": "bindings"}
+    return told if launcher in ("mpirun", "mpirun-openmpi") else {}
 
 
 def binding_options(launcher: str, tasks_per_node: int, cores: int) -> list[str]:

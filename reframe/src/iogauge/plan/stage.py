@@ -6,7 +6,6 @@ files. job.sh lists the names that it writes, and a test compares the two.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -253,11 +252,7 @@ def parse_runs(text: str) -> list[PhaseRun]:
     runs: dict[tuple[int, str], PhaseRun] = {}
     for line in text.splitlines():
         match = _RUN.fullmatch(line)
-        if (
-            match is None
-            or not math.isfinite(float(match[4]))
-            or not math.isfinite(float(match[5]))
-        ):
+        if match is None:
             raise ToolOutputError(f"{RUNS}: damaged line {line[:200]!r}")
         times = float(match[4]), float(match[5])
         run = PhaseRun(int(match[1]), match[2], int(match[3]), *times, match[6])
