@@ -123,6 +123,7 @@ def schedule(rig: Rig, scheduler: str, launcher: str, nodes: int, **partition: A
 def cases_of(rig: Rig, run: Run) -> list[Case]:
     """Cases of a dry run, from their stage directories. What has no job, as derived checks may, is skipped."""
     assert run.rc == 0, run.out
+    run.shows_no_pass()
     found = []
     for case in run.cases:
         stage = Path(case["stagedir"])

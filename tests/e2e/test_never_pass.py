@@ -258,16 +258,22 @@ def test_a_tool_that_is_too_old_is_named(ior_rig):
 
 @pytest.mark.needs_ior
 def test_odd_surroundings_are_healthy(make_rig):
-    """A launcher that labels lines and has a clock of its own, tools in containers, a shell whose options are exported.
+    """A launcher that labels lines, with a clock and processes of its own; tools in containers of another clock zone, and one
+    that prints all in one stream without a last newline; a shell whose options are exported.
 
     A container with processes of its own leaves them to init: the kernel adds them to nobody's sums.
     """
     rig = make_rig(tools=("fio", "ior", "mdtest"), limits={"case_files": 16_000})
     rig.write_references(GENEROUS)
     if shutil.which("bwrap"):
-        for tool, more in (("ior", ""), ("mdtest", ""), ("fio", "--unshare-pid")):
-            rig.program(tool, f'exec bwrap --dev-bind / / --proc /proc {more} "$real" "$@"')
-    clock = ["unshare", "--time", "--boottime", "100000", "--fork"]
+        for tool, more, after in (
+            ("ior", "", ""),
+            ("mdtest", "", "2>&1 | head -c -1"),
+            ("fio", "--unshare-pid", ""),
+        ):
+            box = f"bwrap --dev-bind / / --proc /proc --setenv TZ UTC-9 {more}"
+            rig.program(tool, f'{box} "$real" "$@" {after}')
+    clock = ["unshare", "--time", "--boottime", "100000", "--pid", "--mount-proc", "--fork"]
     if subprocess.run([*clock, "true"], capture_output=True).returncode == 0:
         rig.program("mpirun", f'exec {" ".join(clock)} "$real" "$@"')
     options = "braceexpand:errexit:hashall:interactive-comments:noclobber:nounset:pipefail"

@@ -103,7 +103,10 @@ def test_a_directory_that_a_program_shows_elsewhere(make_rig, devices, memory):
     if memory:
         run.never_passed(r"G9 storage: the target is memory, not storage \(fuse on tmpfs")
     else:
+        # A sync of its mount ends at the program.
         assert run.record["verdict"] == "PASS", run.out
+        said = {f["metric"] for f in run.record["findings"] if "no second witness" in f["saw"]}
+        assert {"create_rate", "remove_rate"} <= said, run.record["findings"]
 
 
 WRAPPER = """
@@ -196,6 +199,15 @@ def test_a_slow_clock_and_files_that_nobody_counts(make_rig, devices, clock):
     with capped(devices.last, written=4 * MIB):
         run = rig.run("-n", "MdtestEasy")
     run.never_passed("G4 clock: the tool reports .*; it worked for")
+
+
+@pytest.mark.needs_fio
+def test_large_inodes_are_healthy(make_rig, devices):
+    """Each new file costs more bytes of the device than others' files would."""
+    target = devices.formatted("ext4", "-I", "1024")
+    limits = {"case_files": 30_000, **ALONE}
+    run = judged(make_rig, target, "-n", "FioMetadata", tools=("fio",), limits=limits)
+    assert run.record["verdict"] == "PASS", run.record["reason"]
 
 
 @pytest.mark.needs_fio

@@ -15,51 +15,23 @@ from iogauge_extras.suites.hints import environment as of_hints
 ALL = MpiHints(stripe_count=8, stripe_bytes=4 << 20, aggregators=6)
 
 
-@pytest.mark.parametrize(
-    ("dialect", "environment"),
-    [
-        (
-            "cray",
-            {
-                "MPICH_MPIIO_HINTS": "*:striping_factor=8:striping_unit=4194304:cb_nodes=6"
-                ":romio_cb_write=enable:romio_cb_read=enable"
-            },
-        ),
-        (
-            "romio",
-            {
-                "OMPI_MCA_io": "^ompio",
-                "IOR_HINT__MPI__striping_factor": "8",
-                "IOR_HINT__MPI__striping_unit": "4194304",
-                "IOR_HINT__MPI__cb_nodes": "6",
-                "IOR_HINT__MPI__cb_config_list": "*:2",
-                "IOR_HINT__MPI__romio_cb_write": "enable",
-                "IOR_HINT__MPI__romio_cb_read": "enable",
-            },
-        ),
-        (
-            "ompio4",
-            {
-                "OMPI_MCA_io": "ompio",
-                "OMPI_MCA_fcoll": "^individual",
-                "OMPI_MCA_io_ompio_num_aggregators": "6",
-                "IOR_HINT__MPI__stripe_width": "8",
-                "IOR_HINT__MPI__stripe_size": "4194304",
-            },
-        ),
-        (
-            "ompio5",
-            {
-                "OMPI_MCA_io": "ompio",
-                "OMPI_MCA_fcoll": "^individual",
-                "OMPI_MCA_io_ompio_num_aggregators": "6",
-                "IOR_HINT__MPI__striping_factor": "8",
-                "IOR_HINT__MPI__striping_unit": "4194304",
-            },
-        ),
-    ],
-)
-def test_a_wish_in_every_dialect(dialect, environment):
+#: What a wish is in each dialect.
+WISHES = {
+    "cray": "MPICH_MPIIO_HINTS=*:striping_factor=8:striping_unit=4194304:cb_nodes=6:romio_cb_write=enable:romio_cb_read=enable",
+    "romio": "OMPI_MCA_io=^ompio IOR_HINT__MPI__striping_factor=8 "
+    "IOR_HINT__MPI__striping_unit=4194304 IOR_HINT__MPI__cb_nodes=6 "
+    "IOR_HINT__MPI__cb_config_list=*:2 IOR_HINT__MPI__romio_cb_write=enable "
+    "IOR_HINT__MPI__romio_cb_read=enable",
+    "ompio4": "OMPI_MCA_io=ompio OMPI_MCA_fcoll=^individual OMPI_MCA_io_ompio_num_aggregators=6 "
+    "IOR_HINT__MPI__stripe_width=8 IOR_HINT__MPI__stripe_size=4194304",
+    "ompio5": "OMPI_MCA_io=ompio OMPI_MCA_fcoll=^individual OMPI_MCA_io_ompio_num_aggregators=6 "
+    "IOR_HINT__MPI__striping_factor=8 IOR_HINT__MPI__striping_unit=4194304",
+}
+
+
+@pytest.mark.parametrize("dialect", WISHES)
+def test_a_wish_in_every_dialect(dialect):
+    environment = dict(word.split("=", 1) for word in WISHES[dialect].split())
     assert of_hints(dialect, ALL, nodes=4) == environment
 
 

@@ -151,7 +151,7 @@ def facts(**told: Any) -> Alter:
 
 
 def evictions(*several: Eviction) -> Alter:
-    return lambda case: case.alter(evictions={"read": several})
+    return left(evictions={"read": several})
 
 
 def all_outputs(**changes: Any) -> Alter:
@@ -166,6 +166,14 @@ def all_outputs(**changes: Any) -> Alter:
     return altered
 
 
+def by(method: Callable[..., Whole]) -> Callable[..., Alter]:
+    """What alters a case by a method of it, with the words that are given."""
+    return lambda *words, **changes: lambda case: method(case, *words, **changes)
+
+
+heard, said, planned = by(Whole.witness), by(Whole.output), by(Whole.planned)
+below, declared, slowed = by(Whole.below), by(Whole.declared), by(Whole.slow_clock)
+left = by(Whole.alter)
 EMPTIED = Eviction("n1", 1, GIB, GIB, 0)
 ZERO = Block("data", 4096, f"{zlib.crc32(bytes(4096)):08x}")
 MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
@@ -222,10 +230,8 @@ HEALTHY: dict[str, Row] = {
     "a clock of the node that was set meanwhile": lambda case: case.alter(
         clocks=(*case.evidence.clocks, ClockSeen(BOOTED + 30, BOOTED + 30, 0))
     ),
-    "random data on a compressing target": (data("btrfs"), lambda c: c.below(compresses="zstd")),
-    "a target that is declared to compress": lambda case: case.declared(
-        target={"compresses": True}
-    ),
+    "random data on a compressing target": (data("btrfs"), below(compresses="zstd")),
+    "a target that is declared to compress": declared(target={"compresses": True}),
     "others read 5 %": others(50 * MIB),
     "Lustre read ahead to the ends of files": (data("lustre", o_direct=False), left_early),
     "others read hundreds of small blocks beside a gigabyte": others(MIB, 300),
@@ -234,9 +240,7 @@ HEALTHY: dict[str, Row] = {
     ),
     "read ahead fetched a fifth more": (
         data(o_direct=False),
-        lambda case: case.witness(
-            "read", moved=lambda one: Reading(round(1.2 * one.moved.read), 0)
-        ),
+        heard("read", moved=lambda one: Reading(round(1.2 * one.moved.read), 0)),
     ),
     "looks before and after that are lost": unlooked,
     "looks that are lost, of files": (metadata(), unlooked),
@@ -255,7 +259,7 @@ HEALTHY: dict[str, Row] = {
             )
         ),
     ),
-    "a device whose kernel does not count it, and does": lambda case: case.below(unsure=("8:16",)),
+    "a device whose kernel does not count it, and does": below(unsure=("8:16",)),
     "inodes of 1,024 bytes, which cost 2.1 KiB a file": (
         metadata(),
         lambda case: _written(_written(case, "create", 2182), "remove", 2105),
@@ -270,9 +274,8 @@ HEALTHY: dict[str, Row] = {
             )
         ),
     ),
-    "a disk that moved journals too": lambda case: case.witness(
-        "write",
-        counters=lambda one: {n: m + Reading(0, 4 * MIB) for n, m in one.counters.items()},
+    "a disk that moved journals too": heard(
+        "write", counters=lambda one: {n: m + Reading(0, 4 * MIB) for n, m in one.counters.items()}
     ),
 }
 
@@ -299,42 +302,33 @@ SHORT: dict[str, Any] = {"seconds": 0.01, "rates": {"bw": Quantity(102_400.0, "M
 #: By the guard that names them, and the verdict.
 UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
     ("G8 witness", INVALID): {
-        "the disk moved half": lambda c: c.witness("read", counters=moved(0.5)),
-        "the disk moved nothing": lambda c: c.witness("write", counters=moved(0.0)),
+        "the disk moved half": heard("read", counters=moved(0.5)),
+        "the disk moved nothing": heard("write", counters=moved(0.0)),
         "looks are lost, and the disk moved half": lambda c: rested(unlooked(c), 0.5),
         "a container that waits for no child, and the disk moved half": lambda case: contained(
             case.witness("read", counters=moved(0.5))
         ),
-        "a device is in no list": lambda c: c.witness("read", counters={"8:99": Reading()}),
-        "the tasks asked for half": lambda c: c.witness("read", asked=Reading(GIB // 4, 0)),
+        "a device is in no list": heard("read", counters={"8:99": Reading()}),
+        "the tasks asked for half": heard("read", asked=Reading(GIB // 4, 0)),
         "the kernel moved half for the tasks": (
             data("xfs"),
-            lambda c: c.witness("write", moved=Reading(0, GIB // 4)),
+            heard("write", moved=Reading(0, GIB // 4)),
         ),
-        "small transfers were gathered in large ones": lambda c: c.witness(
-            "write", calls=Reading(60, 40)
-        ),
-        "all was read twice, the second time from a cache": lambda c: c.witness(
-            "read", asked=Reading(GIB, 0)
-        ),
-        "twice as much reached storage": lambda c: c.witness("write", moved=Reading(0, GIB)),
+        "small transfers were gathered in large ones": heard("write", calls=Reading(60, 40)),
+        "all was read twice, the second time from a cache": heard("read", asked=Reading(GIB, 0)),
+        "twice as much reached storage": heard("write", moved=Reading(0, GIB)),
         "a file with holes under a loop device": (
             data("ext4 on a loop device"),
-            lambda c: c.witness("read", counters=moved(0.0, "8:16")),
+            heard("read", counters=moved(0.0, "8:16")),
         ),
         "the second copy was not written": (
             data("btrfs raid1"),
-            lambda c: c.witness("write", counters=moved(0.0, "8:32")),
+            heard("write", counters=moved(0.0, "8:32")),
         ),
-        "the client of NFS moved half": (
-            data("nfs4"),
-            lambda c: c.witness("read", counters=moved(0.5)),
-        ),
+        "the client of NFS moved half": (data("nfs4"), heard("read", counters=moved(0.5))),
         "the client of Lustre moved nothing": (
             data("lustre"),
-            lambda c: c.witness(
-                "read", counters=lambda one: dict.fromkeys(one.counters, Reading())
-            ),
+            heard("read", counters=lambda one: dict.fromkeys(one.counters, Reading())),
         ),
         "a task left no count": lambda c: _with_tasks(_required(c), 1),
         "nothing under the mount counts": (data("fuse.bindfs"), lambda c: _required(c)),
@@ -343,53 +337,40 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
         "a storage target of the file was silent": (
             data("lustre"),
             lambda c: c.witness("write", 0, counters=_silent).witness("write", 1, counters=_silent),
-        ),
+        )
     },
     ("G8 bytes", INVALID): {
-        "the tool moved fewer bytes than planned": lambda c: c.output("read", bytes_moved=GIB // 2),
-        "the tool warned": lambda c: c.output("read", warnings=("incorrect data",)),
+        "the tool moved fewer bytes than planned": said("read", bytes_moved=GIB // 2),
+        "the tool warned": said("read", warnings=("incorrect data",)),
     },
     ("G4 clock", INVALID): {
-        "a clock at half speed, direct": lambda c: c.slow_clock("write", 2.0),
-        "a clock at half speed, buffered": (
-            data(o_direct=False),
-            lambda c: c.slow_clock("read", 2.0),
-        ),
-        "a clock at half speed on btrfs": (data("btrfs"), lambda c: c.slow_clock("read", 2.0)),
-        "a clock at half speed on NFS": (data("nfs4"), lambda c: c.slow_clock("write", 2.0)),
-        "a clock at half speed on Lustre": (data("lustre"), lambda c: c.slow_clock("read", 2.0)),
-        "a clock at a third of its speed makes files": (
-            metadata(),
-            lambda c: c.slow_clock("create", 3.0),
-        ),
-        "a clock at a third of its speed removes files": (
-            metadata("btrfs"),
-            lambda c: c.slow_clock("remove", 3.0),
-        ),
+        "a clock at half speed, direct": slowed("write", 2.0),
+        "a clock at half speed, buffered": (data(o_direct=False), slowed("read", 2.0)),
+        "a clock at half speed on btrfs": (data("btrfs"), slowed("read", 2.0)),
+        "a clock at half speed on NFS": (data("nfs4"), slowed("write", 2.0)),
+        "a clock at half speed on Lustre": (data("lustre"), slowed("read", 2.0)),
+        "a clock at a third of its speed makes files": (metadata(), slowed("create", 3.0)),
+        "a clock at a third of its speed removes files": (metadata("btrfs"), slowed("remove", 3.0)),
         "a tool that reports more than it ran": lambda c: busy(c.slow_clock("write", 0.5)),
     },
     ("G4 clock", CONTAMINATED): {
-        "a clock at half speed on a busy node": lambda c: busy(c.slow_clock("write", 2.0)),
+        "a clock at half speed on a busy node": lambda c: busy(c.slow_clock("write", 2.0))
     },
-    ("G4 duration", INVALID): {
-        "a phase of ten milliseconds": all_outputs(**SHORT),
-    },
+    ("G4 duration", INVALID): {"a phase of ten milliseconds": all_outputs(**SHORT)},
     ("G22 tool", INVALID): {
-        "a date of last year": lambda c: c.output(
-            "write", moments=(Moment("Began", BOOTED - 3e7),)
-        ),
-        "another directory": lambda c: c.output("read", command="ior -a POSIX -r -o /dev/shm/data"),
-        "other words": lambda c: c.output("read", command=f"ior -a MPIIO -r -o {HOME}/data"),
+        "a date of last year": said("write", moments=(Moment("Began", BOOTED - 3e7),)),
+        "another directory": said("read", command="ior -a POSIX -r -o /dev/shm/data"),
+        "other words": said("read", command=f"ior -a MPIIO -r -o {HOME}/data"),
         "another word, beyond which mdtest prints none": (metadata(), cut("y" * 1000)),
-        "fewer tasks": lambda c: c.output("write", tasks=1),
-        "a second version": lambda c: c.output("write", version="3.3.0"),
-        "another version on a node": lambda c: c.alter(
+        "fewer tasks": said("write", tasks=1),
+        "a second version": said("write", version="3.3.0"),
+        "another version on a node": left(
             versions={"n1": {"ior": "4.0.0"}, "n2": {"ior": "3.3.0"}}
         ),
         "more counts of the kernel than tasks": lambda c: _with_tasks(c, 3),
     },
     ("G1 client cache", INVALID): {
-        "a buffered read of what was just written": lambda c: c.planned("read", o_direct=False),
+        "a buffered read of what was just written": planned("read", o_direct=False),
         "one eviction is missing": (data(o_direct=False), evictions(EMPTIED)),
         "pages were left": (
             data(o_direct=False),
@@ -401,30 +382,27 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
         ),
         "a program read the file after the eviction": (
             data(o_direct=False),
-            lambda c: c.witness("read", moved=Reading(GIB // 4, 0)),
+            heard("read", moved=Reading(GIB // 4, 0)),
         ),
-        "the image lies in a page cache": lambda c: c.below(cached="loop7, whose file is cached"),
-        "O_DIRECT through the page cache": lambda c: c.below(o_direct="data=journal"),
+        "the image lies in a page cache": below(cached="loop7, whose file is cached"),
+        "O_DIRECT through the page cache": below(o_direct="data=journal"),
         "O_DIRECT of a FUSE program": (data("fuse.bindfs"), same),
     },
     ("G2 write-back", INVALID): {
-        "a disk in memory": lambda c: c.below(memory="zram0"),
+        "a disk in memory": below(memory="zram0"),
         "fsync that ends in a daemon": (
             data(o_direct=False),
-            lambda c: c.below(fsync="nbd0, which is unknown"),
+            below(fsync="nbd0, which is unknown"),
         ),
-        "a write without fsync": (data(o_direct=False), lambda c: c.planned("write", fsync=False)),
+        "a write without fsync": (data(o_direct=False), planned("write", fsync=False)),
     },
     ("G9 storage", INVALID): {
-        "a disk in memory holds files": (metadata(), lambda c: c.below(memory="zram0")),
+        "a disk in memory holds files": (metadata(), below(memory="zram0")),
         "files that lay elsewhere": (
             metadata("btrfs"),
             lambda c: c.alter(found=tuple(((at, 0) for at, _ in c.evidence.found))),
         ),
-        "files that no device wrote": (
-            metadata("xfs"),
-            lambda c: c.witness("create", counters=moved(0.0)),
-        ),
+        "files that no device wrote": (metadata("xfs"), heard("create", counters=moved(0.0))),
         "looks are lost, and no device wrote": (
             metadata("xfs"),
             lambda c: rested(unlooked(c), 0.0),
@@ -477,14 +455,12 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
                     replace(look, files=2 * (look.files or 0)) for look in c.evidence.activity
                 )
             ),
-        ),
+        )
     },
     ("G19 neighbours", CONTAMINATED): {
-        "another case on the target": lambda c: c.alter(neighbours=("/s/iogauge/other",)),
+        "another case on the target": left(neighbours=("/s/iogauge/other",))
     },
-    ("G19 lock", CONTAMINATED): {
-        "the lock was lost": lambda c: c.alter(lost="it was taken away"),
-    },
+    ("G19 lock", CONTAMINATED): {"the lock was lost": left(lost="it was taken away")},
     ("G9 identity", INVALID): {
         "another type": views(mount=replace(MOUNT, type="xfs")),
         "another device": views(mount=replace(MOUNT, source="/dev/sdc1")),
@@ -492,8 +468,8 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
         "mounted over during the run": lambda c: c.alter(
             changes=tuple(replace(one, uuid="U-2") for one in c.evidence.changes)
         ),
-        "a mount that hid the directory": lambda c: c.alter(hidden=("tmpfs at /s",)),
-        "tasks on another node": lambda c: c.witness("write", host="n7"),
+        "a mount that hid the directory": left(hidden=("tmpfs at /s",)),
+        "tasks on another node": heard("write", host="n7"),
     },
     ("G19 files of others", INVALID): {
         "files that the inodes do not show": (
@@ -501,14 +477,14 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
             lambda c: c.alter(
                 activity=tuple(replace(look, files=50) for look in c.evidence.activity)
             ),
-        ),
+        )
     },
     ("G22 environment", INVALID): {
         "eatmydata": facts(**{"preload.LD_PRELOAD": "libeatmydata.so"}),
-        "faketime, loaded by a wrapper": lambda c: c.alter(loaded=("libfaketime.so.1",)),
+        "faketime, loaded by a wrapper": left(loaded=("libfaketime.so.1",)),
     },
     ("G7 units", INVALID): {
-        "operations times size is not the bandwidth": lambda c: c.output("read", operations=2048),
+        "operations times size is not the bandwidth": said("read", operations=2048)
     },
     ("G21 order", INVALID): {
         "reads that began before the write": lambda c: c.alter(
@@ -516,12 +492,12 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
                 replace(run, started=0.0, ended=5.0) if run.name == "read" else run
                 for run in c.evidence.runs
             )
-        ),
+        )
     },
     ("G6 ceiling", INVALID): {
-        "more than the network carries": lambda c: c.declared(
+        "more than the network carries": declared(
             topology={"source": "x", "clients": {"nic": "50 MB/s"}}
-        ),
+        )
     },
     ("G20 connections", INVALID): {
         "a client that was evicted": (
@@ -532,7 +508,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
                     for one in c.evidence.changes
                 )
             ),
-        ),
+        )
     },
 }
 
