@@ -477,6 +477,22 @@ WRITTEN = (
         passes=True,
     ),
     Mutant(
+        "removals-not-compared", "guards", "others.py",
+        'if done == "removed" and not case.kind.frees:',
+        'if done == "removed":',
+        "tests/unit/test_whole_cases.py::test_an_untrue_case_never_passes_and_a_guard_names_why",
+        "a tool renames files, and its rate counts them as removed",
+        passes=True,
+    ),
+    Mutant(
+        "direct-through-pages", "guards", "contents.py",
+        "if not (direct and case.kind.past_pages and case.traits.honours_o_direct):",
+        "if direct:",
+        "tests/unit/test_whole_cases.py::test_an_untrue_case_never_passes_and_a_guard_names_why",
+        "a library drops O_DIRECT, and a buffered figure stands for a direct one",
+        passes=True,
+    ),
+    Mutant(
         "inodes-not-compared", "guards", "others.py",
         "(share.most(saw, changed), share.least(saw, changed, shared=True))",
         "(share.least(saw, changed, shared=True),)",

@@ -134,6 +134,58 @@ def test_a_library_that_only_the_tasks_know_of(make_rig, devices):
     rig.run(*IOR_DIRECT).never_passed(r"G22 environment: libeatmydata.so\S* \(loaded by a task\)")
 
 
+LIES = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+/* Direct transfers go through the page cache. */
+int open(const char *path, int flags, ...)
+{
+    va_list more;
+    va_start(more, flags);
+    if ((flags & O_ACCMODE) == WAY)
+        flags &= ~O_DIRECT;
+    return syscall(SYS_openat, AT_FDCWD, path, flags, va_arg(more, int));
+}
+int open64(const char *path, int flags, ...) __attribute__((alias("open")));
+/* Files are not removed, but renamed. */
+int unlink(const char *path)
+{
+    static int number;
+    char kept[4096];
+    if (!strstr(path, "file.mdtest"))
+        return syscall(SYS_unlink, path);
+    snprintf(kept, sizeof kept, "%s/%d.%d", getenv("IOG_DIR"), getpid(), number++);
+    return rename(path, kept);
+}
+"""
+
+
+@pytest.mark.needs_ior
+@pytest.mark.parametrize(
+    ("way", "words", "cause"),
+    [
+        ("O_RDONLY", IOR_DIRECT, r"read_bw: G1 client cache: O_DIRECT, but the page cache held"),
+        ("O_RDWR", IOR_DIRECT, r"write_bw: G2 write-back: O_DIRECT, but the page cache held"),
+        ("", ("-n", "MdtestEasy"), r"removed, as the tool says; the inodes in use changed"),
+    ],
+)
+def test_a_tool_that_does_something_easier(make_rig, devices, way, words, cause):
+    """Each byte moves from and to the disk, and in the tool's time. Only what stays behind tells."""
+    source, library = devices.folder / "lies.c", devices.folder / "lies.so"
+    source.write_text(LIES)
+    shell("gcc", "-w", "-shared", "-fPIC", f"-DWAY={way or -1}", "-o", str(library), str(source))
+    rig = make_rig(target=devices.formatted("ext4") / "t", tools=("ior", "mdtest"), limits=ALONE)
+    rig.write_references(GENEROUS)
+    rig.program("ior" if way else "mdtest", f'LD_PRELOAD={library} exec "$real" "$@"')
+    rig.run(*words).never_passed(cause)
+
+
 @pytest.mark.needs_ior
 def test_half_of_the_ranks_write_nothing(make_rig, devices):
     """A task's file is a link into memory, and the tool says that all is well."""

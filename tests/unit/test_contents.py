@@ -64,8 +64,10 @@ class TestLook:
     def test_without_o_direct_pages_are_dropped_before_and_after(self, disk, monkeypatch):
         (disk / "x").write_bytes(os.urandom(4 * MIB))
         # The kernel reads ahead from the start of a file.
-        same, _ = look(disk, [Block("x", 0, "")])
+        cached, _ = look(disk, [Block("x", 0, "")])
         files.evict([str(disk / "x")])
+        same, _ = look(disk, cached)
+        assert [block.kind for block in (*cached, *same)] == ["cached", ""]
         plainly = files._open
 
         def refuse(path: str, direct: bool) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -124,6 +125,32 @@ def samples(**changes: Any) -> Alter:
     return altered
 
 
+def in_memory(after: str) -> Alter:
+    """After the write or read of each repetition its blocks are in the page cache."""
+
+    def altered(case: Whole) -> Whole:
+        held = [
+            replace(one, blocks=tuple(replace(block, kind="cached") for block in one.blocks))
+            for one in case.evidence.samples
+        ]
+        pairs = zip(case.evidence.samples, held, strict=True)
+        return case.alter(samples=tuple(b if a.after == after else a for a, b in pairs))
+
+    return altered
+
+
+def _kept(case: Whole) -> Whole:
+    """The inodes in use never fall."""
+    looks = case.evidence.activity
+    rises = [max(0, (b.files or 0) - (a.files or 0)) for a, b in pairwise(looks)]
+    counts = accumulate([looks[0].files or 0, *rises])
+    return case.alter(
+        activity=tuple(
+            replace(look, files=count) for look, count in zip(looks, counts, strict=True)
+        )
+    )
+
+
 def read_back(*blocks: Block) -> Alter:
     """The last read of the case found other blocks."""
 
@@ -213,6 +240,8 @@ def cut(text: str) -> Alter:
 # --- healthy --------------------------------------------------------------------------------------
 
 HEALTHY: dict[str, Row] = {
+    "XFS counts removed files later": (metadata("xfs"), _kept),
+    "btrfs writes through the page cache": (data("btrfs"), in_memory("write")),
     **{f"{name}, direct": (data(name), same) for name in COUNTED},
     **{f"{name}, from an emptied cache": (data(name, o_direct=False), same) for name in COUNTED},
     **{
@@ -386,6 +415,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
         ),
         "the image lies in a page cache": below(cached="loop7, whose file is cached"),
         "O_DIRECT through the page cache": below(o_direct="data=journal"),
+        "a direct read that leaves pages": in_memory("read"),
         "O_DIRECT of a FUSE program": (data("fuse.bindfs"), same),
     },
     ("G2 write-back", INVALID): {
@@ -395,6 +425,7 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
             below(fsync="nbd0, which is unknown"),
         ),
         "a write without fsync": (data(o_direct=False), planned("write", fsync=False)),
+        "a direct write that leaves pages": in_memory("write"),
     },
     ("G9 storage", INVALID): {
         "a disk in memory holds files": (metadata(), below(memory="zram0")),
@@ -477,7 +508,8 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
             lambda c: c.alter(
                 activity=tuple(replace(look, files=50) for look in c.evidence.activity)
             ),
-        )
+        ),
+        "files that are renamed, not removed": (metadata(), _kept),
     },
     ("G22 environment", INVALID): {
         "eatmydata": facts(**{"preload.LD_PRELOAD": "libeatmydata.so"}),

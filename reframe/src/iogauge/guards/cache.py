@@ -7,6 +7,7 @@ from typing import Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
+from iogauge.guards.contents import left_in_memory
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import BYTES
 from iogauge.guards.rules import rule
@@ -49,6 +50,8 @@ def client_cache(seen: PhaseSeen) -> Finding | None:
     if traits.cache == "memory":
         return demanded.invalid(f"the target is memory, not storage{because(traits.why)}")
     if access.o_direct and traits.honours_o_direct:
+        if left := left_in_memory(seen):
+            return rule("G1 client cache", "direct").invalid(left)
         return demanded.ok("O_DIRECT")
     # Each node has a page cache, but containers of one kernel over one mount share one.
     page_caches = len({view.cache_id for view in case.evidence.views})
@@ -154,8 +157,10 @@ def write_back(seen: PhaseSeen) -> Finding | None:
         saw += f", but fsync proves nothing here{because(traits.unsynced)}"
     elif not fsync and not holds:
         saw += because(traits.why)
-    case = "place" if fsync else ""
-    return rule("G2 write-back", case, factor=factor, memory=memory).decide(holds, saw)
+    left = left_in_memory(seen) if o_direct and holds else ""
+    case = "direct" if left else "place" if fsync else ""
+    demanded = rule("G2 write-back", case, factor=factor, memory=memory)
+    return demanded.decide(holds and not left, left or saw)
 
 
 def server_cache(seen: PhaseSeen) -> Finding | None:

@@ -33,19 +33,21 @@ _FEWEST_FILES: Final = 10
 
 
 def foreign_files(seen: PhaseSeen) -> Finding | None:
-    """Return G19 for phases that make files on a file system of one node, if somebody counted files there."""
+    """Return G19 for phases that make or remove files on a file system of one node, if somebody counted files there."""
     case, claims = seen.case, []
     share = Tolerance(case.extras.limits.max_foreign)
     for one in seen.executions:
         made = one.files_changed if one.testimony.complete else None
         changed = files_changed(case.evidence.activity, made[0]) if made else None
-        # XFS counts what was removed later.
-        if made and changed is not None and made[1] >= LEAST_FILES:
+        if made and changed is not None and abs(made[1]) >= LEAST_FILES:
+            files, done = abs(made[1]), "made" if made[1] > 0 else "removed"
+            if done == "removed" and not case.kind.frees:
+                continue
             saw = f"the inodes in use changed by {changed} meanwhile"
             words = (share.most(saw, changed), share.least(saw, changed, shared=True))
-            few = abs(made[1] - changed) < LEAST_FILES
-            says = f"{made[1]} file(s) were made, as the tool says"
-            claims.append(Claim(says, made[1], () if few else words))
+            few = abs(files - changed) < LEAST_FILES
+            says = f"{files} file(s) were {done}, as the tool says"
+            claims.append(Claim(says, files, () if few else words))
     if not claims or len({view.cache_id for view in case.evidence.views}) != 1:
         return None
     fine = "the inodes in use agree with the tool"

@@ -70,15 +70,15 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
-def resident_bytes(fd: int, size: int) -> int:
-    """Return how many of a file's first ``size`` bytes are in the page cache (whole pages).
+def resident_bytes(fd: int, size: int, start: int = 0) -> int:
+    """Return how many of a file's ``size`` bytes from a page on are in the page cache (whole pages).
 
     mincore(2) is truthful only to the owner of a file and to users who may write it. Raises
     OSError.
     """
     libc, resident = _libc(), 0
-    for offset in range(0, size, _WINDOW):
-        length = min(_WINDOW, size - offset)
+    for offset in range(start, start + size, _WINDOW):
+        length = min(_WINDOW, start + size - offset)
         address = libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, offset)
         if address in (None, ctypes.c_void_p(-1).value):
             raise OSError(ctypes.get_errno(), "mmap")
@@ -162,8 +162,8 @@ _EMPTY: Final = f"{zlib.crc32(bytes(BLOCK)):08x}"
 #: The digest of a block of a file that is not there any more.
 GONE: Final = "gone"
 
-#: What lies below a block, as far as the file system says: FIEMAP of the kernel's documentation.
-BlockKind = Literal["", "hole", "unwritten", "compressed"]
+#: What lies below a block, as far as the file system says: FIEMAP of the kernel's documentation. Data may be cached.
+BlockKind = Literal["", "hole", "unwritten", "compressed", "cached"]
 _FIEMAP: Final = 0xC020660B
 _ENCODED, _ENCRYPTED, _UNWRITTEN = 0x8, 0x80, 0x800
 
@@ -262,11 +262,12 @@ def _read(path: str, offset: int) -> tuple[memoryview, bool]:
 
 
 def _kind(path: str, offset: int) -> BlockKind:
-    """Return what lies below a block; empty if it is data, or if the file system does not say."""
+    """Return what lies below a block; empty if it is data on storage alone, or if the file system does not say."""
     fd = _open(path, False)
     try:
         asked = bytearray(struct.pack("=QQIIII56x", offset, BLOCK, 0, 0, 1, 0))
         fcntl.ioctl(fd, _FIEMAP, asked)
+        data: BlockKind = "cached" if resident_bytes(fd, BLOCK, offset) else ""
     except OSError:
         return ""
     finally:
@@ -277,7 +278,7 @@ def _kind(path: str, offset: int) -> BlockKind:
         return "hole"
     if flags & _UNWRITTEN:
         return "unwritten"
-    return "compressed" if flags & _ENCODED and not flags & _ENCRYPTED else ""
+    return "compressed" if flags & _ENCODED and not flags & _ENCRYPTED else data
 
 
 def _blocks_of(files: Sequence[Held]) -> list[tuple[str, int]]:

@@ -29,7 +29,8 @@ class Kind:
     on Lustre and NFS other threads read ahead for it). ``counts_blocks``, st_blocks as what a file takes, as soon as it
     is written back. ``maps``, a file's map of holes and compressed blocks (FIEMAP). ``on_device``, the number of the mount
     as that of its block device. A client sets a number of its own; that of Lustre is a hash and may look like a device's.
-    btrfs and bcachefs lie on several devices.
+    btrfs and bcachefs lie on several devices. ``frees``, the inodes in use fall as files are removed; XFS counts that later.
+    ``past_pages``, no page is left of a direct transfer; btrfs may write through the page cache, for its checksums.
 
     Written beside the data: ``journal`` bytes for an operation that makes, removes or writes, and at most ``beside``
     of the data that are synced at the end. Seen with mdtest, -Y, and fio: ext4 0.6 KiB, and 2.1 KiB with inodes of 1,024
@@ -44,14 +45,18 @@ class Kind:
     counts_blocks: bool = False
     maps: bool = False
     on_device: bool = False
+    frees: bool = False
+    past_pages: bool = False
     journal: int = 1024
     beside: float = 0.05
 
 
 _PAGES: Final = Kind(cache="page-cache", honours_o_direct=True, syncs=True)
-_LOCAL: Final = replace(_PAGES, accounts=True, counts_blocks=True, maps=True, on_device=True)
-_EXT: Final = replace(_LOCAL, journal=2304)
-_TREES: Final = replace(_LOCAL, journal=16384, beside=0.5)
+_LOCAL: Final = replace(
+    _PAGES, accounts=True, counts_blocks=True, maps=True, on_device=True, past_pages=True
+)
+_EXT: Final = replace(_LOCAL, frees=True, journal=2304)
+_TREES: Final = replace(_LOCAL, past_pages=False, journal=16384, beside=0.5)
 _MEMORY: Final = Kind(cache="memory", syncs=True)
 
 #: ZFS keeps an ARC, and before 2.3 ignores O_DIRECT. Spectrum Scale has its page pool.
@@ -60,8 +65,8 @@ KINDS: Final[dict[str, Kind]] = {
     "xfs": _LOCAL,
     "f2fs": replace(_TREES, counts_blocks=False),
     "btrfs": replace(_TREES, on_device=False),
-    # Its upper directory may lie on ext4, or on trees.
-    "overlay": replace(_EXT, on_device=False, beside=0.5),
+    # Its upper directory may lie on ext4, on XFS, or on trees.
+    "overlay": replace(_EXT, on_device=False, frees=False, past_pages=False, beside=0.5),
     "lustre": replace(_PAGES, counts_blocks=True),
     **dict.fromkeys(("nfs", "nfs4", "ceph"), _PAGES),
     **dict.fromkeys(("gfs2", "ocfs2"), replace(_PAGES, on_device=True)),
