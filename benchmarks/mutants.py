@@ -485,7 +485,7 @@ WRITTEN = (
         passes=True,
     ),
     Mutant(
-        "direct-through-pages", "guards", "contents.py",
+        "direct-through-pages", "guards", "cache.py",
         "if not (direct and case.kind.past_pages and case.traits.honours_o_direct):",
         "if direct:",
         "tests/unit/test_whole_cases.py::test_an_untrue_case_never_passes_and_a_guard_names_why",
@@ -755,8 +755,8 @@ WRITTEN = (
     ),
     Mutant(
         "journal-without-end", "node", "kinds.py",
-        "_EXT: Final = replace(_LOCAL, journal=2304)",
-        "_EXT: Final = replace(_LOCAL, journal=230400)",
+        "_EXT: Final = replace(_LOCAL, frees=True, journal=2304)",
+        "_EXT: Final = replace(_LOCAL, frees=True, journal=230400)",
         "tests/unit/test_whole_cases.py::test_an_untrue_case_never_passes_and_a_guard_names_why",
         "writes of others beside metadata are taken for the journal",
         passes=True,

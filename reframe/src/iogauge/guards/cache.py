@@ -7,7 +7,6 @@ from typing import Final
 
 from iogauge.core.text import because
 from iogauge.core.units import format_bytes
-from iogauge.guards.contents import left_in_memory
 from iogauge.guards.finding import Finding
 from iogauge.guards.ledger import BYTES
 from iogauge.guards.rules import rule
@@ -17,6 +16,8 @@ from iogauge.node.files import Eviction
 
 #: Bytes by which the memory that a node tells may exceed the real one: it tells whole GiB.
 MEMORY_ROUNDING: Final = 1 << 29
+#: Share of a sample's blocks that may be in the page cache after direct transfers.
+_LEFT: Final = 0.1
 
 
 def _larger_memory(case: CaseSeen) -> tuple[int, str]:
@@ -50,7 +51,7 @@ def client_cache(seen: PhaseSeen) -> Finding | None:
     if traits.cache == "memory":
         return demanded.invalid(f"the target is memory, not storage{because(traits.why)}")
     if access.o_direct and traits.honours_o_direct:
-        if left := left_in_memory(seen):
+        if left := _left_in_memory(seen):
             return rule("G1 client cache", "direct").invalid(left)
         return demanded.ok("O_DIRECT")
     # Each node has a page cache, but containers of one kernel over one mount share one.
@@ -135,6 +136,29 @@ def _seen_offset(seen: PhaseSeen) -> float | None:
     return planned
 
 
+def _left_in_memory(seen: PhaseSeen) -> str:
+    """Return which blocks a phase of direct transfers left in the page cache; empty if none, or if it is not known.
+
+    What was there before a read tells nothing.
+    """
+    case, way, there = seen.case, seen.access.direction, set[tuple[str, int]]()
+    direct = all(p.access.o_direct for p in case.plan.repeat if p.access.direction == way)
+    if not (direct and case.kind.past_pages and case.traits.honours_o_direct):
+        return ""
+    for sample in case.evidence.samples:
+        cached = {(block.file, block.offset) for block in sample.blocks if block.kind == "cached"}
+        if sample.after == way and sample.repetition > 0:
+            left = sorted(cached - there)
+            if len(left) > _LEFT * len(sample.blocks):
+                return (
+                    f"O_DIRECT, but the page cache held {len(left)} of {len(sample.blocks)} block(s) after the {way}, "
+                    f"repetition {sample.repetition}: {left[0][0]} at {left[0][1]}"
+                )
+        if sample.after == "write" and way == "read":
+            there = cached
+    return ""
+
+
 def write_back(seen: PhaseSeen) -> Finding | None:
     if seen.access.direction != "write":
         return None
@@ -157,7 +181,7 @@ def write_back(seen: PhaseSeen) -> Finding | None:
         saw += f", but fsync proves nothing here{because(traits.unsynced)}"
     elif not fsync and not holds:
         saw += because(traits.why)
-    left = left_in_memory(seen) if o_direct and holds else ""
+    left = _left_in_memory(seen) if o_direct and holds else ""
     case = "direct" if left else "place" if fsync else ""
     demanded = rule("G2 write-back", case, factor=factor, memory=memory)
     return demanded.decide(holds and not left, left or saw)

@@ -114,29 +114,6 @@ def unchanged(seen: CaseSeen) -> Finding | None:
     return rule("G8 contents").unless(saw, changed, lost if missing > 0 else "", empty, doubt=doubt)
 
 
-def left_in_memory(seen: PhaseSeen) -> str:
-    """Return which blocks a phase of direct transfers left in the page cache; empty if none, or if it is not known.
-
-    What was there before a read tells nothing.
-    """
-    case, way, there = seen.case, seen.access.direction, set[tuple[str, int]]()
-    direct = all(p.access.o_direct for p in case.plan.repeat if p.access.direction == way)
-    if not (direct and case.kind.past_pages and case.traits.honours_o_direct):
-        return ""
-    for sample in case.evidence.samples:
-        cached = {(block.file, block.offset) for block in sample.blocks if block.kind == "cached"}
-        if sample.after == way and sample.repetition > 0:
-            left = sorted(cached - there)
-            if len(left) > _EMPTY * len(sample.blocks):
-                return (
-                    f"O_DIRECT, but the page cache held {len(left)} of {len(sample.blocks)} block(s) after the {way}, "
-                    f"repetition {sample.repetition}: {left[0][0]} at {left[0][1]}"
-                )
-        if sample.after == "write" and way == "read":
-            there = cached
-    return ""
-
-
 def stored(seen: CaseSeen) -> Finding | None:
     """Return G8 for the first sample of what was written that is not believed, or for the last one."""
     if not seen.plan.sampled:

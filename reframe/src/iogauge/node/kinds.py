@@ -66,7 +66,7 @@ KINDS: Final[dict[str, Kind]] = {
     "f2fs": replace(_TREES, counts_blocks=False),
     "btrfs": replace(_TREES, on_device=False),
     # Its upper directory may lie on ext4, on XFS, or on trees.
-    "overlay": replace(_EXT, on_device=False, frees=False, past_pages=False, beside=0.5),
+    "overlay": replace(_TREES, on_device=False, journal=_EXT.journal),
     "lustre": replace(_PAGES, counts_blocks=True),
     **dict.fromkeys(("nfs", "nfs4", "ceph"), _PAGES),
     **dict.fromkeys(("gfs2", "ocfs2"), replace(_PAGES, on_device=True)),
