@@ -1418,8 +1418,8 @@ WRITTEN = (
     ),
     Mutant(
         "cache-not-emptied", "plan", "script.py",
-        '        lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")',
-        '        lines += [f"iog_phase evict-{phase.name} {shell_command(words)}"][1:]',
+        '        lines.append(_step(f"evict-{phase.name}", words))',
+        '        lines += [_step(f"evict-{phase.name}", words)][1:]',
         "tests/unit/test_plan.py::test_a_case_of_one_node",
         "the job script does not empty the page cache before a read",
     ),

@@ -161,7 +161,7 @@ def shown(*others: tuple[ceilings.Way, ceilings.Figure]) -> report.Shown:
     )
     declared = site.ceilings
     assert declared
-    return report.Shown.of("s:p", site, ceilings.look([NETWORK, DEVICES], others, declared, NOW))
+    return report.Shown("s:p", site, ceilings.look([NETWORK, DEVICES], others, declared, NOW))
 
 
 def test_each_layer_loses_what_it_takes_from_those_below():
@@ -205,7 +205,7 @@ def test_more_than_declared_is_named():
         ceilings={"network": "tcp"},
     )
     assert site.ceilings
-    found = report.Shown.of("s:p", site, ceilings.look([NETWORK], (), site.ceilings, NOW))
+    found = report.Shown("s:p", site, ceilings.look([NETWORK], (), site.ceilings, NOW))
     assert [problem for problem in found.problems if "correct the topology" in problem]
 
 

@@ -133,18 +133,14 @@ class StorageCheck(JudgedCheck):
         if self.local:
             self._refuse(Verdict.ERROR, "local is set: a case runs where its partition says")
         try:
-            declared = self.declared()
-        except ValueError as error:
-            self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")
-        self._override(declared)
-        self._check_variables()
-        self.num_tasks = self.total_tasks
-        self.num_tasks_per_node = self.tasks_per_node
-        if self.own_processes:
-            self.num_tasks, self.num_tasks_per_node = self.nodes, 1
-            most = self.own_processes * self.tasks_per_node
-            self.num_cpus_per_task = min(most, self.site.node.cores)
-        try:
+            self._override(self.declared())
+            self._check_variables()
+            self.num_tasks = self.total_tasks
+            self.num_tasks_per_node = self.tasks_per_node
+            if self.own_processes:
+                self.num_tasks, self.num_tasks_per_node = self.nodes, 1
+                most = self.own_processes * self.tasks_per_node
+                self.num_cpus_per_task = min(most, self.site.node.cores)
             self._plan = self.plan().in_pool(self._extras.target.pool)
         except ValueError as error:
             self._refuse(Verdict.ERROR, f"this scenario cannot be run at this scale: {error}")

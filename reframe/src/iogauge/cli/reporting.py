@@ -74,10 +74,7 @@ def sessions_of(names: list[str]) -> Asked:
     return Asked(SessionRecords(records), selected.joined_unmeasured(lacks), tuple(damaged))
 
 
-_Span = tuple[datetime | None, datetime | None]
-
-
-def _asked(names: list[str], span: _Span, system: str) -> Asked:
+def _asked(names: list[str], *span: datetime | None, system: str) -> Asked:
     """Return what is known of the named sessions, or of the newest run of all in a span of time.
 
     Raises BadParameter if both are given, or if nothing was measured in the span.
@@ -118,7 +115,7 @@ def show_report(
 
     Of a span it is the newest run of every case. The page of --html needs no network. --bundle has the page, raw outputs, commands and hashes, nothing private.
     """
-    asked = _asked(names or [], (since, until), system)
+    asked = _asked(names or [], since, until, system=system)
     ending = asked.records.ending(asked.gate, asked.unmeasured, endings.of_damage(asked.damaged))
     if html:
         ending, text = registry.load("iogauge_answers", "page")(asked, since, until)

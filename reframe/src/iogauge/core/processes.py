@@ -277,10 +277,6 @@ class NoAnswer(OSError):
     """A target did not answer in time. The message names it, the time waited, and the remedy."""
 
 
-def _nothing(_: int) -> None:
-    pass
-
-
 def _forked(work: Callable[[], object], pipe: int, standard: Sequence[int]) -> int:
     """Run ``work`` in a child that ends with this process, and without its cleanup handlers; return the child's number.
 
@@ -335,7 +331,7 @@ def _silence_s(place: str) -> float:
 
 def call_in_time(place: str, work: Callable[[], _T], seconds: float | None = None) -> _T:
     """Return the result of ``work``, run in a child process: :func:`watch` without progress."""
-    return watch(place, lambda _: work(), _nothing, seconds)
+    return watch(place, lambda _: work(), lambda _: None, seconds)
 
 
 def watch(

@@ -278,11 +278,10 @@ def change(before: Load, after: Load) -> NodeActivity:
     troubles = [
         f"{device} is {state}" for device, state in after.states.items() if state not in HARMLESS
     ]
-    earlier = set(before.history)
     troubles += [
         f"{device} went through {state}"
         for when, device, state in after.history
-        if (when, device, state) not in earlier
+        if (when, device, state) not in before.history
         and when >= int(before.time)
         and state not in HARMLESS
     ]

@@ -216,19 +216,17 @@ def bytes_moved(seen: PhaseSeen) -> Finding | None:
     if not seen.moves_data and not warnings:
         return None
     unlike = any(_UNLIKE in warning for warning in warnings) and _read_whole(seen)
-    if unlike:
-        warnings = [warning for warning in warnings if not _OF_SIZE.fullmatch(warning)]
+    warnings = [one for one in warnings if not (unlike and _OF_SIZE.fullmatch(one))]
     moved = [phase.bytes_moved for phase in seen.tool_phases]
     wrong = [count for count in moved if planned is not None and count != planned]
     count = "an unknown number of" if wrong[:1] == [None] else wrong[0] if wrong else ""
     saw = f"{count} bytes moved" if wrong else "bytes moved as asked"
     if warnings:
         saw += f", warning of the tool: {warnings[0]}"
+    doubt = f"{saw}; clients saw the file with different sizes, then read all of it"
     demanded = rule("G8 bytes", "unplanned" if planned is None else "", expected=planned)
-    if unlike and not wrong and not warnings:
-        saw += "; clients saw the file with different sizes, then read all of it"
-        return demanded.warn(saw)
-    return demanded.decide(not wrong and not warnings, saw)
+    problem = saw if wrong or warnings else ""
+    return demanded.unless(saw, problem, doubt=doubt if unlike else "")
 
 
 def _read_whole(seen: PhaseSeen) -> bool:

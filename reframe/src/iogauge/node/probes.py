@@ -123,40 +123,33 @@ class _Node:
         return sorted(filter(None, {text(file) for file in self.root.glob(pattern)}))
 
 
-def _known(facts: Mapping[str, Value | None]) -> Fingerprint:
-    """Return facts without those that were not told."""
-    return {key: value for key, value in facts.items() if value not in ("", None)}
+#: What a probe tells; "" and None stand for what it was not told.
+_Told = Mapping[str, Value | None]
 
 
-def _system(node: _Node) -> Fingerprint:
+def _system(node: _Node) -> _Told:
     kernel = os.uname()
     named = re.search(r'^PRETTY_NAME="?([^"\n]*)', node.text("etc/os-release"), re.M)
-    return _known(
-        {
-            "kernel": kernel.release,
-            "machine": kernel.machine,
-            "os": named and named[1],
-            "node.model": node.text("sys/class/dmi/id/product_name"),
-        }
-    )
+    return {
+        "kernel": kernel.release,
+        "machine": kernel.machine,
+        "os": named and named[1],
+        "node.model": node.text("sys/class/dmi/id/product_name"),
+    }
 
 
-def _mount(node: _Node) -> Fingerprint:
+def _mount(node: _Node) -> _Told:
     if node.mount is None:
         return {}
-    return _known(
-        {
-            "mount.type": node.mount.type,
-            "mount.source": safe_source(node.mount.source),
-            "mount.options": safe_options(node.mount.options),
-            "mount.compresses": below.resolve(
-                node.path, node.mount, root=str(node.root)
-            ).compresses,
-        }
-    )
+    return {
+        "mount.type": node.mount.type,
+        "mount.source": safe_source(node.mount.source),
+        "mount.options": safe_options(node.mount.options),
+        "mount.compresses": below.resolve(node.path, node.mount, root=str(node.root)).compresses,
+    }
 
 
-def _processor(node: _Node) -> Fingerprint:
+def _processor(node: _Node) -> _Told:
     models = dict(
         re.findall(r"(?m)^(model name|cpu|CPU part)\s*:\s*(.+)$", node.text("proc/cpuinfo"))
     )
@@ -171,32 +164,27 @@ def _processor(node: _Node) -> Fingerprint:
         f"{file.name}: {text(file)}"
         for file in sorted(node.root.glob("sys/devices/system/cpu/vulnerabilities/*"))
     ]
-    return _known(
-        {
-            "cpu.model": " ".join(model.split()),
-            "cpu.cores": len(cores) or None,
-            "cpu.threads": threads or None,
-            "cpu.smt": threads > len(cores) if threads else None,
-            "cpu.sockets": len(node.texts(f"{topology}/physical_package_id")) or None,
-            "cpu.numa_nodes": len(list(node.root.glob("sys/devices/system/node/node[0-9]*")))
-            or None,
-            "cpu.governor": ",".join(node.texts(f"{cpus}/cpufreq/scaling_governor")),
-            "cpu.mitigations": text_digest("\n".join(flaws)) if flaws else "",
-        }
-    )
+    return {
+        "cpu.model": " ".join(model.split()),
+        "cpu.cores": len(cores) or None,
+        "cpu.threads": threads or None,
+        "cpu.smt": threads > len(cores) if threads else None,
+        "cpu.sockets": len(node.texts(f"{topology}/physical_package_id")) or None,
+        "cpu.numa_nodes": len(list(node.root.glob("sys/devices/system/node/node[0-9]*"))) or None,
+        "cpu.governor": ",".join(node.texts(f"{cpus}/cpufreq/scaling_governor")),
+        "cpu.mitigations": text_digest("\n".join(flaws)) if flaws else "",
+    }
 
 
-def _memory(node: _Node) -> Fingerprint:
+def _memory(node: _Node) -> _Told:
     total = memory_bytes(str(node.root))
     limit = min(_memory_limits(node), default=total)
     pages = re.search(r"\[(\w+)\]", node.text("sys/kernel/mm/transparent_hugepage/enabled"))
-    return _known(
-        {
-            "mem.bytes": round(total / _GIB) * _GIB,
-            "mem.limit": limit if limit < total else None,
-            "mem.thp": pages and pages[1],
-        }
-    )
+    return {
+        "mem.bytes": round(total / _GIB) * _GIB,
+        "mem.limit": limit if limit < total else None,
+        "mem.thp": pages and pages[1],
+    }
 
 
 def _memory_limits(node: _Node) -> list[int]:
@@ -234,7 +222,7 @@ def _driver_info(interface: str) -> tuple[str, str]:
     return driver, firmware if firmware != "N/A" else ""
 
 
-def _network(node: _Node) -> Fingerprint:
+def _network(node: _Node) -> _Told:
     """Return facts of all active interfaces that have hardware, or bond others that have."""
     facts: dict[str, Value | None] = {}
     for name in listed(str(node.root), "sys/class/net"):
@@ -259,32 +247,32 @@ def _network(node: _Node) -> Fingerprint:
     if match := re.search(r"(?<![\w.])(\d{1,3}(?:\.\d{1,3}){3})(?=[@:])", source):
         with contextlib.suppress(ValueError):
             facts["nic.target"] = route_interface(node.text("proc/net/route"), match[1])
-    return _known(facts)
+    return facts
 
 
-def _infiniband(node: _Node) -> Fingerprint:
+def _infiniband(node: _Node) -> _Told:
     facts: Fingerprint = {}
     for port in sorted(node.root.glob("sys/class/infiniband/*/ports/*")):
         device = port.parent.parent
         key = f"ib.{device.name}:{port.name}"
         facts |= {f"{key}.rate": text(port, "rate"), f"{key}.firmware": text(device, "fw_ver")}
-    return _known(facts)
+    return facts
 
 
-def _lustre(node: _Node) -> Fingerprint:
+def _lustre(node: _Node) -> _Told:
     if node.mount is None or node.mount.type != "lustre":
         return {}
     return client.facts(fsname_of(node.mount.source), node.root)
 
 
-def _hints(node: _Node) -> Fingerprint:
+def _hints(node: _Node) -> _Told:
     told = {**_of_open_mpi(node.root), **os.environ}
     hints = [
         f"{name}={value}{_content(name, value)}"
         for name, value in sorted(told.items())
         if _HINTS.fullmatch(name) and not SECRET.search(name)
     ]
-    return {"hints.environment": "; ".join(hints)} if hints else {}
+    return {"hints.environment": "; ".join(hints)}
 
 
 def _of_open_mpi(root: Path) -> dict[str, str]:
@@ -303,7 +291,7 @@ def _content(name: str, value: str) -> str:
     return ""
 
 
-def _between(node: _Node) -> Fingerprint:
+def _between(node: _Node) -> _Told:
     """Return libraries and scripts between the tools and the kernel, see node/programs."""
     looks = [
         preloaded(environ, node.root) for environ in (os.environ, *of_processes(node.processes))
@@ -327,7 +315,7 @@ def mpi_version(text: str) -> str:
     return re.sub(r"^\S+ \((.*)\)", r"\1", lines[0])
 
 
-def _mpi(node: _Node) -> Fingerprint:
+def _mpi(node: _Node) -> _Told:
     if version := os.environ.get("CRAY_MPICH_VERSION"):
         return {"mpi": f"Cray MPICH {version}"}
     said = commands.run("mpirun", "--version", seconds=PROGRAM_SECONDS)
@@ -335,7 +323,7 @@ def _mpi(node: _Node) -> Fingerprint:
 
 
 #: Probes by name, each with the keys (patterns of fnmatch) that it may give.
-PROBES: Final[dict[str, tuple[Callable[[_Node], Fingerprint], tuple[str, ...]]]] = {
+PROBES: Final[dict[str, tuple[Callable[[_Node], _Told], tuple[str, ...]]]] = {
     "system": (_system, ("kernel", "machine", "os", "node.model")),
     "mount": (_mount, ("mount.*",)),
     "processor": (_processor, ("cpu.*",)),
@@ -367,7 +355,8 @@ def collect(
 
     def work(name: str) -> None:
         try:
-            parts[name] = PROBES[name][0](node)
+            told = PROBES[name][0](node)
+            parts[name] = {key: value for key, value in told.items() if value not in ("", None)}
         except TimeoutError:
             pass
         except Exception:

@@ -58,6 +58,11 @@ class Launch:
         return [*self.each_node, *self.agent, *command] if self.each_node else ["iog_do", *command]
 
 
+def _step(name: str, words: Sequence[str]) -> str:
+    """Return the line that runs a command as a phase of the job script."""
+    return f"iog_phase {name} {shell_command(words)}"
+
+
 def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     """Return lines of the job script that run one phase on the files of a directory."""
     if phase.within is not None:
@@ -65,17 +70,17 @@ def _phase_lines(phase: PhasePlan, launch: Launch, directory: str) -> list[str]:
     lines, more = [], ""
     if phase.access.evict:
         words = launch.on_each_node("evict", directory, stage.evict_stem(phase.name, REP))
-        lines.append(f"iog_phase evict-{phase.name} {shell_command(words)}")
+        lines.append(_step(f"evict-{phase.name}", words))
     if phase.verifies is not None:
         lines.append(f"iog_verify {shell_command(phase.verifies.words)}")
         more = ' "${IOG_VERIFY[@]}"'
     if phase.launch == "agent":
         words = [*launch.agent, *phase.command, launch.restore]
-        return [*lines, f"iog_phase {phase.name} {shell_command(words)}"]
+        return [*lines, _step(phase.name, words)]
     if phase.launch == "nodes":
         start = [*launch.each_node, *launch.agent]
         words = [*launch.agent, *phase.command, launch.interface or "", *start]
-        return [*lines, f"iog_phase {phase.name} {shell_command(words)}"]
+        return [*lines, _step(phase.name, words)]
     asked = ["--", *launch.agent] if phase.asks else []
     own = [*launch.agent, *phase.command[1:]] if phase.command[0] == AGENT else phase.command
     command = shell_command([*own, *asked]) + more
@@ -100,7 +105,7 @@ def _witnessed(phase: PhasePlan, launch: Launch) -> str:
 def _look(phase: PhasePlan, launch: Launch, when: str) -> list[str]:
     """Return the line that looks at all nodes before or after a phase of servers."""
     words = [*launch.each_node, *_witness(phase, launch), "--look", when]
-    line = f"iog_phase {stage.look_phase(when, phase.name)} {shell_command(words)}"
+    line = _step(stage.look_phase(when, phase.name), words)
     return [line] if phase.on_servers and phase.witnessed else []
 
 
@@ -128,15 +133,14 @@ def _striping_lines(plan: CasePlan, launch: Launch) -> list[str]:
     if plan.writes_first:
         before.append(f"mkdir {shell_word(where)} || exit 1")
     if plan.layout is not None and not plan.hinted:
-        before.append(
-            f"iog_phase setstripe {shell_command(['lfs', 'setstripe', *plan.layout.arguments(), where])}"
-        )
+        words = ["lfs", "setstripe", *plan.layout.arguments(), where]
+        before.append(_step("setstripe", words))
     if plan.pins is not None:
         words = [*launch.agent, "pin", stage.PINS, where, f"{stage.PINNED}.{REP}"]
-        before.append(f"iog_phase pin {shell_command(words)}")
+        before.append(_step("pin", words))
     if plan.mdts:
         words = [*launch.agent, stage.SPREAD, str(plan.mdts), where]
-        before.append(f"iog_phase {stage.SPREAD} {shell_command(words)}")
+        before.append(_step(stage.SPREAD, words))
     return before
 
 
@@ -156,10 +160,8 @@ def job_functions(plan: CasePlan, launch: Launch, notes_layouts: bool = False) -
         out = _with_samples(each, plan)
         return [f"    {line}" for line in [*start, *out]]
 
-    start, first, last = (
-        f"iog_phase {out} {shell_command(launch.on_each_node('facts', DIR, out))}"
-        for out in stage.FACTS
-    )
+    facts = (_step(out, launch.on_each_node("facts", DIR, out)) for out in stage.FACTS)
+    start, first, last = facts
     prepare = [f"    {start}"]
     if plan.restores:
         words = [*launch.agent, "restore", launch.restore]

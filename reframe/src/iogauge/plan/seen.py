@@ -161,16 +161,9 @@ class Noted:
     def each(self, what: str, kind: Any = object) -> Iterator[tuple[str, float, Any]]:
         """Yield host, time and value of what was noted; a value of another type than ``kind`` is left out."""
         for host, notes in self.notes.items():
-            for one in notes:
-                if one.what == what:
-                    try:
-                        yield (
-                            host,
-                            one.time,
-                            one.value if kind is object else untrusted.build(kind, one.value),
-                        )
-                    except TypeError:
-                        continue
+            for at, _, value in (one for one in notes if one.what == what):
+                with contextlib.suppress(TypeError):
+                    yield host, at, value if kind is object else untrusted.build(kind, value)
 
     def by_host(self, what: str) -> dict[str, Any]:
         """Return what each node answered last."""

@@ -32,6 +32,7 @@ from iogauge.core import untrusted
 from iogauge.core.paths import replace_file
 from iogauge.core.text import digest
 from iogauge.evidence.fingerprint import agree, identity
+from iogauge.judge.verdict import Verdict
 from iogauge.node.identity import differ
 from iogauge.records.journal import Damaged, read_numbered
 from iogauge.records.record import Record
@@ -343,8 +344,7 @@ def load(
 
     def months() -> Iterator[pl.DataFrame]:
         for month in _months(folder, cache):
-            rows = month.rows([name for name in STORED if name in {*stored, *ORDER}])
-            yield rows.with_columns(pl.col(pl.String).cast(pl.Categorical))
+            yield _short(month.rows([name for name in STORED if name in {*stored, *ORDER}]))
 
     frame = _merged(months, stored)
     if "series" in wanted:
@@ -355,9 +355,18 @@ def load(
     return frame.select(wanted)
 
 
+def _short(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows in which each text is kept once, and a verdict is a byte."""
+    verdicts = [name for name in ("verdict", "metric_verdict") if name in rows.columns]
+    known = pl.Enum([verdict.value for verdict in Verdict])
+    return rows.with_columns(
+        pl.col(verdicts).cast(known), pl.col(pl.String).exclude(verdicts).cast(pl.Categorical)
+    )
+
+
 def _merged(months: Callable[[], Iterator[pl.DataFrame]], columns: Sequence[str]) -> pl.DataFrame:
     """Columns of months, each in order, as one in order; only what overlaps in time is sorted."""
-    done = [to_frame([]).with_columns(pl.col(pl.String).cast(pl.Categorical)).select(columns)]
+    done = [_short(to_frame([])).select(columns)]
     last: pl.DataFrame | None = None
     for frame in filter(len, months()):
         if last is not None and frame["time"][0] < last["time"][0]:

@@ -195,23 +195,18 @@ class SessionRecords(tuple[Record, ...]):
         self, gate: bool, unmeasured: Unmeasured | None = None, problems: Collection[str] = ()
     ) -> Ending:
         """Return the word and the sentence of the session; see :func:`conclude`."""
+        counted = [record for record in self if self.counts(record)]
+        passed = [record.findings for record in counted if record.verdict is Verdict.PASS]
+        alone = [any(one.saw.startswith(NO_WITNESS) for one in findings) for findings in passed]
         return conclude(
-            Counter(record.verdict for record in self if self.counts(record)),
+            Counter(record.verdict for record in counted),
             gate=gate,
             expected=sum(bool(record.expected) for record in self),
             refuted=sum(map(self.is_unconfirmed, self)),
-            unwitnessed=sum(
-                record.verdict is Verdict.PASS and self.counts(record) and not is_witnessed(record)
-                for record in self
-            ),
+            unwitnessed=sum(alone),
             unmeasured=unmeasured,
             problems=problems,
         )
-
-
-def is_witnessed(record: Record) -> bool:
-    """Return whether no figure of a record lacks a second witness."""
-    return not any(finding.saw.startswith(NO_WITNESS) for finding in record.findings)
 
 
 def of_damage(damaged: Sequence[journal.Damaged]) -> list[str]:

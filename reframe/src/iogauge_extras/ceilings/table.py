@@ -23,7 +23,6 @@ from iogauge_extras.ceilings.measured import (
     NETWORK,
     WAYS,
     Figure,
-    Layer,
     LayersSeen,
     Way,
     of_history,
@@ -38,7 +37,7 @@ _ORDER: Final = (DEVICES, _SERVERS, NETWORK)
 _LEAST_LOSS: Final = 0.005
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class LayerRow:
     """A layer in one direction, in bytes/s over all its parts; ``carries`` is what is left above it.
 
@@ -103,25 +102,27 @@ class Chain:
         return said
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Shown:
-    """A partition's layers, and what is wrong with its measurements."""
+    """What a partition declares beside what its history shows."""
 
     partition: str
-    problems: tuple[str, ...]
     extras: PartitionExtras
     seen: LayersSeen
 
-    @classmethod
-    def of(cls, partition: str, extras: PartitionExtras, seen: LayersSeen) -> Shown:
-        """Return what a partition declares beside what its history shows."""
-        problems = [
-            f"{layer.problem}. It bounds no figure until you measure it: iogauge run -t ceiling"
-            for layer in seen.layers
-            if layer.problem
-        ]
-        problems += _above_declared(extras, seen.layers)
-        return cls(partition=partition, problems=tuple(problems), extras=extras, seen=seen)
+    @property
+    def problems(self) -> list[str]:
+        """Return what is wrong with the measurements; of one that exceeds what is declared, the topology is wrong."""
+        remedy = "It bounds no figure until you measure it: iogauge run -t ceiling"
+        found = [f"{one.problem}. {remedy}" for one in self.seen.layers if one.problem]
+        for layer in self.seen.layers:
+            declared = declared_of(layer.name, layer.direction, self.extras, 1)
+            if declared and layer.best and layer.best.bytes_s > MOST_SHARE * declared:
+                found.append(
+                    f"{layer.name}, {layer.direction}: {_rate(layer.best.bytes_s)}, {layer.best.source}, and "
+                    f"{_rate(declared)} declared: correct the topology"
+                )
+        return found
 
     @property
     def chains(self) -> tuple[Chain, ...]:
@@ -146,17 +147,9 @@ class Shown:
             usable = measured if layer and not layer.problem else None
             carries = _least((below, declared, usable))
             when = f"{layer.best.day}, {layer.best.nodes} node(s)" if layer and layer.best else ""
-            rows.append(
-                LayerRow(
-                    name=name,
-                    declared=declared,
-                    measured=measured,
-                    usable=usable,
-                    when=f"{when}, not used" if measured and not usable else when,
-                    carries=carries,
-                    loss=1 - carries / below if below and carries else None,
-                )
-            )
+            when += ", not used" if measured and not usable else ""
+            loss = 1 - carries / below if below and carries else None
+            rows.append(LayerRow(name, declared, measured, usable, when, carries, loss))
             below = carries
         return tuple(rows)
 
@@ -176,17 +169,6 @@ def declared_of(name: str, way: Way, extras: PartitionExtras, nodes: int) -> flo
         return float(servers.count * servers.nic)
     rate: float | None = getattr(devices, way, None)
     return devices.count * rate if name == DEVICES and devices and rate else None
-
-
-def _above_declared(extras: PartitionExtras, layers: Sequence[Layer]) -> Iterator[str]:
-    """Yield the measurements that exceed what is declared: then the topology is wrong."""
-    for layer in layers:
-        declared = declared_of(layer.name, layer.direction, extras, 1)
-        if declared and layer.best and layer.best.bytes_s > MOST_SHARE * declared:
-            yield (
-                f"{layer.name}, {layer.direction}: {_rate(layer.best.bytes_s)}, {layer.best.source}, and "
-                f"{_rate(declared)} declared: correct the topology"
-            )
 
 
 def beside(shown: Shown | None, nodes: object, metric: MetricRecord) -> dict[str, str]:
@@ -212,7 +194,7 @@ def of_site(folder: Path, site: Path) -> Iterator[Shown]:
     """Yield the layers of each partition of a site, beside a history in ``folder``; raises OSError or ValueError."""
     for name, extras in settings.partitions(site).items():
         seen = of_history(folder, site.name, name, extras.ceilings)
-        yield Shown.of(f"{site.name}:{name}", extras, seen)
+        yield Shown(f"{site.name}:{name}", extras, seen)
 
 
 def of_systems(folder: Path, names: Sequence[str]) -> dict[str, Shown]:

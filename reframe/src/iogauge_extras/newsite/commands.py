@@ -8,11 +8,11 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -219,11 +219,11 @@ def new(
         raise slip("no storage mount has a directory of yours: name one, --target DIR")
     slurm, chosen = _queue(queue)
     count = _nodes(chosen, nodes)
+    common = _common(name, slurm, chosen, count, account)
+    common |= {"stack": name if into else folders.LOCAL, "claimed": _claimed()}
     targets: list[Described] = []
     for path in paths:
-        taken = [one.partition for one in targets]
-        look = partial(_target, name, path, chosen, count, account, slurm, ceiling, taken)
-        targets.append(look(stack=name if into else folders.LOCAL, claimed=_claimed()))
+        targets.append(_target(path, ceiling, [one.partition for one in targets], common))
     raise typer.Exit(_write(folder, targets, into))
 
 
@@ -234,46 +234,41 @@ def _claimed() -> str:
     return next((one.name for one in of_host if one.name != folders.LOCAL), "")
 
 
+def _common(
+    site: str, slurm: Slurm | None, queue: Queue | None, nodes: int, account: str
+) -> dict[str, Any]:
+    """Return what all targets of a site have in common."""
+    here = programs.machine()
+    return {
+        "site": site,
+        "slurm": slurm if queue else None,
+        "queue": queue,
+        "nodes": nodes,
+        "account": account,
+        "features": here.features,
+        "mpirun": "mpirun" in here.programs,
+        "modules": scheduler.modules(),
+        "login": socket.gethostname(),
+        "day": time.strftime("%Y-%m-%d"),
+    }
+
+
 def _target(
-    site: str,
-    path: str,
-    queue: Queue | None,
-    nodes: int,
-    account: str,
-    slurm: Slurm | None,
-    given: str | None,
-    taken: Sequence[str],
-    **more: str,
+    path: str, given: str | None, taken: Sequence[str], common: Mapping[str, Any]
 ) -> Described:
     """Look at a target; ``given`` is its ceiling, ``taken`` are names of other partitions."""
     try:
-        seen = _look(path, queue, account)
+        seen = _look(path, common["queue"], common["account"])
         if not seen.view.space.bytes_total:
             raise OSError(f"{seen.fstype} keeps no data")
     except OSError as error:
         raise slip(f"{path}: {error}. Name a directory on the storage: --target DIR") from error
     ceiling, said = _ceiling(seen, given)
-    here = programs.machine()
     name = writing.partition_name(seen)
-    return Described(
-        site=site,
-        path=path,
-        partition=next(n for n in (name, *(f"{name}{k}" for k in range(2, 99))) if n not in taken),
-        queue=queue,
-        nodes=nodes,
-        account=account,
-        ceiling=ceiling,
-        said=said,
-        seen=seen,
-        slurm=slurm if queue else None,
-        features=here.features,
-        mpirun="mpirun" in here.programs,
-        modules=scheduler.modules(),
-        speed_bytes_s=_speed(path, ceiling, nodes),
-        login=socket.gethostname(),
-        day=time.strftime("%Y-%m-%d"),
-        **more,
-    )
+    name = next(n for n in (name, *(f"{name}{k}" for k in range(2, 99))) if n not in taken)
+    speed = _speed(path, ceiling, common["nodes"])
+    known: dict[str, Any] = {"path": path, "partition": name, "seen": seen, "speed_bytes_s": speed}
+    return Described(ceiling=ceiling, said=said, **known, **common)
 
 
 def add_target(
@@ -290,9 +285,9 @@ def add_target(
     options = dict(word.lstrip("-").partition("=")[::2] for word in partitions[0].get("access", ()))
     slurm, queue = _queue(options.get("partition", "none"))
     nodes = partitions[0]["extras"].get("scale", {}).get("nodes", 1)
-    taken, account = [one["name"] for one in partitions], options.get("account", "")
-    path = os.path.abspath(target)
-    found = _target(name, path, queue, nodes, account, slurm, ceiling, taken)
+    common = _common(name, slurm, queue, nodes, options.get("account", ""))
+    path, taken = os.path.abspath(target), [one["name"] for one in partitions]
+    found = _target(path, ceiling, taken, common)
     file = folder / folders.SETTINGS
     before = file.read_text(encoding="utf-8")
     lines = writing.partition_lines(found, str(partitions[0].get("time_limit", "1h")))

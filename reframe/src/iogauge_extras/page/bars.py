@@ -9,7 +9,7 @@ import contextlib
 import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -25,7 +25,7 @@ from iogauge.site.marks import PUBLISHED
 from iogauge.site.references import References, leaves
 from iogauge_extras.ceilings.table import Chain
 from iogauge_extras.page.charts import TOP, WIDE, Axis, bounds, figure, linked, mark, word
-from iogauge_extras.page.sweeps import Dot, Plot, drawable, held_of, label_of, spaced
+from iogauge_extras.page.sweeps import Dot, Plot, Trace, drawable, held_of, label_of, spaced
 
 if TYPE_CHECKING:
     from iogauge_extras.compare.sides import Ratio
@@ -46,9 +46,9 @@ _GAUGE: Final = 160
 _BESIDE, _LONGEST = 14, 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Bar:
-    """A row: its label, the bar up to ``value``, and the text at its end.
+    """A row: its label, the bar up to ``value``, the text at its end, and a tooltip.
 
     ``heading`` is a line above it. ``marks`` are classes of lines across the row, at their values, with a tooltip each.
     ``interval`` is drawn as a line, around a dot of the class ``kind``.
@@ -149,23 +149,17 @@ def ranking(title: str, metric: MetricRecord, outliers: Collection[str]) -> str:
         shown = [*ranked[:_SLOWEST], *between, *ranked[-_FASTEST:]]
     middle = float(metric.median)
     _, top = bounds([rate for _, rate in ranked], [middle])
-    found = []
-    for name, rate in shown:
-        slow = name in outliers
+    marks = [("reference", middle, "median of all")]
+
+    def bar(name: str, rate: float) -> Bar:
+        label, kind = (f"{name} ◀ slow", "slow") if name in outliers else (name, "")
         against = f", {rate / middle - 1:+.1%} against the median" if middle else ""
-        found.append(
-            Bar(
-                label=f"{name}{' ◀ slow' if slow else ''}"[:22],
-                value=rate,
-                text=format_value(rate),
-                kind="slow" if slow else "",
-                tip=f"{name}: {with_unit(rate, metric.unit)}{against}",
-                marks=[("reference", middle, "median of all")],
-            )
-        )
+        tip = f"{name}: {with_unit(rate, metric.unit)}{against}"
+        return Bar(label[:22], rate, format_value(rate), tip, kind, marks=marks)
+
     more = f", and {len(ranked) - len(shown)} more" if len(shown) < len(ranked) else ""
     ticks = {middle: f"median {with_unit(middle, metric.unit)}{more}"}
-    return rows(title, found, 0.0, top, ticks)
+    return rows(title, [bar(*probe) for probe in shown], 0.0, top, ticks)
 
 
 def gauge(metric: MetricRecord) -> str:
@@ -182,18 +176,10 @@ def gauge(metric: MetricRecord) -> str:
     if reference and (reference.least or reference.most):
         less = metric.better == "less" and reference.most
         band = (0.0 if less else reference.least or 0.0, reference.most or top)
-    slow = "slow" if metric.verdict is Verdict.FAIL else ""
-    bar = Bar(
-        label="",
-        value=float(metric.median),
-        kind=slow + ("" if metric.verdict.is_valid else " off"),
-        marks=[
-            (name.replace("reference", "published"), value, "") for name, value in known.items()
-        ],
-        band=band,
-        dots=numbers(metric.samples)[:40],
-        track=top,
-    )
+    kind = "slow" * (metric.verdict is Verdict.FAIL) + " off" * (not metric.verdict.is_valid)
+    lines = [(n.replace("reference", "published"), value, "") for n, value in known.items()]
+    dots = numbers(metric.samples)[:40]
+    bar = Bar("", float(metric.median), "", "", kind, "", lines, dots, top, band)
     words = [f"measured {with_unit(metric.median, metric.unit)}"]
     words += [f"{name} {format_value(value)}" for name, value in known.items()]
     return (
@@ -214,44 +200,31 @@ def layers(chain: Chain, partition: str) -> str:
     values = [v for row in known for v in row[1:] if v]
     # A layer that carries far more than the others would leave nothing of them to see.
     top = max((v for v in values if v <= _FAR * min(values)), default=1.0)
-    found = []
-    for name, declared, measured in known:
+
+    def bar(name: str, declared: float | None, measured: float | None) -> Bar:
+        value = measured or (declared if declared and declared > top else None)
+        text = f"{format_bytes(measured or declared or 0)}/s"
         said = f"{name}: declared {format_bytes(declared)}/s" if declared else ""
-        found.append(
-            Bar(
-                label=name,
-                value=measured or (declared if declared and declared > top else None),
-                text=f"{format_bytes(measured or declared or 0)}/s",
-                tip=f"{name}: measured {format_bytes(measured)}/s" if measured else said,
-                kind=reached if name == "reached" else "",
-                track=declared,
-                marks=[("ceiling", declared, said)] if declared else [],
-            )
-        )
+        tip = f"{name}: measured {format_bytes(measured)}/s" if measured else said
+        marks = [("ceiling", declared, said)] if declared else []
+        kind = reached if name == "reached" else ""
+        return Bar(name, value, text, tip, kind, marks=marks, track=declared)
+
     title = f"{partition}, {chain.direction}, {count(chain.nodes, 'node')}"
-    return rows(title, found, 0.0, top)
+    return rows(title, [bar(*row) for row in known], 0.0, top)
 
 
 def beside(plot: Plot, anchor: Callable[[Dot], str]) -> str:
     """Return the curves of a plot that has one value of the parameter as bars, one below the other."""
-    found = []
-    for nth, trace in enumerate(plot.traces):
-        for dot in trace.dots:
-            tip = label_of(trace.name, dot)
-            off = "" if dot.metric.verdict.is_valid else " off"
-            reference = dot.reference
-            found.append(
-                Bar(
-                    label=trace.name,
-                    value=dot.value,
-                    text=format_value(dot.value),
-                    tip=tip,
-                    kind=f"c{nth}{off}",
-                    dots=dot.samples,
-                    marks=[("published", reference.value, held_of(dot))] if reference else [],
-                    link=anchor(dot),
-                )
-            )
+
+    def bar(nth: int, trace: Trace, dot: Dot) -> Bar:
+        kind = f"c{nth}" + " off" * (not dot.metric.verdict.is_valid)
+        marks = [("published", dot.reference.value, held_of(dot))] if dot.reference else []
+        tip, link = label_of(trace.name, dot), anchor(dot)
+        text = format_value(dot.value)
+        return Bar(trace.name, dot.value, text, tip, kind, marks=marks, dots=dot.samples, link=link)
+
+    found = [bar(nth, one, dot) for nth, one in enumerate(plot.traces) for dot in one.dots]
     values = [v for bar in found for v in (bar.value or 0.0, *(mark[1] for mark in bar.marks))]
     words = [plot.title, plot.shown_unit, f"{plot.x_name} {spaced(plot.dots[0].text)}"]
     mark = "; mark: reference" if any(bar.marks for bar in found) else ""
@@ -271,18 +244,18 @@ def ratios(title: str, found: Sequence[Ratio]) -> str:
     for case, mine in groupby(found, key=lambda row: row.case):
         for nth, row in enumerate(mine):
             low, high = row.low or row.ratio, row.high or row.ratio
-            drawn.append(
-                Bar(
-                    label=row.metric[:_BESIDE],
-                    heading=case if nth == 0 else "",
-                    value=row.ratio,
-                    text=f"{row.ratio:.3f}",
-                    kind="" if row.mark in ("better", "worse") else "off",
-                    interval=(low, high),
-                    marks=[("reference", 1.0, "no difference")],
-                    tip=f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {low:.3f} to {high:.3f})",
-                )
+            tip = (
+                f"{row.case} {row.metric}: B / A = {row.ratio:.3f} (95 %: {low:.3f} to {high:.3f})"
             )
+            kind, heading = (
+                "" if row.mark in ("better", "worse") else "off",
+                case if nth == 0 else "",
+            )
+            marks = [("reference", 1.0, "no difference")]
+            bar = Bar(
+                row.metric[:_BESIDE], row.ratio, f"{row.ratio:.3f}", tip, kind, heading, marks
+            )
+            drawn.append(replace(bar, interval=(low, high)))
     known = [mark for mark in _RATIOS if mark <= reach][-2:]
     ticks = {v: f"{v:.3g}" for v in (*(1 / mark for mark in reversed(known)), 1.0, *known)}
     return rows(title, drawn, 1 / reach, reach, ticks)
@@ -331,32 +304,21 @@ def overviews(records: Iterable[Record], anchor: Callable[[Record], str]) -> Ite
         if not mine:
             continue
         several = len({place for place, *_ in mine}) > 1
-        found = [
-            Bar(
-                label=f"{f'{place} ' if several else ''}{check} {name}",
-                value=value,
-                text=format_value(value),
-                tip=f"{record.short_name} {name}: {with_unit(metric.median, metric.unit)}, {metric.verdict.value}",
-                kind="slow" if metric.verdict is Verdict.FAIL else "",
-                link=anchor(record),
-            )
-            for (place, check, name), (value, metric, record) in mine.items()
-        ]
+        found = []
+        for (place, check, name), (value, metric, record) in mine.items():
+            label = f"{f'{place} ' if several else ''}{check} {name}"
+            kind = "slow" if metric.verdict is Verdict.FAIL else ""
+            told = f"{with_unit(metric.median, metric.unit)}, {metric.verdict.value}"
+            tip, link = f"{record.short_name} {name}: {told}", anchor(record)
+            found.append(Bar(label, value, format_value(value), tip, kind, link=link))
         names = {name for *_, name in mine} - {""}
         systems = {record.system for *_, record in mine.values()}
         fitting = [p for p in others if p.unit == unit and p.metric in names]
         for one in (p for p in fitting if p.system not in systems):
             name = f"{one.system} {one.check} {one.metric}"
-            found.append(
-                Bar(
-                    label=name,
-                    value=one.value,
-                    text=format_value(one.value),
-                    tip=f"published: {name}: {with_unit(one.value, one.unit)}",
-                    kind="off",
-                    heading="Published systems" if len(found) == len(mine) else "",
-                )
-            )
+            tip = f"published: {name}: {with_unit(one.value, one.unit)}"
+            heading = "Published systems" if len(found) == len(mine) else ""
+            found.append(Bar(name, one.value, format_value(one.value), tip, "off", heading))
         values = [bar.value or 1.0 for bar in found]
         low, high = min(values) / 2, max(values) * 2
         first, last = math.ceil(math.log10(low)), math.floor(math.log10(high))
