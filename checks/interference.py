@@ -14,7 +14,6 @@ class Interference(InterferenceCheck):
     tags = {"fio", "weekly", "acceptance"}
 
     measured = parameter(["stream", "metadata"], loggable=True)
-    transfer = 1 << 20
 
 
 def _several_nodes(extras):
@@ -30,7 +29,6 @@ class InterferenceApart(InterferenceApartCheck):
     tags = {"fio", "weekly", "acceptance"}
 
     measured = parameter(["stream", "metadata"], loggable=True)
-    transfer = 1 << 20
 
     @run_after("init")
     def choose(self):

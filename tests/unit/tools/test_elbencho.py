@@ -53,7 +53,7 @@ def test_a_recorded_phase(name):
 @pytest.mark.parametrize("name", ["write", "read"])
 @pytest.mark.parametrize(
     ("version", "more"),
-    [("", {}), ("_hosts", {"hosts": "servers.hosts", "secret": "servers.secret"})],
+    [("", {}), ("_hosts", {"hosts": "servers.hosts"})],
 )
 def test_the_words_are_those_of_the_recorded_command(version, more, name):
     given = words(action=name, json_file=f"elbencho_{name}.json", **more).arguments()
@@ -64,7 +64,7 @@ def test_the_words_are_those_of_the_recorded_command(version, more, name):
 
 @pytest.mark.parametrize(
     ("version", "hosts", "more"),
-    [("", 1, {}), ("_hosts", 2, {"hosts": "servers.next", "secret": "servers.secret"})],
+    [("", 1, {}), ("_hosts", 2, {"hosts": "servers.next"})],
 )
 def test_both_ways_of_a_recorded_mix(version, hosts, more):
     text = sample("mix", version)

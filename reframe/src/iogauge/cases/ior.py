@@ -315,17 +315,9 @@ class IorCheck(StorageCheck):
         )
         if not self.reads:
             return [write]
-        read = replace(
-            write,
-            name="read",
-            command=(),
-            rates=self._rates("read"),
-            access=self._access(
-                "read", task_offset=int(_option(words, "-Q") or 1) if shifted else None
-            ),
-            within="write",
-        )
-        return [write, read]
+        offset = int(_option(words, "-Q") or 1) if shifted else None
+        reads = self._access("read", task_offset=offset)
+        return [write, write.also("read", self._rates("read"), reads)]
 
     def plan(self) -> case.CasePlan:
         """Return the plan of the current variant."""

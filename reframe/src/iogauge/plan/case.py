@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from iogauge.core.measurement import Quantity, ToolOutput
 from iogauge.node.lustre.request import DirectoryLayout, Layout, Pins
@@ -170,6 +170,13 @@ class PhasePlan:
         """Return the phase as it runs in the warm-up, which may move fewer bytes."""
         fewer = self.verifies.data_bytes if self.verifies else None
         return self if fewer is None else replace(self, data_bytes=fewer)
+
+    def also(
+        self, name: str, rates: Mapping[str, tuple[str, str]], access: Access, **more: Any
+    ) -> PhasePlan:
+        """Return a phase that the same execution measures, too."""
+        shared = {"command": (), "within": self.name, **more}
+        return replace(self, name=name, rates=rates, access=access, **shared)
 
     @property
     def on_servers(self) -> bool:

@@ -32,7 +32,7 @@ class _Loads(OneNodeFioCheck):
 
     needs = FIO_METADATA
     measured: Literal["stream", "metadata"]
-    transfer: int
+    transfer = 1 << 20
     #: Seconds for which the disturber runs before and after.
     lead_s: int = LEAD_S
 

@@ -101,18 +101,11 @@ class MixedCheck(FioCheck):
         rates = {f"{name}_alone": quantity for name, quantity in compared.items()}
         before = self.fio_phase(alone, rates, reads, verifies=checks_of(layout))
         read = self.fio_phase(mixed, {READ_BW.name: "bw", **compared}, reads)
-        write = replace(
-            read,
-            name="beside",
-            command=(),
-            rates={WRITE_BW.name: ("write", "bw"), WRITE_IOPS.name: ("write", "iops")},
-            access=writes,
-            within=read.name,
-        )
+        written = {WRITE_BW.name: ("write", "bw"), WRITE_IOPS.name: ("write", "iops")}
         return self.laid_out_case(
             layout,
             [alone, mixed],
-            [before, read, write],
+            [before, read, read.also("beside", written, writes)],
             computed={
                 f"{name}_ratio": Computed(sources=(name, f"{name}_alone"), compute=Quantity.over)
                 for name in compared

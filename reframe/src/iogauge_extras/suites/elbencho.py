@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from iogauge.core import units
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
+from iogauge.plan.stage import SERVERS_SECRET
 from iogauge.tools.parsing import answer, excerpt, member
 
 #: What elbencho prints of wrong data; it names the offset and ends.
@@ -72,7 +73,7 @@ class ElbenchoOptions:
     named ``r0-f0``, ``r1-f0`` and so on. With ``own_directory`` each has a directory of its own, which it makes before it
     creates files. Creating and removing end with syncfs(2) on each node. ``hosts`` is a file with a
     server on each line. Then ``threads`` are those of each server, and the servers take the files in the order of the
-    lines. ``secret`` is the file with the word that the servers want to hear.
+    lines.
     """
 
     directory: str
@@ -87,7 +88,6 @@ class ElbenchoOptions:
     direct: bool = False
     gpu: Gpu = ""
     hosts: str = ""
-    secret: str = ""
 
     @property
     def syncs(self) -> bool:
@@ -102,7 +102,7 @@ class ElbenchoOptions:
             *(["-d"] if self.own_directory and self.action == "create" else []),
             _ACTIONS[self.action][0],
             *(["--rwmixpct", str(self.reads)] if self.reads else []),
-            *(["--hostsfile", self.hosts, "--svcpwfile", self.secret] if self.hosts else []),
+            *(["--hostsfile", self.hosts, "--svcpwfile", SERVERS_SECRET] if self.hosts else []),
             *("-t", str(self.threads)),
             *("-n", str(int(self.own_directory)), "-N", str(self.files)),
             *("-s", units.tool_size(self.file_bytes) if self.file_bytes else "0"),

@@ -16,7 +16,7 @@ from iogauge.core import words
 from iogauge.core.measurement import Metric, Quantity, ToolOutput
 from iogauge.core.units import parse_bytes
 from iogauge.plan.case import DIR, REP, Access, CasePlan, Computed, PhasePlan, Printed, Verification
-from iogauge.plan.stage import SERVERS_HOSTS, SERVERS_NEXT, SERVERS_SECRET
+from iogauge.plan.stage import SERVERS_HOSTS, SERVERS_NEXT
 from iogauge_extras.suites import elbencho
 
 #: What moves the bytes of whole files, and what does so without a check of data.
@@ -40,8 +40,8 @@ class _OnAllNodes(StorageCheck):
         output = f"elbencho-{action}.{REP}.json"
         if self.nodes > 1:
             # The order of the servers decides who works on which file.
-            hosts = SERVERS_HOSTS if action in ("write", "create") else SERVERS_NEXT
-            options |= {"hosts": hosts, "secret": SERVERS_SECRET}
+            writes = action in ("write", "create")
+            options["hosts"] = SERVERS_HOSTS if writes else SERVERS_NEXT
         words = elbencho.ElbenchoOptions(
             directory=DIR,
             action=action,
@@ -132,15 +132,9 @@ class ElbenchoMixedCheck(_OnAllNodes):
         read = replace(write, direction="read")
         rates = {READ_BW.name: "bw", READ_IOPS.name: "iops"}
         mixed = self._phase("mix", read, rates, reads=self.reads, **more)
-        beside = replace(
-            mixed,
-            name="beside",
-            command=(),
-            rates={"write_bw": ("write", "bw"), "write_iops": ("write", "iops")},
-            access=write,
-            data_bytes=each * self.total_tasks - (mixed.data_bytes or 0),
-            within=mixed.name,
-        )
+        written = {"write_bw": ("write", "bw"), "write_iops": ("write", "iops")}
+        rest = each * self.total_tasks - (mixed.data_bytes or 0)
+        beside = mixed.also("beside", written, write, data_bytes=rest)
         return self.case(
             "elbencho",
             [self._phase("read", read, {"read_iops_alone": "iops"}, **more), mixed, beside],
@@ -184,30 +178,29 @@ class ElbenchoFilesCheck(_OnAllNodes):
     def plan(self) -> CasePlan:
         """Create the files, then stat, read and remove them; raises ValueError if the limits allow none."""
         each = files_of_each(self, self.share, self.file_bytes)
-        all_files = each * self.total_tasks
-        offset = 1 if self.nodes > 1 else None
-        metadata = Access(direction="metadata")
-        accesses: dict[Metric, tuple[elbencho.Action, Access]] = {
-            CREATE: ("create", metadata),
-            STAT: ("stat", replace(metadata, task_offset=offset)),
-            READ: ("read", Access(direction="read", task_offset=offset, evict=offset is None)),
-            REMOVE: ("remove", metadata),
-        }
-
-        def phase(metric: Metric, action: elbencho.Action, access: Access) -> PhasePlan:
-            of_each = {"files": each, "own_directory": self.own_directory}
-            # A file is one request.
-            sizes = {"file_bytes": self.file_bytes, "block_bytes": self.file_bytes}
-            planned = self._phase(action, access, {metric.name: "rate"}, **of_each, **sizes)
-            parse = partial(_parse_files, action=action, files=all_files, tasks=self.tasks_per_node)
-            return replace(planned, parse=parse)
-
+        all_files, several = each * self.total_tasks, self.nodes > 1
+        offset = 1 if several else None
+        metadata, shifted = (Access(direction="metadata", task_offset=at) for at in (None, offset))
+        read = Access(direction="read", task_offset=offset, evict=not several)
+        planned: tuple[tuple[Metric, elbencho.Action, Access], ...] = (
+            (CREATE, "create", metadata),
+            (STAT, "stat", shifted),
+            (READ, "read", read),
+            (REMOVE, "remove", metadata),
+        )
+        # A file is one request.
+        sizes = {"file_bytes": self.file_bytes, "block_bytes": self.file_bytes, "files": each}
+        more: dict[str, Any] = {**sizes, "own_directory": self.own_directory}
+        parse = partial(_parse_files, files=all_files, tasks=self.tasks_per_node)
         return self.case(
             "elbencho",
             [
-                phase(metric, *accesses[metric])
-                for metric in self.promise()
-                if metric is not STAT or self.nodes > 1
+                replace(
+                    self._phase(action, access, {metric.name: "rate"}, **more),
+                    parse=partial(parse, action=action),
+                )
+                for metric, action, access in planned
+                if metric in self.promise() and (metric is not STAT or several)
             ],
             held_bytes=max(self.file_bytes, 4096 if self.file_bytes else 0) * all_files,
             files=all_files + (2 * self.total_tasks if self.own_directory else 0),

@@ -12,6 +12,9 @@ from iogauge_extras.suites import md_workbench
 
 #: Directories of each task, as in IO500.
 _SETS: Final = 10
+#: Bytes of an object, and those of its block.
+_BYTES: Final = 3901
+_BLOCK: Final = 4096
 _OBJECTS: Final = f"{DIR}/objects.{REP}"
 _BENCHMARK: Final = "benchmark"
 
@@ -38,10 +41,6 @@ class MdWorkbenchCheck(StorageCheck):
     """
 
     needs = MD_WORKBENCH
-    #: Bytes of an object.
-    object_bytes: int = 3901
-    #: Divisor: the scenario uses this fraction of the case's files.
-    share: int = 1
 
     def promise(self) -> tuple[Metric, ...]:
         """Return the rate of objects, and two quantiles of each operation."""
@@ -50,8 +49,8 @@ class MdWorkbenchCheck(StorageCheck):
     def plan(self) -> CasePlan:
         """One execution: make the objects, work on those of others for a time, remove them."""
         self.need_nodes("on one node the client answers from what it keeps")
-        limits, block = self.site.limits, max(4096, self.object_bytes)
-        files = min(limits.case_files // self.share, limits.case_bytes // block)
+        limits = self.site.limits
+        files = min(limits.case_files, limits.case_bytes // _BLOCK)
         objects = files // self.total_tasks // _SETS
         if objects < 1:
             raise ValueError(
@@ -60,7 +59,7 @@ class MdWorkbenchCheck(StorageCheck):
             )
         made = objects * _SETS * self.total_tasks
         words = [
-            *(f"-D={_SETS}", f"-I={objects}", f"-P={objects}", f"-S={self.object_bytes}"),
+            *(f"-D={_SETS}", f"-I={objects}", f"-P={objects}", f"-S={_BYTES}"),
             # The ranks from a task to the one whose objects it takes; one timed phase, and its seconds.
             *(f"-O={self.tasks_per_node}", "-R=1", f"-w={max(1, round(limits.phase_seconds))}"),
             *("-W", f"-o={_OBJECTS}"),
@@ -75,12 +74,12 @@ class MdWorkbenchCheck(StorageCheck):
                 **{metric.name: (_BENCHMARK, told) for metric, told in LATENCIES.items()},
             },
             access=Access(direction="metadata", task_offset=1),
-            stored_bytes=made * self.object_bytes,
+            stored_bytes=made * _BYTES,
             untimed_files=made,
         )
         return self.case(
             "md-workbench",
             [phase],
-            held_bytes=block * made,
+            held_bytes=_BLOCK * made,
             files=made + (_SETS + 2) * self.total_tasks + 1,
         )
