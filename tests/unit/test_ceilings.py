@@ -175,6 +175,8 @@ def test_each_layer_loses_what_it_takes_from_those_below():
     assert read.lost_above == pytest.approx(0.1)
     assert write.reached is None
     assert write.lost_above is None
+    # Five clients could get 500 MiB/s, of which the servers let 400 through.
+    assert [row.carries for row in shown().rows("read", 5)] == [500 * MIB, 400 * MIB, 400 * MIB]
 
 
 def test_what_limits_is_said_with_its_source():

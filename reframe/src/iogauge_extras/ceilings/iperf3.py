@@ -69,7 +69,7 @@ def client_arguments(
     return [*words, "-P", str(connections), "-i", "0", "-J", "--connect-timeout", "5000"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Stream:
     """A stream's report: bytes and seconds as the receiver counted them, and bytes that passed beside: late or again.
 
@@ -116,14 +116,9 @@ def _stream(report: object, planned: StreamPlan, where: str) -> _Stream:
     beside += lost * non_negative(start, "tcp_mss_default", where) if lost else 0
     percent = max(non_negative(used, key, where) for key in ("host_total", "remote_total"))
     threads = planned.connections if _threaded(version) else 1
-    return _Stream(
-        version=version,
-        received=int(received),
-        beside=int(beside),
-        seconds=seconds,
-        began=non_negative(times, "timesecs", where),
-        cores=percent / 100 / threads,
-    )
+    cores = percent / 100 / threads
+    began = non_negative(times, "timesecs", where)
+    return _Stream(version, int(received), int(beside), seconds, began, cores)
 
 
 def _threaded(version: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from itertools import takewhile
 from pathlib import Path
@@ -279,30 +279,23 @@ def _of_record(
         about, runs = metric or record, history.runs(*key)
         since, cause, session = _since_when(runs, about.verdict, history)
         remedy = _remedies(record, key[1], about.verdict)
-        told = Trouble(
-            kind=about.verdict.value,
-            where=record.where,
-            case=record.short_name,
-            reason=about.reason,
-            since=since,
-            cause="" if remedy and cause == UNCHANGED else cause,
-            remedy=remedy,
-        )
+        more: dict[str, Any] = {"reason": about.reason}
         if metric:
             series, fails = history.judged.get(key), metric.verdict is Verdict.FAIL
             missed = f", {against(metric)}" if fails and metric.reference else ""
-            told = replace(
-                told,
-                metric=metric.name,
-                measured=measured(metric) + missed,
-                expected=_expectation(metric),
-                reason="" if fails else told.reason,
-                guilty=_guilty(metric),
-                trend=_trend_words(series) if series and series.state is State.ALARM else "",
+            more = {
+                "metric": metric.name,
+                "measured": measured(metric) + missed,
+                "expected": _expectation(metric),
+                "reason": "" if fails else about.reason,
+                "guilty": _guilty(metric),
+                "trend": _trend_words(series) if series and series.state is State.ALARM else "",
                 # A record that the history takes for damaged has failed all the same.
-                curve=history.curve(*key, session) if runs else None,
-            )
-        yield told
+                "curve": history.curve(*key, session) if runs else None,
+            }
+        more |= {"since": since, "cause": "" if remedy and cause == UNCHANGED else cause}
+        more |= {"where": record.where, "case": record.short_name, "remedy": remedy}
+        yield Trouble(kind=about.verdict.value, **more)
 
 
 def _guilty(metric: MetricRecord) -> str:
