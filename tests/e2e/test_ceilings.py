@@ -3,19 +3,15 @@
 The hosts are namespaces of this machine. ``tc`` limits what each of them sends, and what it receives.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from e2e.rig import Rig, Run, command
+from e2e.rig import command
 from support import hosts as support
 from support.devices import Devices
 from support.hosts import Hosts
@@ -32,7 +28,7 @@ RECEIVE = {"n1": 320, "n2": 480, "n3": 480}
 
 
 @pytest.fixture(scope="module")
-def cluster(storage: Path) -> Iterator[Hosts]:
+def cluster(storage):
     """Three hosts, with frames of 9000 bytes as fast networks have them: headers are 0.7 % of these."""
     missing = [name for name in ("tc", "iperf3") if shutil.which(name) is None]
     if missing:
@@ -58,13 +54,13 @@ def cluster(storage: Path) -> Iterator[Hosts]:
 
 
 @pytest.fixture(scope="module")
-def disks(storage: Path) -> Iterator[dict[str, int]]:
+def disks(storage):
     """Two loop devices that are read at so many MiB/s and no more."""
     if not os.access(CAP, os.W_OK):
         pytest.skip(f"{CAP} is not writable")
     folder = storage / f"disks-{os.getpid()}"
     folder.mkdir()
-    found: dict[str, int] = {}
+    found = {}
     with contextlib.ExitStack() as leaving:
         leaving.callback(shutil.rmtree, folder)
         devices = Devices(folder, leaving)
@@ -80,7 +76,7 @@ def disks(storage: Path) -> Iterator[dict[str, int]]:
 
 
 @pytest.fixture(scope="module")
-def rig(cluster: Hosts, disks: dict[str, int], make_module_rig: Callable[..., Rig]) -> Rig:
+def rig(cluster, disks, make_module_rig):
     made = make_module_rig(tools=("fio", "iperf3"), tasks=2, launcher="mpirun")
     with made.configured() as (partition, _):
         root = "OMPI_ALLOW_RUN_AS_ROOT"
@@ -99,7 +95,7 @@ def rig(cluster: Hosts, disks: dict[str, int], make_module_rig: Callable[..., Ri
     return made
 
 
-def measure(cluster: Hosts, rig: Rig, *checks: str) -> Run:
+def measure(cluster, rig, *checks):
     """Run checks from the first host."""
     process = rig.start(
         cluster.command("n1", command(*checks)),
@@ -113,7 +109,7 @@ def measure(cluster: Hosts, rig: Rig, *checks: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def measured(cluster: Hosts, rig: Rig) -> Run:
+def measured(cluster, rig):
     done = measure(cluster, rig, "-t", "ceiling")
     for host in cluster.names:
         left = [line for line in cluster.processes(host).values() if "iperf3" in line]
@@ -122,12 +118,12 @@ def measured(cluster: Hosts, rig: Rig) -> Run:
 
 
 @pytest.fixture(scope="module")
-def table(measured: Run, rig: Rig) -> Run:
+def table(measured, rig):
     """What ``iogauge site ceilings`` says afterwards."""
     return rig.finish(rig.start(["iogauge", "site", "ceilings", "--system=rig"], COLUMNS="150"))
 
 
-def metrics(run: Run, check: str) -> dict[str, dict[str, Any]]:
+def metrics(run, check):
     """The newest figures of a check."""
     *_, record = (record for record in run.records if record["check"] == check)
     assert record["verdict"] != "ERROR", run.out
@@ -158,7 +154,7 @@ def test_declared_and_measured_stand_side_by_side(table):
     assert "write: limited by client network (measured)" in table.out
 
 
-def of_device(make_rig: Callable[..., Rig], device: str) -> Run:
+def of_device(make_rig, device):
     """A run of the check that reads a device past the file system."""
     rig = make_rig(limits={"phase_seconds": "2 s"})
     rig.declare(ceilings={"devices": [device]})

@@ -1,23 +1,20 @@
 """The ``iogauge`` command and ReFrame's own options, as typed."""
 
-from __future__ import annotations
-
 import html
 import re
 import shlex
 import shutil
-from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 
-from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, Rig, flat
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, flat
 
 pytestmark = [pytest.mark.needs_fio]
 
 
 @pytest.fixture
-def rig(make_rig: Callable[..., Rig]) -> Rig:
+def rig(make_rig):
     return make_rig()
 
 
@@ -75,7 +72,7 @@ def test_a_terminal_shows_where_the_case_stands(rig):
     assert re.search(r"\x1b\[K\[.*FioMetadata", run.out)
 
 
-def told(rig: Rig) -> dict[str, str]:
+def told(rig):
     """What each way of showing the newest session says: word and sentence."""
     page, xml = rig.base / "page.html", rig.base / "junit.xml"
     run = rig.iogauge("report", "--html", str(page), "--junit", str(xml))
@@ -140,7 +137,7 @@ def test_bench(rig):
 def test_a_failure_is_measured_once_more_and_both_are_kept(make_rig):
     # So few files that ext4 without a journal finds them soon, by one task, so that they take G4's 0.02 s.
     rig = make_rig(tasks=1, limits={"case_files": 6_000})
-    bands: dict[str, object] = {name: [1, -0.9, None, "ops/s"] for name in GENEROUS["FioMetadata"]}
+    bands = {name: [1, -0.9, None, "ops/s"] for name in GENEROUS["FioMetadata"]}
     rig.write_references({"FioMetadata": bands | {"create_rate": [2_000, -0.1, None, "ops/s"]}})
     # The sync after the creates belongs to their time. One before them finds no files.
     slow = f'[ -e {rig.base}/slowed ] || [ -z "$(ls -A $IOG_DIR)" ] || {{ touch {rig.base}/slowed; sleep 4; }}'

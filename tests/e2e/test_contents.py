@@ -1,14 +1,8 @@
 """What was written is there, and stays: the warm-up's check, and samples of the contents, on real file systems."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
-from e2e.rig import GENEROUS, Rig
-from support.devices import Devices
+from e2e.rig import GENEROUS
 from support.devices import run as system
 
 pytestmark = [pytest.mark.needs_loop, pytest.mark.slow]
@@ -20,10 +14,10 @@ _FILES = 'shopt -s dotglob; for file in "$IOG_DIR"/*; do\n    size=$(stat -c %s 
 
 
 @pytest.fixture
-def rig(make_rig: Callable[..., Rig], devices: Devices) -> Callable[..., Rig]:
+def rig(make_rig, devices):
     """Makes a rig on a file system of its own, with references that everything meets."""
 
-    def make(kind: str, *tools: str, **fields: Any) -> Rig:
+    def make(kind, *tools, **fields):
         made = make_rig(
             target=devices.formatted(kind, mib=700) / "t",
             tools=tools or ("ior", "ior-mpiio"),

@@ -3,8 +3,6 @@
 Never a pass, the cause is named, nothing runs on, and what is left on the target the janitor removes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -15,7 +13,6 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from errno import EDQUOT, EIO
 from pathlib import Path
 
@@ -26,8 +23,6 @@ from e2e.rig import (
     METADATA,
     RANDOM_READ,
     ROOT,
-    Rig,
-    Run,
     command,
     command_of,
     processes,
@@ -38,7 +33,7 @@ from e2e.test_never_pass import IOR, IOR_BUFFERED
 from e2e.test_scenarios import STAND_INS, striped
 from iogauge.judge.verdict import Verdict
 from iogauge.workspace import directory, lock
-from support.hanging import Frozen, Hanging, Unavailable, mounted
+from support.hanging import Frozen, Unavailable, mounted
 from support.shell import completed, kill
 
 pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
@@ -50,19 +45,19 @@ pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 PROGRAMS = ("fio", "ior", "mdtest", "mpirun", "orted", "prterun")
 
 
-def tools_of(rig: Rig) -> list[int]:
+def tools_of(rig):
     """Tool processes that a rig's run has started and that are still there."""
     return [pid for pid in processes(str(rig.base)) if program_of(pid) in PROGRAMS]
 
 
 @pytest.fixture
-def running(make_rig: Callable[..., Rig]) -> tuple[Rig, list[str]]:
+def running(make_rig):
     """A rig, and the command of a case whose first phase takes many seconds."""
     rig = make_rig(limits={"phase_seconds": "60 s", "case_bytes": "64 MiB"})
     return rig, ["-n", "FioRandomRead%block=4"]
 
 
-def start_and_wait(rig: Rig, arguments: list[str], *program: str) -> subprocess.Popen[str]:
+def start_and_wait(rig, arguments, *program):
     process = rig.start([*program, *arguments] if program else command(*arguments))
     # In the middle of a phase: the tool runs, and data is on the target.
     wait_for(lambda: tools_of(rig), 40, "the tool")
@@ -186,12 +181,12 @@ MDTEST = ("-n", "MdtestHard")
 LONG = {"phase_seconds": "4 s", "case_bytes": "8 MiB"}
 
 
-def start(rig: Rig, *words: str, **environment: str) -> subprocess.Popen[str]:
+def start(rig, *words, **environment):
     rig.write_references(GENEROUS)
     return rig.start(command(*words), **environment)
 
 
-def data_of(rig: Rig) -> list[Path]:
+def data_of(rig):
     """Files with something in them below the directory of a case."""
     found = []
     for path in rig.leftovers():
@@ -205,26 +200,26 @@ def data_of(rig: Rig) -> list[Path]:
     return found
 
 
-def those(rig: Rig, *words: str) -> list[int]:
+def those(rig, *words):
     """Processes of a rig whose command line holds all of the words."""
     mine = [pid for pid in processes(str(rig.base)) if program_of(pid)]
     return sorted(pid for pid in mine if all(word in command_of(pid) for word in words))
 
 
-def name_of(pid: int) -> str:
+def name_of(pid):
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text().strip()
     return ""
 
 
-def stands(pid: int) -> bool:
+def stands(pid):
     """Whether a process was stopped in the middle of its work."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
     return False
 
 
-def has_read(pid: int) -> bool:
+def has_read(pid):
     """Whether a process has begun its work: fio waits for ever for one that dies before."""
     with contextlib.suppress(OSError):
         return int(Path(f"/proc/{pid}/io").read_text().split()[1]) > 1 << 20
@@ -232,7 +227,7 @@ def has_read(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def stopped(rig: Rig) -> Iterator[None]:
+def stopped(rig):
     """The tools stand still meanwhile, in the middle of their work."""
     pids = tools_of(rig)
     assert pids
@@ -245,11 +240,11 @@ def stopped(rig: Rig) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def nothing_runs_on(rig: Rig) -> None:
+def nothing_runs_on(rig):
     wait_for(lambda: not those(rig), 30, "everything to end")
 
 
-def janitor_removes_all(rig: Rig) -> None:
+def janitor_removes_all(rig):
     done = rig.iogauge("clean")
     assert done.rc == 0, done.out
     rig.assert_clean()
@@ -281,11 +276,11 @@ def test_a_target_that_fills_up_in_the_middle(make_rig, small_fs):
 
 
 @pytest.fixture
-def failing(storage: Path, make_rig: Callable[..., Rig]) -> Iterator[Callable[..., Rig]]:
+def failing(storage, make_rig):
     """Makes a rig on a mount on which every N-th operation of a kind fails."""
     with contextlib.ExitStack() as stack:
 
-        def make(fail: str, *tools: str) -> Rig:
+        def make(fail, *tools):
             folder = storage / f"failing{time.monotonic_ns()}"
             folder.mkdir()
             try:
@@ -361,11 +356,11 @@ class TestKilled:
     """One of the processes of a run, in the middle of a phase."""
 
     @pytest.fixture
-    def rig(self, make_rig: Callable[..., Rig]) -> Rig:
+    def rig(self, make_rig):
         # fio waits for ever for a process that was killed before it had begun; the time limit does not.
         return make_rig(limits=LONG, time_limit="25s")
 
-    def begin(self, rig: Rig) -> subprocess.Popen[str]:
+    def begin(self, rig):
         process = start(rig, *RANDOM_READ)
         wait_for(lambda: those(rig, "fio", "randread.fio"), 60, "the read")
         return process
@@ -373,7 +368,7 @@ class TestKilled:
     def test_one_process_of_the_tool(self, rig):
         process = self.begin(rig)
 
-        def halted() -> list[int]:
+        def halted():
             found = [p for p in those(rig, "fio", "randread.fio") if program_of(p) == "fio"][1:]
             ranks = [pid for pid in found if has_read(pid)][-1:]
             for rank in ranks:
@@ -446,7 +441,7 @@ def test_who_removes_is_killed_meanwhile(make_rig):
         f"until [ -e {go} ]; do sleep 0.05; done; exit 1",
     )
 
-    def left() -> int:
+    def left():
         return sum(1 for path in rig.leftovers() if path.name.isdigit())
 
     process = start(rig, *METADATA)
@@ -478,7 +473,7 @@ def test_checksums_come_back_after_session_and_job_were_killed(make_rig):
     path = os.pathsep.join([str(STAND_INS), rig.environment()["PATH"]])
     knobs = {"LFS_STATE": str(state), "LFS_SERVERS": "2", "PATH": path}
 
-    def value() -> set[str]:
+    def value():
         out = completed(
             ["lctl", "get_param", "osc.*-OST*-osc-[!M]*.checksums"], env=os.environ | knobs
         ).stdout
@@ -546,7 +541,7 @@ SILENCE = {"IOGAUGE_SILENCE_S": str(ANSWER_S)}
 
 
 @pytest.fixture
-def mount(storage: Path) -> Iterator[Hanging]:
+def mount(storage):
     folder = storage / f"hanging{time.monotonic_ns()}"
     folder.mkdir()
     try:
@@ -557,7 +552,7 @@ def mount(storage: Path) -> Iterator[Hanging]:
 
 
 @pytest.fixture
-def hung(mount: Hanging, make_rig: Callable[..., Rig]) -> Rig:
+def hung(mount, make_rig):
     (mount.point / "target").mkdir()
     hung = make_rig(
         target=mount.point / "target",
@@ -640,7 +635,7 @@ def test_doctor_and_bench_say_it_and_end(hung, mount):
 LONG_READ = ["-n", "FioRandomRead%block=4"]
 
 
-def intervals(run: Run) -> list[tuple[float, float]]:
+def intervals(run):
     """From the beginning of the first phase to the end of the last, for each case."""
     found = []
     for file in run.stage.rglob("phases.tsv"):
@@ -649,28 +644,27 @@ def intervals(run: Run) -> list[tuple[float, float]]:
     return found
 
 
-def begin(rig: Rig, *words: str, **environment: str) -> subprocess.Popen[str]:
+def begin(rig, *words, **environment):
     return rig.start(command(*words), **environment)
 
 
 @pytest.fixture
-def pair(make_rig: Callable[..., Rig]) -> tuple[Rig, Rig]:
+def pair(make_rig):
     """Two sites whose target is the same directory."""
     first = make_rig(limits={"lock_lease": "3 s"})
     return first, make_rig(target=first.target, limits={"lock_lease": "3 s", "lock_wait": "1 s"})
 
 
-def hold(rig: Rig) -> subprocess.Popen[str]:
+def hold(rig):
     """A session in the midst of a phase."""
     process = begin(rig, *LONG_READ, "-S", "repetitions=1")
     wait_for(lambda: [p for p in processes(str(rig.base)) if program_of(p) == "fio"], 60, "fio")
     return process
 
 
-def keeper_of(rig: Rig) -> int:
+def keeper_of(rig):
     """The process that keeps the lock of a rig's target."""
     holder = lock.standing(str(rig.target))
-    assert holder is not None
     return int(holder.details["processes"][0][0])
 
 

@@ -1,14 +1,8 @@
 """The suite on GlusterFS: real bricks on two hosts, whose clients are programs (FUSE)."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from e2e.rig import GENEROUS, Rig, Run
+from e2e.rig import GENEROUS
 from e2e.test_several_hosts import of_shared_files, offered, run_on
 from support import gluster
 from support import hosts as support
@@ -20,7 +14,7 @@ CHECKS = "^(IorPosix%files=per-process%order=sequential|MdLatency|Checkpoint%.*f
 
 
 @pytest.fixture(scope="module")
-def site(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[tuple[Hosts, Rig]]:
+def site(storage, make_module_rig):
     """Two hosts, and a site on a volume that has a brick on each."""
     for reason in (support.why_not(), gluster.why_not()):
         if reason is not None:
@@ -49,7 +43,7 @@ def site(storage: Path, make_module_rig: Callable[..., Rig]) -> Iterator[tuple[H
         yield hosts, rig
 
 
-def record_of(run: Run, check: str, **parameters: str) -> dict[str, Any]:
+def record_of(run, check, **parameters):
     """The only record of a check with some parameters."""
     (found,) = (
         r
@@ -60,7 +54,7 @@ def record_of(run: Run, check: str, **parameters: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def run(site: tuple[Hosts, Rig]) -> Run:
+def run(site):
     """IOR, fio and mdtest from two hosts."""
     return run_on(*site, "-n", CHECKS, "--keep-stage-files")
 
@@ -102,7 +96,7 @@ def test_a_shared_file_is_read_by_the_host_that_did_not_write_it(site):
 
 
 @pytest.fixture(scope="module")
-def walk(site: tuple[Hosts, Rig]) -> Run:
+def walk(site):
     """A software stack that one host unpacked and the other walks."""
     return run_on(*site, "-n", "^ColdWalk")
 

@@ -5,14 +5,11 @@
     IOGAUGE_GOLDEN=update python -m pytest -rP tests/e2e/test_golden.py
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -27,7 +24,7 @@ DryRun = Callable[[str], list[Case]]
 
 
 @pytest.fixture(scope="module")
-def recorded(dry_run: DryRun) -> dict[str, list[Case]]:
+def recorded(dry_run):
     """Recorded cases by dry run, recorded anew if that is asked for."""
     old = golden.read()
     if os.environ.get("IOGAUGE_GOLDEN") != "update":
@@ -39,7 +36,7 @@ def recorded(dry_run: DryRun) -> dict[str, list[Case]]:
     return new
 
 
-def nightly(name: str) -> Any:
+def nightly(name):
     """By night: a site but one, whose scripts are those of clusters with other figures, and those of srun with mpirun."""
     again = name == "cluster-mpirun" or (name.startswith("site-") and "managed-lustre" not in name)
     return pytest.param(name, marks=pytest.mark.nightly if again else ())
@@ -54,12 +51,12 @@ def test_scripts_are_as_recorded(dry_run, recorded, name):
 
 
 @pytest.fixture(params=map(nightly, MADE_UP))
-def site(request: pytest.FixtureRequest) -> str:
+def site(request):
     return str(request.param)
 
 
 @pytest.fixture
-def cases(dry_run: DryRun, site: str) -> list[Case]:
+def cases(dry_run, site):
     """Cases of a made-up site."""
     return dry_run(site)
 
@@ -80,7 +77,7 @@ def test_every_check_is_there_and_no_two_do_the_same(cases, site):
     classes -= {"ReadScalingCurve"}
     missing = classes - {case.check for case in cases}
     assert missing == (striped | several if site == "workstation" else set())
-    seen: dict[str, str] = {}
+    seen = {}
     # What is derived does nothing.
     for case in cases:
         if case.check not in SWEEPS and case.phases:
@@ -88,7 +85,7 @@ def test_every_check_is_there_and_no_two_do_the_same(cases, site):
             seen[case.does] = case.name
 
 
-def tool_words(phase: list[str], tool: str) -> list[str]:
+def tool_words(phase, tool):
     """Arguments of a phase's tool; empty where the phase runs another."""
     return phase[phase.index(tool) + 1 :] if tool in phase else []
 
@@ -157,7 +154,7 @@ PRINTED = {
 }
 
 
-def words_of(command: str) -> Counter[str]:
+def words_of(command):
     """Words of an IOR command line through mpirun, without the names of files; options keep their values."""
     words = ["ior" if word.endswith("/ior") else word for word in shlex.split(command)]
     # What stands before the tool counts beside it, what the warm-up adds is said there.
@@ -169,7 +166,7 @@ def words_of(command: str) -> Counter[str]:
     return Counter(text.split())
 
 
-def command_of(case: Case, phase: str) -> str:
+def command_of(case, phase):
     """Command line of IOR in a phase of a case's script; empty if it has none."""
     found = re.search(rf"^ *iog_phase {phase} (.* ior .*)$", case.script, re.MULTILINE)
     return found[1] if found else ""

@@ -1,7 +1,5 @@
 """What is kept of runs and made of it: history, trend, references, derived figures; and a state directory that takes no more."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math
@@ -10,15 +8,12 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from e2e.rig import GENEROUS, RANDOM_READ, ROOT, Rig, Run, command, flat, mounted
+from e2e.rig import GENEROUS, RANDOM_READ, ROOT, Run, command, flat, mounted
 from iogauge.records import journal
 from iogauge.workspace import directory
 from iogauge_extras.history.states import BASELINE
@@ -27,13 +22,13 @@ from support.records import METRIC, RECORD, append
 
 
 @pytest.fixture
-def rig(make_rig: Callable[..., Rig]) -> Rig:
+def rig(make_rig):
     rig = make_rig()
     rig.write_references(GENEROUS)
     return rig
 
 
-def stored(rig: Rig, name: str, **change: Any) -> Path:
+def stored(rig, name, **change):
     """Append a record as a case leaves it."""
     file = rig.home / "history" / "rig" / f"{name}.jsonl"
     plain = {key: value for key, value in RECORD.items() if key != "schema"}
@@ -87,7 +82,7 @@ HEALTHY, SLOW, AGAIN = 72, 18, 10
 
 
 def test_trend_finds_the_slowdown_by_name_and_its_end(rig):
-    found: dict[str, list[str]] = {}
+    found = {}
     for line in gzip.decompress(FILE.read_bytes()).decode().splitlines():
         found.setdefault(json.loads(line)["session"], []).append(line)
     names = sorted(found)
@@ -95,7 +90,7 @@ def test_trend_finds_the_slowdown_by_name_and_its_end(rig):
     folder = rig.home / "history" / "capped"
     folder.mkdir(parents=True)
 
-    def median(sessions: list[str], row: dict[str, Any]) -> float:
+    def median(sessions, row):
         records = [json.loads(line) for name in sessions for line in found[name]]
         return statistics.median(
             one["median"]
@@ -177,19 +172,19 @@ FILL = (
 
 
 @pytest.fixture
-def place(rig: Rig) -> Iterator[Path]:
+def place(rig):
     """A small file system at the directory of the history, with a record from before."""
     with mounted(rig.home / "history", "tmpfs", 16 << 20, options=",mode=755") as point:
         stored(rig, "20260131T120000-n1-1", verdict="FAIL")
         yield point
 
 
-def again(rig: Rig) -> Run:
+def again(rig):
     """The literal command; what was recorded before stays."""
     return rig.finish(rig.start(command(*RANDOM_READ)))
 
 
-def verdicts(rig: Rig) -> list[str]:
+def verdicts(rig):
     """Verdicts of all records that can be read."""
     files = sorted((rig.home / "history").rglob("*.jsonl"))
     found = [record for file in files for record in journal.read(file)]
@@ -229,18 +224,11 @@ CURVE = {
 }
 
 
-def stamp(age_s: float) -> str:
+def stamp(age_s):
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - age_s))
 
 
-def record_of(
-    check: str,
-    parameters: Mapping[str, Any],
-    medians_of: Mapping[str, float],
-    verdict: str = "PASS",
-    age_s: float = 3600,
-    **change: Any,
-) -> dict[str, Any]:
+def record_of(check, parameters, medians_of, verdict="PASS", age_s=3600, **change):
     """A record as a measuring case leaves it, with one verdict on all metrics."""
     name = " ".join([check, *(f"%{key}={value}" for key, value in parameters.items())])
     plain = {
@@ -268,26 +256,20 @@ def record_of(
     return records.values(verdict, **plain | change)
 
 
-def task_scaling(
-    tasks: int,
-    verdict: str = "PASS",
-    age_s: float = 3600,
-    name: str = "TaskScaling",
-    **change: Any,
-) -> dict[str, Any]:
+def task_scaling(tasks, verdict="PASS", age_s=3600, name="TaskScaling", **change):
     values = {"write_bw": WRITES[tasks], "read_bw": READS[tasks]}
     change["tasks_per_node"] = tasks
     return record_of(name, {"tasks": tasks}, values, verdict, age_s, **change)
 
 
-def keep(swept: Rig, *records: dict[str, Any], session: str = "20260101T000000-host-1") -> Path:
+def keep(swept, *records, session="20260101T000000-host-1"):
     file = swept.home / "history" / "rig" / f"{session}.jsonl"
     for one in records:
         append(file, {**one, "session": session})
     return file
 
 
-def derive(swept: Rig, *arguments: str, gate: bool = False) -> Run:
+def derive(swept, *arguments, gate=False):
     """``reframe -c checks/ -r -t derived`` over the records that the rig has; of them, the new ones.
 
     The ratios of access patterns, which every site has, only where an argument names them.
@@ -306,12 +288,12 @@ def derive(swept: Rig, *arguments: str, gate: bool = False) -> Run:
     return Run(process.returncode, re.sub(r"\x1b\[[0-9;]*m", "", out), found, report, swept.stage)
 
 
-def medians_of(one: dict[str, Any]) -> dict[str, float]:
+def medians_of(one):
     return {metric["name"]: metric["median"] for metric in one["metrics"]}
 
 
 @pytest.fixture
-def swept(make_rig: Callable[..., Rig]) -> Rig:
+def swept(make_rig):
     """A site with a sweep over tasks, and references as RedLine's plateau demands."""
     swept = make_rig(tools=("ior",), launcher="local")
     swept.declare(sweeps={"tasks_per_node": list(WRITES)})
@@ -373,15 +355,15 @@ def test_before_anything_was_measured_it_names_what_to_run(swept):
 
 
 @pytest.fixture(scope="module")
-def session(make_module_rig: Callable[..., Rig]) -> tuple[str, bytes]:
+def session(make_module_rig):
     """What ReFrame printed of a real session of two cases, and its file of records."""
     rig = make_module_rig(limits={"case_bytes": "16 MiB"})
-    run: Run = rig.run("-n", "FioRandomRead%block=4KiB", "-n", "FioRandomRead%block=32KiB")
+    run = rig.run("-n", "FioRandomRead%block=4KiB", "-n", "FioRandomRead%block=32KiB")
     (file,) = (rig.home / "history").rglob("*.jsonl")
     return run.out, file.read_bytes()
 
 
-def first(text: bytes) -> bytes:
+def first(text):
     return text[: text.index(b"\n") + 1]
 
 

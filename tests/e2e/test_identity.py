@@ -1,20 +1,16 @@
 """What a target is: another file system in its place, what lies below its mount, what a site declares of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
-from e2e.rig import GENEROUS, METADATA, RANDOM_READ, Rig, Run, command, mounted
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, command, mounted
 from e2e.test_several_hosts import run_on
 from iogauge.node.host import usable_cores
 from iogauge.node.view import look
@@ -29,7 +25,7 @@ pytestmark = [pytest.mark.needs_fio, pytest.mark.slow]
 class Disks:
     """Two ext4 file systems on one loop device, one of them mounted at ``point`` at a time."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder, self.point = folder, folder / "point"
         # No other test takes this one while it is free.
         self.device = f"/dev/loop{1000 + os.getpid() % 1000}"
@@ -38,14 +34,14 @@ class Disks:
                 (self.point / "bench").mkdir()
 
     @property
-    def target(self) -> Path:
+    def target(self):
         return self.point / "bench"
 
     @property
-    def uuid(self) -> str:
+    def uuid(self):
         return look(str(self.point)).uuid
 
-    def insert(self, name: str) -> str:
+    def insert(self, name):
         """Put one of them under the device's name, mount it, and return its UUID."""
         self.remove()
         words = ["losetup", "--direct-io=on"]
@@ -62,14 +58,14 @@ class Disks:
         subprocess.run(["mount", self.device, str(self.point)], check=True)
         return self.uuid
 
-    def remove(self) -> None:
+    def remove(self):
         while os.path.ismount(self.point):
             subprocess.run(["umount", str(self.point)], check=True)
         subprocess.run(["losetup", "-d", self.device], check=False, capture_output=True)
 
 
 @pytest.fixture
-def disks(storage: Path) -> Iterator[Disks]:
+def disks(storage):
     folder = storage / "disks"
     folder.mkdir()
     try:
@@ -83,7 +79,7 @@ def disks(storage: Path) -> Iterator[Disks]:
     shutil.rmtree(folder)
 
 
-def refused_before_a_byte(run: Run, target: Path, *causes: str) -> None:
+def refused_before_a_byte(run, target, *causes):
     run.never_passed("before a byte was written", *causes)
     assert run.record["verdict"] == "INVALID"
     assert not (target / "iogauge").exists()
@@ -165,15 +161,15 @@ def test_a_node_with_another_file_system_in_place_refuses_before_a_byte(make_rig
 # --- what lies below the mount  -------------------------------------------------------------------
 
 
-def encrypted(devices: Devices) -> Path:
+def encrypted(devices):
     return encryption(devices, devices.loop(devices.image("image", 600)))
 
 
-def zram(devices: Devices) -> Path:
+def zram(devices):
     return devices.zram(600)
 
 
-def half_in_memory(devices: Devices) -> Path:
+def half_in_memory(devices):
     """btrfs over two devices, of which the second lies in memory."""
     memory = devices.mount("iogauge-test", "memory", "tmpfs")
     loops = [
@@ -183,11 +179,11 @@ def half_in_memory(devices: Devices) -> Path:
     return devices.made("btrfs", loops[0], "rw", "-d", "raid0", "-m", "raid1", str(loops[1]))
 
 
-def over_a_block_device(devices: Devices) -> Path:
+def over_a_block_device(devices):
     return devices.made("ext4", devices.loop(devices.loop(devices.image("image", 600))))
 
 
-def bound(devices: Devices) -> Path:
+def bound(devices):
     """A directory of a file system, bound to another place."""
     storage = devices.formatted("ext4", mib=600)
     (storage / "below" / "site").mkdir(parents=True)
@@ -198,7 +194,7 @@ def bound(devices: Devices) -> Path:
     return point
 
 
-def rig_on(make_rig: Callable[..., Rig], point: Path, **limits: str) -> Rig:
+def rig_on(make_rig, point, **limits):
     (point / permission.MARKER).touch()
     rig = make_rig(target=point, limits={"case_files": 10_000, "case_bytes": "64 MiB", **limits})
     rig.write_references(GENEROUS)
@@ -303,7 +299,7 @@ def test_cores_that_are_not_there_are_refused_before_the_launch(make_rig):
 def test_a_setting_that_the_site_demands_is_asked_for_before_anything_is_written(make_rig):
     rig = make_rig(tools=("ior",), tasks=1)
 
-    def expecting(**expect: object) -> Run:
+    def expecting(**expect):
         rig.declare(expect={key.replace("__", "."): v for key, v in expect.items()})
         return rig.run(*DIRECT, "-S", "repetitions=1")
 

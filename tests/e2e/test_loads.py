@@ -1,23 +1,19 @@
 """Special loads for real, at a small scale: a training, a model's output, a full target, two loads at once, hours, queues."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from e2e.rig import MIB, Rig, Run, command, wait_for
+from e2e.rig import MIB, command, wait_for
 from e2e.test_scenarios import of
 from iogauge.core.units import parse_bytes
 from support.depth import FULL
-from support.devices import THROTTLE, Devices, capped
+from support.devices import THROTTLE, capped
 
 pytestmark = [pytest.mark.needs_fio]
 
@@ -28,16 +24,16 @@ pytestmark = [pytest.mark.needs_fio]
 STATE = "66 MiB"
 
 
-def checkpoint(save: str = "60 s", restart: str = "60 s") -> dict[str, str]:
+def checkpoint(save="60 s", restart="60 s"):
     return {"state": STATE, "save": save, "restart": restart}
 
 
-def found(record: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def found(record):
     return {metric["name"]: metric for metric in record["metrics"]}
 
 
 @pytest.fixture(scope="module")
-def models(make_module_rig: Callable[..., Rig]) -> Rig:
+def models(make_module_rig):
     rig = make_module_rig(tools=("ior",), tasks=2)
     rig.declare(
         checkpoints={"small": checkpoint(), "slow": checkpoint(save="1 ms", restart="60 s")}
@@ -46,7 +42,7 @@ def models(make_module_rig: Callable[..., Rig]) -> Rig:
 
 
 @pytest.fixture(scope="module")
-def saved(models: Rig) -> Run:
+def saved(models):
     done = models.run(
         "-n",
         "^Checkpoint%model=(small%files=per-process|slow%files=shared)$",
@@ -111,12 +107,12 @@ def test_another_size_has_no_budget(models):
 
 
 @pytest.fixture(scope="module")
-def trainer(make_module_rig: Callable[..., Rig]) -> Rig:
+def trainer(make_module_rig):
     return make_module_rig(tools=("fio", "mdtest"), limits={"case_files": 400})
 
 
 @pytest.fixture(scope="module")
-def trained(trainer: Rig) -> Run:
+def trained(trainer):
     done = trainer.run(
         "-n", "^Training(Files|Samples%sample=32KiB)$", "--exec-policy=serial", "--keep-stage-files"
     )
@@ -124,7 +120,7 @@ def trained(trainer: Rig) -> Run:
     return done
 
 
-def said(record: dict[str, Any]) -> str:
+def said(record):
     """Guard, outcome and observation of each finding, a line each."""
     return "\n".join(f"{f['guard']} {f['outcome']} {f['saw']}" for f in record["findings"])
 
@@ -169,20 +165,20 @@ def test_each_small_file_is_read_once_from_storage(trained):
 LEVEL = 80
 
 
-def fillable(filled: Rig, fill_bytes: str | None = "900 MiB") -> None:
+def fillable(filled, fill_bytes="900 MiB"):
     """Declare the levels, and the bytes that may be taken."""
     limits = {"fill_bytes": fill_bytes} if fill_bytes else {}
     filled.declare(sweeps={"fill_levels": [0, LEVEL]}, limits=limits)
 
 
 @pytest.fixture(scope="module")
-def filled(make_module_rig: Callable[..., Rig], module_devices: Devices) -> Rig:
+def filled(make_module_rig, module_devices):
     """A site on a file system of 1 GiB of its own."""
     target = module_devices.formatted("ext4") / "target"
     return make_module_rig(tools=("fio",), tasks=1, target=target, limits={"case_bytes": "32 MiB"})
 
 
-def fill_of(path: Path) -> float:
+def fill_of(path):
     info = os.statvfs(path)
     return 1 - info.f_bavail / (info.f_blocks - info.f_bfree + info.f_bavail)
 
@@ -255,17 +251,17 @@ def test_what_fills_the_target_goes_after_a_kill(filled):
 
 
 @pytest.fixture
-def quiet(make_rig: Callable[..., Rig], devices: Devices) -> Rig:
+def quiet(make_rig, devices):
     """A site whose target nobody else uses: bytes of others on it are an objection."""
     limits = {"phase_seconds": "2 s", "max_foreign": "10 %", "witness": "required"}
     return make_rig(target=devices.formatted("ext4") / "target", limits=limits)
 
 
-def medians(record: dict[str, Any]) -> dict[str, float]:
+def medians(record):
     return {metric["name"]: metric["median"] for metric in record["metrics"]}
 
 
-def of_disturber(record: dict[str, Any]) -> list[dict[str, Any]]:
+def of_disturber(record):
     """What was found about the load beside the measured one."""
     return [finding for finding in record["findings"] if "disturber" in finding["demands"]]
 
@@ -360,14 +356,14 @@ VALID = {"UNREFERENCED", "CONTAMINATED"}
 
 
 @pytest.fixture(scope="module")
-def deep(make_module_rig: Callable[..., Rig]) -> Rig:
+def deep(make_module_rig):
     deep = make_module_rig(tools=("fio",), tasks=1)
     deep.declare(sweeps={"queue_depths": DEPTHS})
     return deep
 
 
 @pytest.fixture(scope="module")
-def measured(deep: Rig) -> Run:
+def measured(deep):
     done = deep.run("-n", "^QueueDepth%", "--exec-policy=serial")
     deep.assert_clean()
     return done
@@ -424,12 +420,12 @@ def test_a_shared_file_through_the_page_cache(make_rig):
 
 
 @pytest.fixture(scope="module")
-def mixing(make_module_rig: Callable[..., Rig]) -> Rig:
+def mixing(make_module_rig):
     return make_module_rig(tools=("fio",), limits={"phase_seconds": "1 s", "case_bytes": "96 MiB"})
 
 
 @pytest.fixture(scope="module")
-def mixed(mixing: Rig) -> Run:
+def mixed(mixing):
     points = "" if FULL else "order=(random%cache=direct|sequential%cache=buffered)"
     done = mixing.run("-n", f"^Mixed%{points}", "--exec-policy=serial", "--keep-stage-files")
     mixing.assert_clean()
@@ -515,7 +511,7 @@ needs_wrf_io = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def model(make_module_rig: Callable[..., Rig]) -> Rig:
+def model(make_module_rig):
     rig = make_module_rig(tools=("ior",), tasks=2, limits={"case_bytes": "64 MiB"})
     with rig.configured() as (_, environment):
         environment["extras"] = {"wrf_io": str(HEADER)}

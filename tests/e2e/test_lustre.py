@@ -5,18 +5,14 @@ targets of each file's layout, and answer as Lustre 2.17 answered an ordinary us
 /sys/fs/lustre of a mount namespace.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from e2e.rig import GENEROUS, ROOT, Rig, Run
+from e2e.rig import GENEROUS, ROOT
 from support import hanging
 
 STAND_INS = ROOT / "tests" / "support" / "lustre"
@@ -43,7 +39,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def client(make_rig: Callable[..., Rig], storage: Path) -> Iterator[tuple[Rig, dict[str, str]]]:
+def client(make_rig, storage):
     """A rig on the mount, and what the stand-ins are told."""
     folder = Path(tempfile.mkdtemp(dir=storage))
     try:
@@ -77,7 +73,7 @@ def client(make_rig: Callable[..., Rig], storage: Path) -> Iterator[tuple[Rig, d
         pytest.skip(str(error))
 
 
-def counting(rig: Rig, knobs: dict[str, str], log: Path) -> Callable[[], list[str]]:
+def counting(rig, knobs, log):
     """A function that tells which programs of Lustre were started."""
     for name in ("lfs", "lctl"):
         rig.program(name, f'echo "{name}${{1:+ $1}}" >>{log}\nexec {STAND_INS}/{name} "$@"')
@@ -95,7 +91,7 @@ def test_a_plain_case_starts_eight_programs_of_lustre(client, tmp_path):
     assert done.record["fingerprint"]["layout.directory"] == "on MDT 1"
 
 
-def findings(done: Run, guard: str) -> list[dict[str, Any]]:
+def findings(done, guard):
     return [finding for finding in done.record["findings"] if finding["guard"] == guard]
 
 

@@ -1,17 +1,14 @@
 """What must not end in PASS, each on the literal command, each with its cause named."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 
 import pytest
 
-from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, Rig, processes, wait_for
+from e2e.rig import GENEROUS, METADATA, RANDOM_READ, ROOT, processes, wait_for
 from support.shell import completed
 
 pytestmark = [pytest.mark.needs_fio]
@@ -21,7 +18,7 @@ IOR_BUFFERED = ("-n", "IorPosix%files=shared%order=sequential%cache=buffered")
 
 
 @pytest.fixture
-def fio_rig(make_rig: Callable[..., Rig]) -> Rig:
+def fio_rig(make_rig):
     """Few files and generous references: nothing but what a test does keeps it from a PASS."""
     rig = make_rig()
     rig.write_references(GENEROUS)
@@ -29,7 +26,7 @@ def fio_rig(make_rig: Callable[..., Rig]) -> Rig:
 
 
 @pytest.fixture
-def ior_rig(make_rig: Callable[..., Rig]) -> Rig:
+def ior_rig(make_rig):
     """One task without a launcher: IOR and mdtest start at once as MPI programs of one rank."""
     rig = make_rig(
         tools=("ior", "mdtest"),
@@ -41,7 +38,7 @@ def ior_rig(make_rig: Callable[..., Rig]) -> Rig:
     return rig
 
 
-def edit_json(edit: str) -> str:
+def edit_json(edit):
     """A shell line that edits ``$out``: ``j`` is the JSON document, ``f`` its first job of fio."""
     code = (
         "import json, sys; t = open(sys.argv[1]).read(); "
@@ -107,7 +104,7 @@ def test_page_cache_that_is_filled_again(ior_rig):
     ior_rig.program("mpirun", 'case "$*" in *ior-read.*) sleep 1 ;; esac; exec "$real" "$@"')
     stop = threading.Event()
 
-    def read_everything() -> None:
+    def read_everything():
         while not stop.is_set():
             for file in [f for f in ior_rig.target.rglob("data*") if f.is_file()]:
                 with contextlib.suppress(OSError):
@@ -184,7 +181,7 @@ def test_another_site_may_be_broken(fio_rig):
 
 
 @pytest.fixture
-def failing(fio_rig: Rig) -> Rig:
+def failing(fio_rig):
     """Would FAIL: no machine reads a million million times a second."""
     metrics = {**GENEROUS["FioRandomRead"], "read_iops": [1e12, -0.1, None, "ops/s"]}
     fio_rig.write_references({"FioRandomRead": metrics})

@@ -1,7 +1,5 @@
 """A newcomer's ways for real: ``iogauge site new``, docs/first-hour.md, CONTRIBUTING.md to the letter, sixty mistakes."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -11,14 +9,12 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from e2e.rig import ROOT, Rig
+from e2e.rig import ROOT
 from support import shell
 from support.project import copied
 from support.shell import completed
@@ -26,7 +22,7 @@ from support.shell import completed
 pytestmark = [pytest.mark.nightly, pytest.mark.slow, pytest.mark.needs_fio]
 
 
-def is_valid(records: list[dict[str, Any]]) -> None:
+def is_valid(records):
     """A record of the site, valid and without a reference; a busy machine may be unstable."""
     (record,) = records
     assert record["verdict"] in ("UNREFERENCED", "UNSTABLE", "CONTAMINATED"), record["reason"]
@@ -37,7 +33,7 @@ def is_valid(records: list[dict[str, Any]]) -> None:
 class Installed:
     """The library as a wheel in an environment of its own, with the packages of this one."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base):
         clone, self.base = base / "clone", base
         for name in ("reframe", "checks", "site-configs", "environments", "docs", "ci"):
             ignored = shutil.ignore_patterns(".spack-env", "build", "*.egg-info", "__pycache__")
@@ -57,7 +53,7 @@ class Installed:
         reframe = (Path(sys.executable).parent / "reframe").read_text().split("\n", 1)[1]
         shell.script(self.bin / "reframe", f"#!{self.bin / 'python'}\n{reframe}")
 
-    def run(self, *words: str, status: int = 0, **extra: str) -> str:
+    def run(self, *words, status=0, **extra):
         """Run a command away from the clone; return what it printed."""
         own = {
             n: v for n, v in os.environ.items() if not n.startswith(("IOGAUGE", "RFM", "PYTHON"))
@@ -103,7 +99,7 @@ PAGE = ROOT / "docs" / "first-hour.md"
 CAPPED = ROOT / "benchmarks" / "capped-fs"
 
 
-def said(page: str) -> list[str]:
+def said(page):
     """Commands, exit statuses and closing words of a page, without its figures."""
     kept = re.findall(
         r"^    (\$ .*|\(exit status \d+\)|iogauge: [a-zA-Z ]+:|ready: mine:)", page, re.M
@@ -112,7 +108,7 @@ def said(page: str) -> list[str]:
 
 
 @pytest.fixture
-def disk(storage: Path) -> Iterator[Path]:
+def disk(storage):
     place = storage / "first-hour"
     subprocess.run([CAPPED, "up", place, "1G", "10"], check=True, timeout=600)
     (place / "sites").mkdir()
@@ -120,7 +116,7 @@ def disk(storage: Path) -> Iterator[Path]:
     subprocess.run([CAPPED, "down", place], check=True, timeout=600)
 
 
-def repeat(rig: Rig, times: int) -> None:
+def repeat(rig, times):
     """Let the newest record stand for so many runs, a second apart: all that came before moves back."""
     newest, *before = sorted(
         (rig.home / "history" / "mine").glob("*.jsonl"), key=lambda f: -f.stat().st_mtime_ns
@@ -134,7 +130,7 @@ def repeat(rig: Rig, times: int) -> None:
         (newest.parent / f"{again['session']}.jsonl").write_text(json.dumps(again) + "\n")
 
 
-def earlier(record: dict[str, Any], seconds: int) -> dict[str, Any]:
+def earlier(record, seconds):
     time = datetime.fromisoformat(record["time"].replace("Z", "+00:00"))
     return record | {"time": f"{time - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"}
 
@@ -184,7 +180,7 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
 DD = "dd"
 
 
-def code(heading: str) -> list[str]:
+def code(heading):
     """Indented blocks of a section of the page, without their indentation."""
     (section,) = re.findall(
         rf"^## {heading}$(.*?)(?=^## |\Z)", CONTRIBUTING, re.MULTILINE | re.DOTALL
@@ -194,7 +190,7 @@ def code(heading: str) -> list[str]:
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
+def clone(tmp_path):
     """A copy of the project with the environment of this one."""
     copy = copied(tmp_path / "clone")
     (copy / ".venv").symlink_to(Path(sys.prefix))
@@ -203,14 +199,14 @@ def clone(tmp_path: Path) -> Path:
     return copy
 
 
-def put(file: Path, before: str, text: str) -> None:
+def put(file, before, text):
     """Insert a text before another one, which is there once."""
     old = file.read_text()
     assert old.count(before) == 1, f"{file}: {before!r}"
     file.write_text(old.replace(before, text + before))
 
 
-def run(clone: Path, *words: str) -> None:
+def run(clone, *words):
     """Run a command of the page in the copy; its status is 0."""
     own = {n: v for n, v in os.environ.items() if not n.startswith(("IOGAUGE", "RFM", "PYTEST"))}
     own |= {"PATH": f"{Path(sys.executable).parent}:{own['PATH']}"}
@@ -219,7 +215,7 @@ def run(clone: Path, *words: str) -> None:
     assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
 
 
-def finish(clone: Path, *tests: str) -> None:
+def finish(clone, *tests):
     """What the page asks for after each change: pages and format, lint, the form of the library, tests of the change."""
     run(clone, "ruff", "format", "--quiet", ".")
     run(clone, sys.executable, "ci/docs.py")
@@ -274,7 +270,7 @@ def test_a_tool(clone, make_rig):
     assert done == ("DdWrite", "UNREFERENCED")
 
 
-def measured(clone: Path, rig: Rig, file: str) -> tuple[str, str]:
+def measured(clone, rig, file):
     """Check and verdict of a run of a scenario of the copy."""
     (rig.base / "reframe").unlink()
     (rig.base / "reframe").symlink_to(clone / "reframe")
@@ -300,7 +296,7 @@ _BELOW = "environs: [tools]\n        "
 _TOPOLOGY = "extras:\n          topology: {"
 
 #: Old and new text of the settings, and what must be said.
-SETTINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+SETTINGS = (
     ("        time_limit", "\ttime_limit", ("a tab stands here", "Use spaces")),
     ("scheduler: local", "scheduler local", (":11: this is not YAML", "Check the indentation")),
     ("  - name: mine", "    name: mine", ("systems: found {", "entries that begin with '- '")),
@@ -419,7 +415,7 @@ SETTINGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 #: The same for the references.
-OF_REFERENCES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+OF_REFERENCES = (
     ("read_iops", "read_iop", (":5: ", "metric 'read_iop'", "did you mean read_iops?")),
     (
         "FioRandomRead:\n",
@@ -451,7 +447,7 @@ OF_REFERENCES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 )
 
 #: Commands, and what they must say; each ends with status 2.
-COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+COMMANDS = (
     ("run --system=mine -t quik", ("-t quik selects no case", "did you mean quick?")),
     ("run --system=mine -n IorPosx", ("-n IorPosx selects no case", "did you mean IorPosix?")),
     ("run --system=mnie", ("no site 'mnie'", "did you mean mine?")),
@@ -467,13 +463,13 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def written(tmp_path_factory):
     """The settings that ``site new`` wrote, once written."""
     yield {}
 
 
 @pytest.fixture
-def site(make_rig: Callable[..., Rig], written: dict[str, str]) -> tuple[Rig, Path, str]:
+def site(make_rig, written):
     rig = make_rig()
     shutil.rmtree(rig.site)  # it claims this host
     folder = rig.sites / "mine"
@@ -488,9 +484,7 @@ def site(make_rig: Callable[..., Rig], written: dict[str, str]) -> tuple[Rig, Pa
 
 @pytest.mark.needs_ior
 @pytest.mark.parametrize(("old", "new", "said"), [*SETTINGS, *OF_REFERENCES])
-def test_a_mistake_in_a_file(
-    site: tuple[Rig, Path, str], old: str, new: str, said: tuple[str, ...]
-) -> None:
+def test_a_mistake_in_a_file(site, old, new, said):
     rig, folder, settings = site
     texts = {"settings.yaml": settings, "references.yaml": REFERENCES}
     name = "references.yaml" if (old, new, said) in OF_REFERENCES else "settings.yaml"
@@ -505,9 +499,7 @@ def test_a_mistake_in_a_file(
 
 @pytest.mark.needs_ior
 @pytest.mark.parametrize(("words", "said"), COMMANDS)
-def test_a_mistake_in_a_command(
-    site: tuple[Rig, Path, str], words: str, said: tuple[str, ...]
-) -> None:
+def test_a_mistake_in_a_command(site, words, said):
     rig, folder, settings = site
     (folder / "settings.yaml").write_text(settings)
     done = rig.iogauge(*words.split(), COLUMNS="900")

@@ -4,26 +4,22 @@ The storage is a file system that moves a fixed number of MiB/s. On healthy stor
 green, on slowed storage red, with a message that says what is slow, by how much and since when.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 import yaml
 
 from e2e.pipeline import FIVE_LINES, Project, SiteRepository, expanded, gitlab_ci_local
-from e2e.rig import ROOT, Rig, processes, program_of, wait_for
+from e2e.rig import ROOT, processes, program_of, wait_for
 from support.shell import completed, kill
-from support.web import Server, served
+from support.web import served
 
 CAPPED = ROOT / "benchmarks" / "capped-fs"
 BLKIO = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
@@ -35,12 +31,12 @@ REFERENCES = {"read_bw": [HEALTHY, -0.5, None, "MiB/s"], "read_iops": [1, -0.5, 
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _tool() -> None:
+def _tool():
     gitlab_ci_local()
 
 
 @pytest.fixture(scope="module")
-def capped(storage: Path) -> Iterator[Callable[[int], Path]]:
+def capped(storage):
     """A file system with a cap that a test may change; returns its mount point."""
     if os.getuid() != 0 or not os.access(BLKIO, os.W_OK) or shutil.which("mkfs.xfs") is None:
         pytest.skip("needs root, cgroup v1 blkio and xfsprogs")
@@ -49,7 +45,7 @@ def capped(storage: Path) -> Iterator[Callable[[int], Path]]:
     done = completed(up)
     assert done.returncode == 0, done.stderr
 
-    def cap(mib_s: int) -> Path:
+    def cap(mib_s):
         subprocess.run([str(CAPPED), "cap", str(directory), str(mib_s)], check=True, timeout=600)
         return directory / "mnt"
 
@@ -58,7 +54,7 @@ def capped(storage: Path) -> Iterator[Callable[[int], Path]]:
 
 
 @pytest.fixture(scope="module")
-def project(capped: Callable[[int], Path], make_module_rig: Callable[..., Rig]) -> Project:
+def project(capped, make_module_rig):
     rig = make_module_rig(
         target=capped(HEALTHY),
         limits={"repetitions": 2, "phase_seconds": "1 s", "case_bytes": "64 MiB"},
@@ -68,9 +64,7 @@ def project(capped: Callable[[int], Path], make_module_rig: Callable[..., Rig]) 
 
 
 @pytest.fixture
-def repository(
-    capped: Callable[[int], Path], make_module_rig: Callable[..., Rig]
-) -> SiteRepository:
+def repository(capped, make_module_rig):
     rig = make_module_rig(target=capped(HEALTHY))
     made = SiteRepository(rig, rig.base / "storage", variables=dict(ONLY))
     accepted = {"$index": ["$partition"], "mine:mnt": REFERENCES}
@@ -84,7 +78,7 @@ DOOR = "secret-path-of-the-webhook"
 
 
 @pytest.fixture
-def receiver() -> Iterator[Server]:
+def receiver():
     """A webhook."""
     with served() as server:
         yield server
@@ -179,14 +173,14 @@ INPUTS = yaml.safe_load(FIVE_LINES)["include"]["inputs"]
 
 
 @pytest.fixture(scope="module")
-def validate() -> Callable[..., str]:
+def validate():
     """Validates a file against a schema that lies in the package check-jsonschema; returns what is wrong."""
     beside = Path(sys.executable).with_name("check-jsonschema")
     program = str(beside) if beside.exists() else shutil.which("check-jsonschema")
     if program is None:
         pytest.skip("no check-jsonschema; it comes with: ci/setup --dev")
 
-    def run(file: Path, schema: str, *words: str) -> str:
+    def run(file, schema, *words):
         done = completed([program, "--builtin-schema", f"vendor.{schema}", *words, str(file)])
         return "" if done.returncode == 0 else done.stdout + done.stderr
 
@@ -194,11 +188,11 @@ def validate() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="module")
-def jobs() -> dict[str, Any]:
+def jobs():
     return expanded(TEMPLATE.read_text(), INPUTS)
 
 
-def gitlab(validate: Callable[..., str], folder: Path, data: dict[str, Any]) -> str:
+def gitlab(validate, folder, data):
     file = folder / "x.gitlab-ci.yml"
     file.write_text(yaml.safe_dump(data, sort_keys=False))
     return validate(file, "gitlab-ci", "--data-transform", "gitlab-ci")
@@ -228,7 +222,7 @@ def test_github_accepts_it(validate, tmp_path, workflow):
 
 
 @pytest.fixture(scope="module")
-def described(make_module_rig: Callable[..., Rig]) -> Project:
+def described(make_module_rig):
     gitlab_ci_local()
     rig = make_module_rig()
     return Project(rig, rig.base / "project")

@@ -14,16 +14,14 @@ import itertools
 import json
 import os
 import re
-import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from e2e.rig import ROOT, Rig, Run, processes, program_of
+from e2e.rig import ROOT, Rig, processes, program_of
 from iogauge.node.kinds import traits
 from iogauge.site import stack
 from support.depth import FULL
@@ -77,16 +75,15 @@ UNTRUE_DAILY = (CYCLE,)
 
 
 @functools.cache
-def references(site: str) -> dict[str, Any]:
+def references(site):
     """A site's file of references."""
     text = (ROOT / "site-configs" / site / "references.yaml").read_text()
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    return yaml.safe_load(text)
 
 
-def published(site: str) -> set[tuple[str, str]]:
+def published(site):
     """Partitions, with their system, and checks of which a document has the figures."""
-    stated: dict[str, list[str]] = references(site)["$published"]
+    stated = references(site)["$published"]
     return {(place, check) for check, places in stated.items() for place in places}
 
 
@@ -100,20 +97,20 @@ class Case:
     values: Mapping[str, float]
 
     @property
-    def key(self) -> str:
+    def key(self):
         return case_key(self.place, self.check, self.parameters)
 
     @property
-    def fault(self) -> str | None:
+    def fault(self):
         return FAULTS.get(self.key.partition(":")[2])
 
     @property
-    def pattern(self) -> str:
+    def pattern(self):
         """For ``-n``: ReFrame looks in the name without its blanks."""
         rest = "".join(rf"(?=.*%{k}={v}(%|$))" for k, v in self.parameters.items())
         return rf"^{self.check}(?!\w){rest}"
 
-    def figures(self, fault: str | None = None) -> dict[str, float]:
+    def figures(self, fault=None):
         """What the stand-ins replay, true or not. Where no figure is published, one is made up."""
         factor = {TOO_LOW: LOW, TOO_HIGH: ABOVE}.get(fault or "", 1.0)
         found = {name: factor * value for name, value in self.values.items()}
@@ -127,14 +124,14 @@ class Case:
         return found | ({"stripes": 2} if fault == MISPLACED else {})
 
 
-def cases_of(site: str) -> list[Case]:
+def cases_of(site):
     """The published cases of a site that this run replays."""
     found = []
     for check, entry in references(site).items():
         if check.startswith("$") or check in DERIVED:
             continue
         index = entry.get("$index", ["$partition"])
-        leaves: list[tuple[tuple[Any, ...], Any]] = [((), entry)]
+        leaves = [((), entry)]
         for _ in index:
             leaves = [
                 ((*keys, one if isinstance(key, str) else key), inner)
@@ -162,7 +159,7 @@ class Replay(Rig):
     name: str = ""
     size: str = "400T"
 
-    def __post_init__(self) -> None:
+    def __post_init__(self):
         super().__post_init__()
         references = ROOT / "site-configs" / self.name / "references.yaml"
         (self.site / "references.yaml").write_bytes(references.read_bytes())
@@ -170,13 +167,13 @@ class Replay(Rig):
         (self.base / "hosts").write_text("\n".join(["127.0.0.1 localhost", *hosts, ""]))
 
     @property
-    def site(self) -> Path:
+    def site(self):
         return self.sites / self.name
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self):
         """The site's own, but for scheduler, launcher, target and software."""
         file = ROOT / "site-configs" / self.name / "settings.yaml"
-        data: dict[str, Any] = yaml.safe_load(file.read_text())
+        data = yaml.safe_load(file.read_text())
         for partition in data["systems"][0]["partitions"]:
             extras, name = partition["extras"], partition["name"]
             for gone in ("access", "resources"):
@@ -216,7 +213,7 @@ class Replay(Rig):
                 extras["darshan"] = planned.darshan
         return data
 
-    def environment(self, **extra: str) -> dict[str, str]:
+    def environment(self, **extra):
         own = super().environment(**extra)
         return own | {
             "PATH": os.pathsep.join([str(self.bin), str(PROGRAMS), own["PATH"]]),
@@ -224,7 +221,7 @@ class Replay(Rig):
             "LFS_STATE": str(self.target / ".lustre"),
         }
 
-    def start(self, words: Any, **extra: str) -> subprocess.Popen[str]:
+    def start(self, words, **extra):
         """Start a command on host n1, with a file system of 400 TiB."""
         script = (
             f'set -e; hostname n1; mount -t tmpfs -o size={self.size},nr_inodes=0 replay "$1"; '
@@ -235,7 +232,7 @@ class Replay(Rig):
         private = ["unshare", "--mount", "--uts", "sh", "-c", script, "sh", *places]
         return super().start([*private, *words], **extra)
 
-    def gate(self, cases: Mapping[Case, str | None], *words: str) -> Run:
+    def gate(self, cases, *words):
         """The command of docs/scenarios.md; each case with what is untrue of it."""
         figures = {case.key: case.figures(fault) for case, fault in cases.items()}
         (self.base / "figures.json").write_text(json.dumps(figures))
@@ -249,7 +246,7 @@ class Replay(Rig):
 
 
 @pytest.fixture
-def replay(tmp_path: Path) -> Iterator[Callable[..., Replay]]:
+def replay(tmp_path):
     """Makes a rig of a site; nothing of it may run on."""
     words = ["unshare", "--mount", "--uts", "sh", "-c"]
     script = f"hostname n1 && mount -t tmpfs -o size=400T,nr_inodes=0 replay {tmp_path}"
@@ -258,7 +255,7 @@ def replay(tmp_path: Path) -> Iterator[Callable[..., Replay]]:
         pytest.skip(f"no private mounts and host name (root?): {done.stderr}")
     numbers = itertools.count()
 
-    def make(site: str, **fields: Any) -> Replay:
+    def make(site, **fields):
         base = tmp_path / f"rig{next(numbers)}"
         return Replay(base=base, target=base / "target", name=site, **fields)
 
@@ -268,12 +265,12 @@ def replay(tmp_path: Path) -> Iterator[Callable[..., Replay]]:
     assert left == [], f"left running, and killed: {left}"
 
 
-def chosen(cases: list[Case]) -> list[str]:
+def chosen(cases):
     """Words for some cases, and nothing that is derived."""
     return [word for case in cases for word in ("-n", case.pattern)] + ["-T", "derived"]
 
 
-def by_case(run: Run) -> dict[str, dict[str, Any]]:
+def by_case(run):
     """Records of a run by the key of their case."""
     return {
         case_key(f"{r['system']}:{r['partition']}", r["check"], r["parameters"]): r
@@ -281,7 +278,7 @@ def by_case(run: Run) -> dict[str, dict[str, Any]]:
     }
 
 
-def each_site(daily: Sequence[str] = SITES) -> pytest.MarkDecorator:
+def each_site(daily=SITES):
     """A test for each site; those that are not replayed every day are left to the nightly run."""
     marks = {site: () if site in daily else (pytest.mark.nightly,) for site in SITES}
     return pytest.mark.parametrize("site", [pytest.param(s, marks=marks[s]) for s in SITES])

@@ -10,14 +10,13 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.rig import METADATA, MIB, RANDOM_READ, Rig, Run, flat, processes
+from e2e.rig import METADATA, MIB, RANDOM_READ, Run, flat, processes
 from e2e.test_loads import HEADER
 from e2e.test_several_hosts import run_on
 from iogauge.workspace import directory
@@ -30,11 +29,11 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives directories to an
 
 
 @pytest.fixture
-def rig(make_rig: Callable[..., Rig]) -> Rig:
+def rig(make_rig):
     return make_rig()
 
 
-def refused_everywhere(rig: Rig, why: str) -> None:
+def refused_everywhere(rig, why):
     """A run, a plan and the doctor refuse the target for the same reason, and nothing is written."""
     before = sorted(rig.target.resolve().iterdir())
     run = rig.run(*RANDOM_READ)
@@ -90,7 +89,7 @@ def test_a_path_through_a_link(rig):
 # --- the janitor ------------------------------------------------------------------------------------
 
 
-def left(rig: Rig, name: str, **owner: str) -> Path:
+def left(rig, name, **owner):
     case = Path(directory.create(str(rig.target), name, "case"))
     (case / "data").write_text("x")
     marker = case.parent / directory.MARKER
@@ -152,7 +151,7 @@ def test_a_name_of_a_record_that_leads_elsewhere_is_no_file(rig):
 
 
 @pytest.fixture
-def precious(rig: Rig) -> Iterator[Path]:
+def precious(rig):
     folder = rig.base / "precious"
     folder.mkdir()
     (folder / "data").write_text("precious")
@@ -205,12 +204,12 @@ class Watch:
     locks: int = 0
     done: bool = False
 
-    def look(self) -> None:
+    def look(self):
         """One look at the target; a case's own directory is ``iogauge/<user>/<session>/<case>``."""
-        held: dict[str, int] = defaultdict(int)
-        files: dict[str, int] = defaultdict(int)
-        sizes: dict[str, int] = defaultdict(int)
-        once: dict[str, int] = defaultdict(int)
+        held = defaultdict(int)
+        files = defaultdict(int)
+        sizes = defaultdict(int)
+        once = defaultdict(int)
         for folder, _, names in os.walk(self.root):
             parts = Path(folder).relative_to(self.root).parts
             if parts[1:2] == (".lock",):
@@ -234,7 +233,7 @@ class Watch:
             for case, value in seen.items():
                 most[case] = max(most[case], value)
 
-    def run(self) -> None:
+    def run(self):
         """Look every 50 ms; less often if a look takes long, so that what is looked at gets on."""
         while not self.done:
             began = time.monotonic()
@@ -243,7 +242,7 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watching(root: Path) -> Iterator[Watch]:
+def watching(root):
     """Watch a directory meanwhile."""
     watch = Watch(root)
     thread = threading.Thread(target=watch.run)
@@ -255,7 +254,7 @@ def watching(root: Path) -> Iterator[Watch]:
         thread.join()
 
 
-def written_bytes(stage: Path) -> tuple[float, float]:
+def written_bytes(stage):
     """Bytes that the tools say they wrote, over all executions, and by how many that may be wrong.
 
     IOR says MiB/s and seconds, each with four decimals: of a write of 5 ms, one byte in a hundred.
@@ -263,7 +262,7 @@ def written_bytes(stage: Path) -> tuple[float, float]:
     total, error, half = 0.0, 0.0, 0.5e-4
     for file in stage.glob("*.json"):
         text = file.read_text(errors="replace")
-        data: Any = {}
+        data = {}
         with contextlib.suppress(ValueError):
             data = json.loads(text[text.index("{") :] if "{" in text else "")
         for test in data.get("tests", []) if isinstance(data, dict) else []:
@@ -291,7 +290,7 @@ class Everything:
     watch: Watch
 
 
-def footprints(rig: Rig) -> dict[str, Path]:
+def footprints(rig):
     found = sorted((rig.home / "reframe" / "stage").rglob("footprint.json"))
     return {json.loads(file.read_text())["order"]["case"]: file for file in found}
 
@@ -303,11 +302,9 @@ def footprints(rig: Rig) -> dict[str, Path]:
         pytest.param(TWO_HOSTS, id="two hosts", marks=pytest.mark.nightly),
     ],
 )
-def everything(
-    request: pytest.FixtureRequest, make_module_rig: Callable[..., Rig], storage: Path
-) -> Everything:
+def everything(request, make_module_rig, storage):
     """A case of each tool: planned, dry, and for real."""
-    cases: tuple[str, ...] = request.param
+    cases = request.param
     several = cases is TWO_HOSTS
     if several and (reason := support.why_not()):
         pytest.skip(reason)
@@ -348,7 +345,7 @@ def everything(
 @pytest.mark.needs_ior
 @pytest.mark.slow
 def test_plan_dry_run_and_run_say_the_same(everything):
-    def cost(data: dict[str, Any]) -> dict[str, Any]:
+    def cost(data):
         order = {k: v for k, v in data["order"].items() if k not in ("session", "process", "host")}
         return data | {"order": order}
 

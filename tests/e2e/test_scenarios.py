@@ -5,19 +5,15 @@ Only Lustre is not real here: ``lfs`` and ``lctl`` are stand-ins that answer wha
 judged, and no bandwidth says anything of striping.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from e2e.rig import ROOT, Rig, Run
+from e2e.rig import ROOT
 from support.depth import FULL
 from support.devices import Devices, overlay
 from support.shell import completed
@@ -29,7 +25,7 @@ TOOLS = ("fio", "ior", "ior-mpiio", "mdtest")
 VALID = {"PASS", "FAIL", "UNREFERENCED", "UNSTABLE"}
 
 
-def darshan() -> str | None:
+def darshan():
     """Darshan's library beside a ``darshan-parser`` on PATH or in the local stack; None: there is none."""
     stack = ROOT / "environments" / "local" / ".spack-env" / "view"
     parser = shutil.which("darshan-parser") or shutil.which("darshan-parser", path=stack / "bin")
@@ -39,7 +35,7 @@ def darshan() -> str | None:
     return str(library) if library and library.exists() else None
 
 
-def striped(make: Callable[..., Rig], **extras: Any) -> Rig:
+def striped(make, **extras):
     """A rig whose target the stand-ins stripe over four storage targets of two servers, and two metadata targets."""
     rig = make(tools=TOOLS, tasks=2, declared={"striping": "lustre"})
     topology = {"source": "made up", "targets": 4, "metadata_targets": 2}
@@ -67,7 +63,7 @@ def striped(make: Callable[..., Rig], **extras: Any) -> Rig:
     return rig
 
 
-def run(rig: Rig, *words: str, **knobs: str) -> Run:
+def run(rig, *words, **knobs):
     """Run checks with the stand-ins on PATH; ``knobs`` are theirs."""
     state = rig.base / "lfs"
     state.mkdir(exist_ok=True)
@@ -78,7 +74,7 @@ def run(rig: Rig, *words: str, **knobs: str) -> Run:
 
 
 @pytest.fixture(scope="module")
-def everything(make_module_rig: Callable[..., Rig]) -> Run:
+def everything(make_module_rig):
     """A point of each scenario that asks for a layout, once."""
     rig = striped(make_module_rig, rights=["lustre-checksums"] if os.getuid() == 0 else [])
     names = "ServerScaling%.*=2|ChecksumOverhead%block=4KiB|StripeCount%.*=4|MdtestOnMdts"
@@ -89,7 +85,7 @@ def everything(make_module_rig: Callable[..., Rig]) -> Run:
     return done
 
 
-def of(done: Run, check: str) -> list[dict[str, Any]]:
+def of(done, check):
     """Records of a check."""
     return [record for record in done.records if record["check"] == check]
 
@@ -219,14 +215,14 @@ def test_the_published_burst_is_refused_for_reading_its_own_cache(make_rig):
 IOR = "^IorPosix%files={}%order=sequential%.*direct"
 
 
-def measured(rig: Rig, files: str, **knobs: str) -> dict[str, Any]:
+def measured(rig, files, **knobs):
     """The record of IOR that asks for no layout."""
     done = run(rig, "-n", IOR.format(files), "-S", "repetitions=1", **knobs)
     rig.assert_clean()
     return done.record
 
 
-def findings(record: dict[str, Any], guard: str) -> list[tuple[str, str]]:
+def findings(record, guard):
     return [
         (found["outcome"], found["saw"]) for found in record["findings"] if found["guard"] == guard
     ]
@@ -265,13 +261,13 @@ def test_stripes_that_are_too_large_are_refused_before_the_first_byte(make_rig):
 BELIEVED = {"PASS", "UNREFERENCED", "UNSTABLE", "CONTAMINATED"}
 
 
-def _spin() -> None:
+def _spin():
     while True:
         pass
 
 
 @contextlib.contextmanager
-def _busy(processes: int) -> Iterator[None]:
+def _busy(processes):
     """Programs that keep so many cores busy."""
     context = multiprocessing.get_context("spawn")
     started = [context.Process(target=_spin, daemon=True) for _ in range(processes)]

@@ -1,7 +1,5 @@
 """The suite on a real Slurm of four nodes: the whole chain, all the ways in which a job does not reach its end, and a day."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -10,14 +8,11 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from e2e.rig import ROOT, Process, Rig, Run, command, wait_for
+from e2e.rig import ROOT, command, wait_for
 from support import slurm as support
 from support.hosts import Hosts
 from support.slurm import Slurm
@@ -46,7 +41,7 @@ RandomRead:
 
 
 @pytest.fixture(scope="module")
-def slurm(storage: Path) -> Iterator[Slurm]:
+def slurm(storage):
     """Slurm with accounting, as most sites have it."""
     reason = support.why_not(True)
     if reason is not None:
@@ -58,7 +53,7 @@ def slurm(storage: Path) -> Iterator[Slurm]:
 class Cluster:
     """A rig's site on a Slurm, and what users do on its head."""
 
-    def __init__(self, rig: Rig, slurm: Slurm, **partition: Any) -> None:
+    def __init__(self, rig, slurm, **partition):
         self.rig, self.slurm = rig, slurm
         with rig.configured() as (settings, _):
             settings |= {"scheduler": "slurm", "launcher": "srun", **partition}
@@ -72,43 +67,43 @@ class Cluster:
                 "sweeps": {"tasks_per_client": [2]},
             }
 
-    def start(self, *words: str, **extra: str) -> Process:
+    def start(self, *words, **extra):
         """Start ReFrame on the head."""
         path = f"{self.rig.environment(**extra)['PATH']}:/usr/sbin:/sbin"
         asked = self.slurm.hosts.command(self.slurm.head, command(*OPTIONS, *words))
         return self.rig.start(asked, **{**extra, **self.slurm.environment, "PATH": path})
 
-    def run(self, *names: str, **extra: str) -> Run:
+    def run(self, *names, **extra):
         """Run checks by name, to the end."""
         process = self.start("-n", "|".join(names), **extra)
         return self.rig.finish(process, 240)
 
-    def running(self, program: str) -> bool:
+    def running(self, program):
         """Whether a program runs on every node."""
         found = self.slurm.processes()
         return len(found) == NODES and all(
             any(re.search(rf"(^|/){program} ", line) for line in lines) for lines in found.values()
         )
 
-    def await_program(self, program: str) -> None:
+    def await_program(self, program):
         """Wait until a program runs on all nodes and there is data on the target."""
         wait_for(lambda: self.running(program), 180, f"{program} on all nodes")
         wait_for(
             lambda: any(p.is_file() and p.stat().st_size > 0 for p in self.data()), 180, "data"
         )
 
-    def data(self) -> list[Path]:
+    def data(self):
         """Files on the target, without the session's marker."""
         return [p for p in self.rig.leftovers() if not p.is_dir() and p.name != ".iogauge-session"]
 
-    def assert_nothing_left(self, seconds: float = 90) -> None:
+    def assert_nothing_left(self, seconds=90):
         """No job, no process on any node, nothing on the target."""
         wait_for(lambda: not self.slurm.jobs(), seconds, "the end of all jobs")
         wait_for(lambda: not self.slurm.processes(), seconds, "the end of all processes")
         self.rig.assert_clean()
 
 
-def long_fio(make: Callable[..., Rig], **fields: Any) -> Rig:
+def long_fio(make, **fields):
     """A rig on which a random read lasts longer than anybody waits, at a pace that leaves the machine to others."""
     limits = {"phase_seconds": "300 s", "case_bytes": "64 MiB", "lock_lease": "10 s"}
     rig = make(tools=("fio", "ior"), limits=limits, **{"time_limit": LIMIT, **fields})
@@ -117,7 +112,7 @@ def long_fio(make: Callable[..., Rig], **fields: Any) -> Rig:
     return rig
 
 
-def reason_of(run: Run) -> str:
+def reason_of(run):
     """Why the only case was an ERROR."""
     assert run.rc != 0
     run.shows_no_pass()
@@ -129,7 +124,7 @@ def reason_of(run: Run) -> str:
 
 
 @pytest.fixture(scope="module")
-def measured(slurm: Slurm, make_module_rig: Callable[..., Rig]) -> tuple[Run, Rig]:
+def measured(slurm, make_module_rig):
     """IOR and fio on four nodes, with references."""
     for program in ("ior", "gcc"):
         if shutil.which(program) is None:
@@ -164,9 +159,9 @@ def test_what_meets_its_reference_passes(measured):
     assert int(warned) >= 30 and f"IOG_WARNED={warned}\n" in script.read_text()
 
 
-def accesses(rig: Rig, what: str) -> Mapping[tuple[str, str, int], set[str]]:
+def accesses(rig, what):
     """Hosts by case, file and offset from which IOR did something."""
-    found: dict[tuple[str, str, int], set[str]] = defaultdict(set)
+    found = defaultdict(set)
     for line in (rig.base / "where" / "ior").read_text().splitlines():
         host, did, path, offset = line.split()
         _, _, _user, _session, case, *names = path.split("/")
@@ -175,7 +170,7 @@ def accesses(rig: Rig, what: str) -> Mapping[tuple[str, str, int], set[str]]:
     return found
 
 
-def shifted(hosts: set[str]) -> set[str]:
+def shifted(hosts):
     """The next host in order; the first after the last."""
     return {f"n{int(host[1:]) % NODES + 1}" for host in hosts}
 
@@ -233,7 +228,7 @@ def test_ranks_stand_where_they_are_asked_to(slurm, cyclic):
 def test_one_launch_asks_the_nodes_what_they_lack(slurm, make_rig):
     """They see the clone and the target; a queue that does not exist answers nothing."""
 
-    def check(**partition: Any) -> Run:
+    def check(**partition):
         cluster = Cluster(make_rig(tools=("fio",)), slurm, **partition)
         path = f"{cluster.rig.environment()['PATH']}:/usr/sbin:/sbin"
         asked = slurm.hosts.command(slurm.head, ["iogauge", "check", "--all", "rig"])
@@ -299,7 +294,7 @@ def test_an_agent_that_dies_is_named(slurm, make_rig):
     limits = {"phase_seconds": "8 s", "case_bytes": "64 MiB"}
     cluster = Cluster(make_rig(tools=("fio", "ior"), limits=limits, time_limit=LIMIT), slurm)
 
-    def reading() -> bool:
+    def reading():
         lines = [line for each in slurm.processes().values() for line in each]
         return any("fio-randread.1.json" in line for line in lines)
 

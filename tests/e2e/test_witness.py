@@ -4,21 +4,18 @@ Each situation is made of the kernel's own means: options of file systems, memor
 fsync, caps of a control group. No output and no record is edited, but by a program that stands where the tool should.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from e2e.rig import GENEROUS, MIB, ROOT, Rig, Run
+from e2e.rig import GENEROUS, MIB, ROOT, Rig
 from support import hanging
 from support.devices import Devices, capped, uncounted
 from support.shell import completed
@@ -34,7 +31,7 @@ CLOCK = ROOT / "tests" / "support" / "clock.c"
 Make = Callable[..., Rig]
 
 
-def shell(*words: str, skips: bool = False) -> str:
+def shell(*words, skips=False):
     """Run a program; its complaint is the failure of the test, or the reason to skip it."""
     done = completed(words)
     if skips and done.returncode != 0:
@@ -43,9 +40,7 @@ def shell(*words: str, skips: bool = False) -> str:
     return done.stdout.strip()
 
 
-def judged(
-    make_rig: Make, target: Path, *words: str, tools: tuple[str, ...] = ("ior",), **fields: Any
-) -> Run:
+def judged(make_rig, target, *words, tools=("ior",), **fields):
     """A run on a target, whose references anything meets that is proven."""
     rig = make_rig(target=target / "t", tools=tools, **fields)
     rig.write_references(GENEROUS)
@@ -161,7 +156,7 @@ def test_small_files_that_come_from_a_cache(make_rig, devices):
 
 # Not of the module: a module that shares a fixture runs in one worker, and this one waits for slow disks for ten minutes.
 @pytest.fixture(scope="session")
-def clock(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def clock(tmp_path_factory):
     library = tmp_path_factory.mktemp("clock") / "clock.so"
     shell("gcc", "-O2", "-shared", "-fPIC", "-o", str(library), str(CLOCK), skips=True)
     return library
@@ -227,7 +222,7 @@ def test_files_that_are_hidden_from_the_target(make_rig, devices):
 
 
 @contextmanager
-def writer(target: Path) -> Iterator[None]:
+def writer(target):
     """Another program that writes to a target, 16 MiB at a time, as fast as its disk takes them."""
     # The same 16 MiB again and again: the disk has no room for all that it writes until the case ends.
     once = f"dd if=/dev/zero of={target}/theirs bs=1M count=16 oflag=direct conv=notrunc"

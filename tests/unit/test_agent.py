@@ -1,7 +1,5 @@
 """What runs on the nodes: look, open or refuse, empty the cache."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -9,9 +7,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,29 +35,27 @@ PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
 
 
 @pytest.fixture(autouse=True)
-def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def stage(tmp_path, monkeypatch):
     (tmp_path / "stage").mkdir()
     monkeypatch.chdir(tmp_path / "stage")
     return tmp_path / "stage"
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> Path:
+def target(tmp_path):
     (tmp_path / "target").mkdir()
     return tmp_path / "target"
 
 
-def case(place: Path, **change: Any) -> str:
+def case(place, **change):
     mount = mounts.find_mount(str(place))
-    assert mount
     data = job_order(str(place), type=mount.type, source=mount.source).to_json() | change
     Path("case.json").write_text(json.dumps(data))
     return "case.json"
 
 
-def opened() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path("open.json").read_text())
-    return found
+def opened():
+    return json.loads(Path("open.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -140,12 +134,12 @@ def test_quotas_are_asked_of_lfs(tmp_path, monkeypatch, script, project, left, u
     assert asked == ["quota /m", "quota -p 9 /m"][: 2 if project else 1]
 
 
-def answer(out: str) -> Any:
+def answer(out):
     """What this node noted under a word."""
     return read(Path()).by_host(out)[os.uname().nodename]
 
 
-def opened_elsewhere(target: Path, **change: Any) -> None:
+def opened_elsewhere(target, **change):
     """Leave what another node leaves that has opened the case on this machine's file system."""
     case(target)
     first = dataclasses.replace(look(str(target)), host="n1", **change)
@@ -165,7 +159,7 @@ def test_a_node_that_sees_another_file_system_refuses_the_case(target):
 
 
 @pytest.fixture
-def disk() -> Iterator[Path]:
+def disk():
     with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         yield Path(name)
 
@@ -231,7 +225,7 @@ def test_a_target_that_only_the_job_knows_is_opened(target, monkeypatch):
 
 
 @pytest.fixture
-def lustre(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lustre(target, tmp_path, monkeypatch):
     """The target counts as a Lustre file system with four storage targets on two servers."""
     monkeypatch.setenv("PATH", f"{PROGRAMS}:{os.environ['PATH']}")
     monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
@@ -270,7 +264,7 @@ def test_a_striped_target_that_will_not_do_is_refused(lustre, monkeypatch, varia
     assert not list(lustre.iterdir())
 
 
-def pin(directory: Path, pins: Pins) -> int:
+def pin(directory, pins):
     """Open a case, and pin names in a directory that need not be its own."""
     if not Path("open.json").exists():
         assert agent.main(["open", case(directory, striping="lustre")]) == 0
@@ -278,7 +272,7 @@ def pin(directory: Path, pins: Pins) -> int:
     return agent.main(["pin", "pins.in", str(directory), "pinned.1"])
 
 
-def landed(directory: Path) -> dict[str, tuple[int, ...]]:
+def landed(directory):
     """The targets of each file, as they are noted."""
     job_lustre.note_layouts(1, str(directory))
     noted = Layouts.from_json(answer("layouts"))

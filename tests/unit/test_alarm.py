@@ -1,22 +1,16 @@
 """What an alarm says, from records as cases leave them; figures, the page and JUnit of the same."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from iogauge.judge.verdict import Verdict
 from iogauge.records import journal
-from iogauge.records.record import Record
 from iogauge.report import history_table
 from iogauge.report.endings import SessionRecords, conclude
 from iogauge.report.export import junit
@@ -31,7 +25,7 @@ BEGIN = datetime(2026, 1, 5, 1, tzinfo=timezone.utc)
 NASTY = "<script>alert(1)</script> \x1b[31m `ls` & \"x\" 'y'"
 
 
-def record(day: int, value: float = 100.0, verdict: str = "PASS", **more: Any) -> Record:
+def record(day, value=100.0, verdict="PASS", **more):
     reference = metric()["reference"] | {"value": 100.0} | more.pop("reference", {})
     measured = {"median": value, "spread": 0.01, "reason": f"median {value}"}
     plain = {
@@ -48,7 +42,7 @@ def record(day: int, value: float = 100.0, verdict: str = "PASS", **more: Any) -
     return records.record(verdict, **plain | more)
 
 
-def collected(folder: Path, found: Sequence[Record], newest: int = 1, **options: Any) -> Alarm:
+def collected(folder, found, newest=1, **options):
     for one in found:
         journal.append(folder / "site" / f"{one.session}.jsonl", one.to_line())
     options.setdefault("gate", False)
@@ -136,7 +130,7 @@ def test_of_a_confirmed_failure_the_second_is_told_and_a_refuted_one_is_not(tmp_
     assert (found.failed, found.troubles) == (False, ())
 
 
-def series(drop: float, after: int = 6, day: int = 40, verdict: str = "PASS") -> list[Record]:
+def series(drop, after=6, day=40, verdict="PASS"):
     values = [100 * math.exp(0.01 * math.sin(k * 1.7)) for k in range(day)]
     values += [v * (1 - drop) for v in values[:after]]
     return [
@@ -161,18 +155,18 @@ def test_a_drift_within_the_reference_is_an_alarm(tmp_path):
 # Figures.
 
 
-def points(values: Sequence[float], **more: Any) -> list[Run]:
+def points(values, **more):
     return [
         Run(BEGIN + timedelta(days=k), f"s{k}", v, Verdict.PASS, more.get("series", "a"), None)
         for k, v in enumerate(values)
     ]
 
 
-def shapes(text: str, name: str) -> list[ElementTree.Element]:
+def shapes(text, name):
     return ElementTree.fromstring(text).findall(f".//{{http://www.w3.org/2000/svg}}{name}")
 
 
-def curve_of(values: Sequence[float], verdicts: Sequence[Verdict] = (), **more: Any) -> Curve:
+def curve_of(values, verdicts=(), **more):
     runs = points(list(values))
     every = verdicts or [Verdict.PASS] * len(runs)
     runs = [replace(run, verdict=v) for run, v in zip(runs, every, strict=True)]
@@ -223,20 +217,20 @@ def test_a_figure_is_whole_whatever_the_values(values):
 class Page(HTMLParser):
     """Tags and text of a page."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text):
         super().__init__()
-        self.tags: list[str] = []
-        self.links: list[str | None] = []
-        self.names: set[str | None] = set()
+        self.tags = []
+        self.links = []
+        self.names = set()
         self.words = ""
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.links += [value for name, value in attrs if name in ("src", "href")]
         self.names |= {value for name, value in attrs if name == "id"}
 
-    def handle_data(self, data: str) -> None:
+    def handle_data(self, data):
         self.words += data
 
 
@@ -271,7 +265,7 @@ def test_the_page_shows_every_verdict(verdict, tmp_path):
     "field", [field.name for field in fields(Trouble) if field.name not in ("kind", "curve")]
 )
 def test_text_in_a_trouble_is_shown_and_makes_no_tag(field):
-    texts: dict[str, Any] = {"where": "w", "case": "c", field: NASTY}
+    texts = {"where": "w", "case": "c", field: NASTY}
     alarm = Alarm(
         sessions=(NASTY,),
         systems=(NASTY,),

@@ -1,13 +1,10 @@
 """Where this suite may write: rules, the administrator's file, and what no file can allow."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import pwd
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,16 +22,16 @@ ROOT = Caller(uid=0, user="root")
 TODAY = datetime.date(2026, 11, 21)
 
 
-def place(path: str = "/scratch/alice/bench", **change: Any) -> Place:
-    values: dict[str, Any] = {"path": path, "owner": 1000, "mount": LUSTRE}
+def place(path="/scratch/alice/bench", **change):
+    values = {"path": path, "owner": 1000, "mount": LUSTRE}
     return Place(**values | change)
 
 
-def decide(where: Place, who: Caller = ALICE) -> str:
+def decide(where, who=ALICE):
     return permission.decide(where, who, TODAY)
 
 
-def refused(why: str, where: Place, who: Caller = ALICE) -> None:
+def refused(why, where, who=ALICE):
     with pytest.raises(NotAllowed, match=why) as found:
         decide(where, who)
     assert where.path in str(found.value)
@@ -156,12 +153,12 @@ def test_what_is_written_is_what_is_read():
 
 
 @pytest.fixture
-def top(tmp_path: Path) -> Path:
+def top(tmp_path):
     (tmp_path / "target").mkdir()
     return tmp_path / "target"
 
 
-def why_not(path: Path | str) -> str:
+def why_not(path):
     with pytest.raises(NotAllowed) as found:
         permission.reason(str(path))
     return str(found.value)

@@ -1,7 +1,5 @@
 """background.sh: a signal may come at any moment, and no process is left behind."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -9,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,7 +42,7 @@ iog_repeat 1 1 iog_case
 
 
 @pytest.fixture(scope="module")
-def signalled(tmp_path_factory: pytest.TempPathFactory) -> str:
+def signalled(tmp_path_factory):
     """The library that sends a shell TERM at one of its forks, or just before it waits for a pipe."""
     if shutil.which("gcc") is None:
         pytest.skip("no gcc on PATH")
@@ -59,7 +56,7 @@ def signalled(tmp_path_factory: pytest.TempPathFactory) -> str:
 class Scripts:
     """Scripts in a directory of their own, whose processes are known by a variable."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base):
         self.base = base
         self.number = 0
         (base / "write.fio").write_text(FIO_JOB)
@@ -67,11 +64,11 @@ class Scripts:
         (base / "job").write_text(JOB)
 
     @property
-    def token(self) -> str:
+    def token(self):
         """What the processes of the newest script have in their environment."""
         return f"{self.base}/iogauge/user/session/{self.number}-"
 
-    def start(self, words: list[str], **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, words, **environment):
         self.number += 1
         own = {"PATH": os.environ["PATH"], "IOG_DIR": self.token}
         return subprocess.Popen(
@@ -82,13 +79,13 @@ class Scripts:
             stderr=subprocess.DEVNULL,
         )
 
-    def left(self) -> list[str]:
+    def left(self):
         """Programs of the newest script that are there."""
         return [name for pid in processes(self.token) if (name := program_of(pid))]
 
 
 @pytest.fixture
-def scripts(tmp_path: Path) -> Iterator[Scripts]:
+def scripts(tmp_path):
     made = Scripts(tmp_path)
     yield made
     kill(*processes(str(tmp_path)))

@@ -1,9 +1,5 @@
 """The stack below a mount, on made trees of sysfs. What real devices show: test_below_real.py."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from iogauge.node import below, btrfs
@@ -14,17 +10,15 @@ from iogauge.node.mounts import Mount
 class Tree:
     """A made root with devices, and with mounts at some of its directories."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root):
         self.root, self.mounts = root, dict[str, Mount]()
 
-    def place(self, path: str) -> Path:
+    def place(self, path):
         place = self.root / path.lstrip("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         return place
 
-    def device(
-        self, name: str, number: str, slaves: str = "", folder: str = "virtual/block", **files: str
-    ) -> None:
+    def device(self, name, number, slaves="", folder="virtual/block", **files):
         """A device over others. In the keys of ``files`` two underscores stand for a slash."""
         place = self.root / "sys/devices" / folder / name
         (place / "slaves").mkdir(parents=True)
@@ -39,36 +33,29 @@ class Tree:
             (whole,) = (self.root / "sys/devices").rglob(f"{slave}/dev")
             (place / "slaves" / slave).symlink_to(whole.parent)
 
-    def disk(self, name: str, number: str) -> None:
+    def disk(self, name, number):
         self.device(name, number, folder="pci0/ata1/block")
 
-    def loop(self, name: str, number: str, file: str, direct: bool = True) -> None:
+    def loop(self, name, number, file, direct=True):
         self.device(name, number, loop__backing_file=file, loop__dio=str(int(direct)))
 
-    def mount(
-        self,
-        point: str,
-        kind: str,
-        number: str = "0:50",
-        options: str = "rw",
-        source: str = "source",
-    ) -> None:
+    def mount(self, point, kind, number="0:50", options="rw", source="source"):
         place = self.place(point)
         place.mkdir(exist_ok=True)
         mount = Mount(len(self.mounts) + 1, point, source, kind, options, "/", number)
         self.mounts[str(place)] = mount
 
-    def find(self, path: str) -> Mount | None:
+    def find(self, path):
         at = [point for point in self.mounts if f"{path}/".startswith(f"{point}/")]
         return self.mounts[max(at, key=len)] if at else None
 
-    def resolve(self, point: str) -> Below:
+    def resolve(self, point):
         place = str(self.place(point))
         return below.resolve(place, self.mounts[place], root=str(self.root))
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
+def tree(tmp_path, monkeypatch):
     """A tree with one disk, which has a file system with an image at /data."""
     made = Tree(tmp_path)
     monkeypatch.setattr(below, "find_mount", made.find)
@@ -228,7 +215,7 @@ def test_a_loop_device_is_as_good_as_the_file_system_of_its_file(tree, kind, mem
     assert f"loop0 on {kind} at /back" in found.memory + found.cached or not cached
 
 
-def upper(tree: Tree, point: str, directory: str, options: str = "") -> None:
+def upper(tree, point, directory, options=""):
     """An overlay, which shows its upper directory as it is."""
     tree.place(directory).mkdir(parents=True, exist_ok=True)
     tree.place(point).symlink_to(tree.place(directory))

@@ -1,18 +1,14 @@
 """The stack below a mount on real file systems and devices, against what the kernel counts."""
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from iogauge.node.kinds import Below
 from iogauge.node.lustre.quotas import project_of
 from iogauge.node.view import look
 from support.devices import MIB, Devices, encryption, overlay, run, unmount
@@ -25,7 +21,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def devices(tmp_path: Path) -> Iterator[Devices]:
+def devices(tmp_path):
     with contextlib.ExitStack() as leaving:
         yield Devices(tmp_path, leaving)
 
@@ -44,16 +40,16 @@ def test_the_project_of_a_directory_is_the_one_that_new_files_join(devices):
     assert project_of(str(joined)) == project_of(str(joined / "new")) == 77
 
 
-def below(path: Path) -> Below:
+def below(path):
     return look(str(path)).below
 
 
-def number(device: Path) -> str:
+def number(device):
     info = os.stat(device).st_rdev
     return f"{os.major(info)}:{os.minor(info)}"
 
 
-def disk_of(path: Path) -> str:
+def disk_of(path):
     """The whole disk of a file system on one."""
     device = os.stat(path).st_dev
     real = Path("/sys/dev/block", f"{os.major(device)}:{os.minor(device)}").resolve()
@@ -61,14 +57,14 @@ def disk_of(path: Path) -> str:
     return (whole / "dev").read_text().strip()
 
 
-def moved(numbers: tuple[str, ...]) -> tuple[int, int]:
+def moved(numbers):
     """Bytes that devices have read and written, in sectors of 512 bytes (kernel, iostats.rst)."""
     lines = [line.split() for line in Path("/proc/diskstats").read_text().splitlines()]
     counts = [words for words in lines if f"{words[0]}:{words[1]}" in numbers]
     return sum(512 * int(words[5]) for words in counts), sum(512 * int(w[9]) for w in counts)
 
 
-def direct_io(directory: Path, numbers: tuple[str, ...], data: bytes) -> tuple[float, float]:
+def direct_io(directory, numbers, data):
     """Write and sync 16 MiB with O_DIRECT, read them twice; return the devices' shares of the
     write, and of the second read."""
     block = mmap.mmap(-1, MIB)
@@ -108,11 +104,11 @@ def test_ext4_and_xfs_keep_what_they_promise(devices):
         assert read > 0.95
 
 
-def journal_as_option(devices: Devices, loop: Path) -> Path:
+def journal_as_option(devices, loop):
     return devices.made("ext4", loop, "data=journal")
 
 
-def journal_of_a_directory(devices: Devices, loop: Path) -> Path:
+def journal_of_a_directory(devices, loop):
     (devices.folder / "root/directory").mkdir(parents=True)
     run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0", "-d", devices.folder / "root", loop)
     run("debugfs", "-w", "-R", "set_inode_field /directory flags 0x84000", loop)
@@ -152,7 +148,7 @@ def test_copies_of_btrfs(devices, profile, count, copies):
 
 
 @pytest.fixture
-def opened(devices: Devices) -> Devices:
+def opened(devices):
     """Devices in a directory that everybody may look into."""
     devices.folder = Path(devices.leaving.enter_context(tempfile.TemporaryDirectory()))
     devices.folder.chmod(0o755)

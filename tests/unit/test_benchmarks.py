@@ -1,7 +1,5 @@
 """Each program of benchmarks/ finds what it imports, and explains its options."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

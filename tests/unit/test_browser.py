@@ -4,12 +4,9 @@ The records are those of five published systems, replayed, and of this suite on 
 slowed (tests/data/history), beside names that try to be markup.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +19,6 @@ from iogauge_extras.ceilings import table as ceilings
 from iogauge_extras.compare import sides
 from iogauge_extras.page import collect, page
 from support import browser, npm, records
-from support.browser import Browser
 
 pytestmark = pytest.mark.slow
 
@@ -30,18 +26,18 @@ DATA = Path(__file__).parents[1] / "data" / "history"
 NASTY = "<script>document.title='obeyed'</script><img src=x onerror=document.title='obeyed'>"
 
 
-def of(name: str) -> list[Record]:
+def of(name):
     lines = gzip.decompress((DATA / f"{name}.jsonl.gz").read_bytes()).splitlines()
     return [Record.from_json(decode(line)) for line in lines]
 
 
 @pytest.fixture(scope="module")
-def published() -> list[Record]:
+def published():
     return of("published")
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory, published: list[Record]) -> Path:
+def written(tmp_path_factory, published):
     """The page of the newest run of every case, after the disk was slowed."""
     folder = tmp_path_factory.mktemp("page") / "history"
     slowed = of("real_series")[:-28]
@@ -57,7 +53,7 @@ def written(tmp_path_factory: pytest.TempPathFactory, published: list[Record]) -
 
 
 @pytest.fixture(scope="module")
-def others(written: Path) -> dict[str, Path]:
+def others(written):
     """The page of a comparison of two spans of the same history."""
     spans = ("system=capped,until=2026-11-21T19:50", "system=capped,since=2026-11-21T19:50")
     contrast = sides.contrast(*(sides.read(written.parent / "history", span) for span in spans))
@@ -68,7 +64,7 @@ def others(written: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def chromium(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def chromium(written, tmp_path_factory):
     if browser.program() is None:
         pytest.skip("no Chromium here: apt-get install chromium")
     with browser.browser(tmp_path_factory.mktemp("profile")) as started:
@@ -76,10 +72,9 @@ def chromium(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield started
 
 
-def visible(chromium: Browser, choice: str) -> int:
+def visible(chromium, choice):
     script = f"[...document.querySelectorAll({json.dumps(choice)})].filter(e => e.checkVisibility()).length"
-    found: int = chromium.ask(script)
-    return found
+    return chromium.ask(script)
 
 
 def test_nothing_is_fetched_and_nothing_goes_wrong(chromium, written):
@@ -194,7 +189,7 @@ def test_without_scripts_all_is_there_to_be_read(chromium, written):
         chromium.open(written)
 
 
-def until(chromium: Browser, script: str) -> bool:
+def until(chromium, script):
     """Whether a script becomes true within some seconds."""
     end = time.monotonic() + 20
     while time.monotonic() < end:

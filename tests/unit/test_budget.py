@@ -1,9 +1,6 @@
 """What a case costs before it runs, what that rests on, and what a session may cost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -40,8 +37,8 @@ TOPOLOGY = {"source": "offer", "servers": {"count": 2, "nic": "5 GB/s"}}
 EFFICIENCY = {"efficiency": {"read": "80 %", "write": "70 %"}}
 
 
-def extras(**topology: Any) -> PartitionExtras:
-    given: dict[str, Any] = {"topology": topology} if topology else {}
+def extras(**topology):
+    given = {"topology": topology} if topology else {}
     return PartitionExtras.model_validate(
         {
             "target": {"path": "/s", "type": "lustre"},
@@ -106,8 +103,8 @@ def test_a_session_spends_until_a_case_would_be_too_much(monkeypatch):
 # --- what people read -----------------------------------------------------------------------------
 
 
-def case(number: int, check: str = "IorPosix", **change: Any) -> PlannedCase:
-    values: dict[str, Any] = {
+def case(number, check="IorPosix", **change):
+    values = {
         "order": job_order("/s", held_bytes=1 << 30, files=8),
         "name": f"{check} %n={number}",
         "check": check,
@@ -124,7 +121,7 @@ def case(number: int, check: str = "IorPosix", **change: Any) -> PlannedCase:
     return PlannedCase(**values | change)
 
 
-def shown(cases: list[PlannedCase], width: int = 200) -> str:
+def shown(cases, width=200):
     console = Console(width=width, highlight=False)
     with console.capture() as capture:
         console.print(plan_table.table(cases), soft_wrap=True)
@@ -151,7 +148,7 @@ def test_over_budget_says_by_how_much_a_partition_is():
 
 
 def test_a_case_that_its_time_limit_would_end_is_named():
-    def timed(number: int, limit: float) -> PlannedCase:
+    def timed(number, limit):
         one = case(number)
         return replace(one, order=replace(one.order, time_limit_s=limit))
 

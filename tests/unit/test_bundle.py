@@ -1,7 +1,5 @@
 """A bundle for a vendor: what is in it, and what is not."""
 
-from __future__ import annotations
-
 import getpass
 import hashlib
 import io
@@ -9,14 +7,12 @@ import json
 import os
 import socket
 import tarfile
-from pathlib import Path
 
-from iogauge.records.record import Record
 from iogauge_extras.page import bundle
 from support import records
 
 
-def kept(state: Path, record: Record, text: str, moved_s: float = 1.0) -> None:
+def kept(state, record, text, moved_s=1.0):
     """What ReFrame keeps of a case: its report, and a folder with the raw output."""
     place = state / "output" / "IorPosix"
     place.mkdir(parents=True, exist_ok=True)
@@ -50,7 +46,7 @@ def test_a_bundle_has_raw_outputs_commands_and_hashes_and_nothing_private(tmp_pa
     assert "ior -a POSIX" in files["commands.sh"] and "FAIL" in files["commands.sh"]
     with tarfile.open(fileobj=io.BytesIO(bundle.packed(files, "b"))) as tar:
         for member in tar.getmembers():
-            data = tar.extractfile(member).read()  # type: ignore[union-attr]
+            data = tar.extractfile(member).read()
             name = member.name.removeprefix("b/")
             line = f"{hashlib.sha256(data).hexdigest()}  {name}\n"
             assert name == "SHA256SUMS" or line in files["SHA256SUMS"]

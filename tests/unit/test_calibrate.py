@@ -1,13 +1,9 @@
 """References from runs: the statistics, where an entry stands, and that nothing else of a file changes."""
 
-from __future__ import annotations
-
 import math
 import re
-from collections.abc import Iterable, Sequence
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,7 +13,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.records.record import Record
 from iogauge.site.references import find_mistakes
 from iogauge_extras.history import proposal as calibrating
 from iogauge_extras.history.proposal import Proposal, follow, propose
@@ -46,18 +41,18 @@ START = datetime(2026, 9, 1, 3, 0, tzinfo=timezone.utc)
 TODAY = date(2026, 11, 21)
 
 
-def noisy(count: int, level: float = 1000.0, spread: float = 0.03, seed: int = 1) -> list[float]:
+def noisy(count, level=1000.0, spread=0.03, seed=1):
     """Log-normal values whose quantiles are exact, in a shuffled order: the same at every seed but for order."""
     at = (np.arange(count) + 0.5) / count
     values = level * np.exp(spread * scipy.special.ndtri(at))
     return [float(v) for v in np.random.default_rng(seed).permutation(values)]
 
 
-def days(count: int) -> list[datetime]:
+def days(count):
     return [START + timedelta(days=n) for n in range(count)]
 
 
-def judged(values: Sequence[float], **given: Any) -> SeriesSummary:
+def judged(values, **given):
     words = {"better": "more", "max_spread": 0.1} | given
     return summary_of(days(len(values)), values, **words)
 
@@ -72,7 +67,7 @@ def test_the_bound_holds_with_the_confidence_that_it_promises(runs):
     middle = np.median(values, axis=1)
     spread = 1.4826 * np.median(np.abs(values - middle[:, None]), axis=1)
 
-    def held(factor: float, coverage: float) -> float:
+    def held(factor, coverage):
         limit = -scipy.stats.norm.ppf(coverage)
         return float(np.mean(middle - factor * spread <= limit))
 
@@ -142,7 +137,7 @@ def test_runs_that_prove_nothing_are_refused(values, words):
 HERE = SeriesSummary(runs=30, median=1000.0, spread=0.02, bound=930.0)
 
 
-def following(old: list[Any] | None, **given: Any) -> Any:
+def following(old, **given):
     words = {"unit": "MiB/s", "better": "more", "accepted": False, "lower": None} | given
     found = follow(words.pop("baseline", HERE), old, **words)
     return found[0] if found else None
@@ -187,7 +182,7 @@ def test_no_demand_ever_becomes_softer(median, spread, runs, factor, share, bett
     here = SeriesSummary(
         runs=runs, median=median, spread=spread, bound=median * math.exp(-sign * 3 * spread)
     )
-    old: list[Any] = [median * factor, None, None, "s"]
+    old = [median * factor, None, None, "s"]
     old[side] = -sign * share
     try:
         new = following(old, baseline=here, unit="s", better=better, accepted=accepted)
@@ -205,7 +200,7 @@ def test_no_demand_ever_becomes_softer(median, spread, runs, factor, share, bett
 # --- where an entry stands ------------------------------------------------------------------------
 
 
-def record(**given: Any) -> Record:
+def record(**given):
     base = {
         "system": "here",
         "partition": "disk",
@@ -251,7 +246,7 @@ def test_an_entry_is_found_or_made(entry, place):
 # --- text that stays ------------------------------------------------------------------------------
 
 
-def leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterable[tuple[tuple[Any, ...], Any]]:
+def leaves(data, path=()):
     if isinstance(data, dict):
         for key, value in data.items():
             yield from leaves(value, (*path, key))
@@ -259,7 +254,7 @@ def leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterable[tuple[tuple[Any, .
         yield path, data
 
 
-def changed_lines(before: str, after: str) -> tuple[list[str], list[str]]:
+def changed_lines(before, after):
     proposal = Proposal(before, after)
     lines = proposal.diff("f").splitlines()[2:]
     return [x[1:] for x in lines if x[0] == "-"], [x[1:] for x in lines if x[0] == "+"]
@@ -333,8 +328,8 @@ def test_any_key_can_be_set_in_any_file(data, one, two, style):
 # --- proposals ------------------------------------------------------------------------------------
 
 
-def runs(values: Sequence[float], **given: Any) -> Runs:
-    words: dict[str, Any] = {
+def runs(values, **given):
+    words = {
         "metric": "bw",
         "unit": "MiB/s",
         "better": "more",
@@ -346,11 +341,11 @@ def runs(values: Sequence[float], **given: Any) -> Runs:
     return Runs(values=tuple(values), **words)
 
 
-def proposal(text: str, *all_runs: Runs, lower: str | None = None) -> Proposal:
+def proposal(text, *all_runs, lower=None):
     return propose(text, all_runs, lambda *_: 0.1, lower, TODAY)
 
 
-def state(found: Proposal) -> list[str]:
+def state(found):
     return [outcome.state for outcome in found.outcomes]
 
 
@@ -450,9 +445,9 @@ def test_runs_of_two_series_are_refused_with_what_differs():
 # --- the choice of runs ---------------------------------------------------------------------------
 
 
-def frame(values: Sequence[float], **given: Any) -> pl.DataFrame:
+def frame(values, **given):
     count = len(values)
-    columns: dict[str, Any] = {
+    columns = {
         "time": days(count),
         "session": [f"s{n}" for n in range(count)],
         "system": "here",

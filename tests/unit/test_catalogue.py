@@ -1,7 +1,5 @@
 """The catalogue names every rule, the judge and the job ask what it names, and the page says the same."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil
@@ -9,7 +7,6 @@ import re
 import sys
 from pathlib import Path
 from string import Formatter
-from typing import Any
 
 import pytest
 
@@ -26,10 +23,10 @@ from support.extras import extras
 from support.shell import completed
 
 ROOT = Path(__file__).parents[2]
-JUDGED: dict[str, Any] = {**OF_CASE, **OF_LAYOUT, **OF_PHASE, **OF_METRIC}
+JUDGED = {**OF_CASE, **OF_LAYOUT, **OF_PHASE, **OF_METRIC}
 
 
-def speaking() -> set[str]:
+def speaking():
     """The functions of all modules with guards that find something in what was seen of a case."""
     modules = [
         importlib.import_module(f"{guards.__name__}.{module.name}")
@@ -79,7 +76,7 @@ def test_findings_bear_the_number_of_their_guard(tmp_path):
     evidence = collect.collect(stage.build(tmp_path / "stage"), plan, 0)
     values = {metric.name: (1.0, 1.0) for metric in stage.METRICS}
     case = CaseSeen(plan, evidence, extras(), "quick", stage.METRICS, values)
-    asked: list[Any] = [(OF_CASE, case), *((OF_PHASE, phase) for phase in case.phases)]
+    asked = [(OF_CASE, case), *((OF_PHASE, phase) for phase in case.phases)]
     asked += [(OF_METRIC, (case, name)) for name in values]
     said = [(name, speak(seen)) for guards, seen in asked for name, speak in guards.items()]
     each = [(name, [one] if isinstance(one, Finding) else one or ()) for name, one in said]

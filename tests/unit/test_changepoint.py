@@ -1,7 +1,5 @@
 """The statistics of lasting changes: what they find, how often they are wrong, and what may not matter to them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -9,14 +7,13 @@ import pytest
 import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from iogauge_extras.history import statistics as detector
 
 SEEDS = st.integers(0, 10**6)
 
 
-def noisy(seed: int, runs: int, cv: float = 0.05, count: int = 1) -> NDArray[np.float64]:
+def noisy(seed, runs, cv=0.05, count=1):
     """Log values without any change."""
     return cv * np.random.default_rng(seed).standard_normal((count, runs))
 

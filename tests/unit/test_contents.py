@@ -1,12 +1,9 @@
 """Samples of the contents of real files, and what the guards say of them."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from iogauge.guards import contents as guards
-from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.finding import Outcome
 from iogauge.job import keeper
 from iogauge.node import files, mounts
 from iogauge.node.files import Block, Held, Sample
@@ -26,7 +23,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def disk() -> Iterator[Path]:
+def disk():
     """A directory on a file system whose maps and blocks can be believed."""
     with TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         mount = mounts.find_mount(name)
@@ -35,7 +32,7 @@ def disk() -> Iterator[Path]:
         yield Path(name)
 
 
-def look(directory: Path, known: list[Block] | None = None) -> tuple[list[Block], list[Held]]:
+def look(directory, known=None):
     blocks, held, _ = files.take_sample(str(directory), known)
     return blocks, held
 
@@ -68,7 +65,7 @@ class TestLook:
         files.evict([str(disk / "x")])
         plainly = files._open
 
-        def refuse(path: str, direct: bool) -> int:
+        def refuse(path, direct):
             if direct:
                 raise OSError(errno.EINVAL, "no O_DIRECT here")
             return plainly(path, direct)
@@ -100,11 +97,11 @@ class TestLook:
 
 
 class TestSampler:
-    def lines(self) -> list[Sample]:
+    def lines(self):
         return [Sample.from_json(value) for _, _, value in read(Path()).each(CONTENTS)]
 
     @pytest.fixture(autouse=True)
-    def _stage(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def _stage(self, tmp_path, monkeypatch):
         monkeypatch.chdir(tmp_path)
 
     def test_the_blocks_of_the_last_write_are_read_again(self, disk):
@@ -134,12 +131,12 @@ SAMPLE = Sample(
 READ = replace(SAMPLE, after="read")
 
 
-def decided(finding: Finding, outcome: Outcome, *words: str) -> None:
+def decided(finding, outcome, *words):
     assert finding.outcome is outcome, finding
     assert all(word in finding.saw for word in words), finding.saw
 
 
-def unchanged(*pairs: tuple[Sample, Sample], repetitions: int = 1) -> Finding:
+def unchanged(*pairs, repetitions=1):
     """G8 of the samples of the repetitions of a case that writes and reads."""
     numbered = [replace(one, repetition=n) for n, pair in enumerate(pairs, 1) for one in pair]
     whole = data().alter(samples=tuple(numbered))
@@ -173,9 +170,7 @@ class TestUnchanged:
 ZERO = Block("x", 0, files._EMPTY)
 
 
-def stored(
-    *blocks: Block, type: str = "ext4", held: tuple[Held, ...] = (), problem: str = ""
-) -> Finding:
+def stored(*blocks, type="ext4", held=(), problem=""):
     """G8 of a sample of what was written; a later one is as it should be."""
     odd = Sample(repetition=1, after="write", blocks=blocks, files=held, problem=problem)
     samples = (odd,) if problem else (odd, replace(SAMPLE, repetition=2))

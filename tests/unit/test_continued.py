@@ -1,11 +1,6 @@
 """Series and the file system: records without its UUID go on, another UUID begins a new series."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -23,14 +18,12 @@ from support.records import append
 KNOWN = {"kernel": "6.1"}
 
 
-def with_uuid(uuid: str | None, **more: str) -> dict[str, Any]:
+def with_uuid(uuid, **more):
     """A fingerprint as a case leaves it, or as it was before there was a UUID."""
     return {**KNOWN, **more} | ({"fs.uuid": uuid} if uuid else {})
 
 
-def seen(
-    names: Sequence[str | None], series: Sequence[str] = (), column: str = "file_system"
-) -> list[str]:
+def seen(names, series=(), column="file_system"):
     """The series of rows with these file systems, or values of another column, in order of time."""
     rows = pl.DataFrame(
         {"series": list(series) or ["s"] * len(names)}
@@ -69,7 +62,7 @@ def test_rows_are_of_one_series_if_they_are_of_one_file_system(rows):
             assert found[number] == found[earlier[-1]]
 
 
-def history(folder: Path, uuids: Sequence[str | None]) -> None:
+def history(folder, uuids):
     """A record a day with these UUIDs, as versions of before and of now write them."""
     for day, uuid in enumerate(uuids):
         time = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T12:00:00Z"
@@ -97,7 +90,7 @@ BEFORE = {"kernel": "6.1", "mount.type": "lustre"}
 NEWER = {**LUSTRE, "lustre.client": "2.18.0"}
 
 
-def days(folder: Path, prints: Sequence[dict[str, Any]], check: str = "IorPosix") -> None:
+def days(folder, prints, check="IorPosix"):
     """A record a day of a check with these fingerprints."""
     for day, print_ in enumerate(prints):
         time = f"2026-{1 + day // 28:02}-{1 + day % 28:02}T12:00:00Z"

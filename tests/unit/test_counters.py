@@ -1,9 +1,5 @@
 """One reader for every counter of a node: what a kernel writes of it, and what is missing."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from iogauge.node import counters
@@ -45,7 +41,7 @@ write_bytes               2 samples [bytes] 1048576 1048576 2097152 219902325555
 """
 
 
-def made(root: Path, name: str, text: str) -> None:
+def made(root, name, text):
     file = root / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)

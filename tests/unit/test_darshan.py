@@ -1,7 +1,5 @@
 """Darshan's log, as its own parser prints it (``tests/data/darshan``: recorded, lines left out)."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -110,9 +108,7 @@ def test_words_for_the_ranks():
 # --- profiles ---------------------------------------------------------------------------------------
 
 
-def made_of(
-    files: dict[str, tuple[int, dict[str, float]]], run_s: float = 100
-) -> darshan.DarshanLog:
+def made_of(files, run_s=100):
     """Return a log of 16 ranks: by file, its target and its counters."""
     log = darshan.parse(LUSTRE)
     posix, layout = log.of("POSIX")[0], log.of("LUSTRE")[0]
@@ -127,11 +123,11 @@ def made_of(
     return replace(log, tasks=16, run_seconds=run_s, records=tuple(records))
 
 
-def told(log: darshan.DarshanLog) -> list[str]:
+def told(log):
     return profile.told(log, of_log("made", log))
 
 
-def wrote(bytes_: float, seconds: float, calls: int = 1024, meta: float = 0) -> dict[str, float]:
+def wrote(bytes_, seconds, calls=1024, meta=0):
     return {
         "BYTES_WRITTEN": bytes_,
         "WRITES": calls,
@@ -213,7 +209,7 @@ def test_the_layout_in_the_words_of_an_older_parser_is_read():
     assert profile.targets(read) == profile.targets(new)
 
 
-def parser(folder: Path, monkeypatch: pytest.MonkeyPatch, lines: str) -> None:
+def parser(folder, monkeypatch, lines):
     """Put a darshan-parser first on PATH."""
     script(folder / "darshan-parser", f"#!/bin/sh\n{lines}\n")
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -284,7 +280,7 @@ def test_every_view_of_a_log_says_what_the_others_say(tmp_path, monkeypatch, nam
 # --- two logs ---------------------------------------------------------------------------------------
 
 
-def figures(values: dict[str, float], facts: dict[str, str] | None = None) -> Figures:
+def figures(values, facts=None):
     return Figures(
         name="x", values={n: Quantity(v, "s") for n, v in values.items()}, facts=facts or {}
     )
@@ -305,7 +301,7 @@ def test_a_ratio_and_whether_it_is_told(a, b, ratio, mark):
     assert (found.ratio, found.mark) == (pytest.approx(ratio) if ratio else ratio, mark)
 
 
-def values(log: darshan.DarshanLog) -> dict[str, float]:
+def values(log):
     return {name: quantity.value for name, quantity in of_log("log", log).values.items()}
 
 

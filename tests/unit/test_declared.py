@@ -1,22 +1,17 @@
 """What a site declares is held against its nodes, its servers and its ceilings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
 
 from iogauge.cases import job_files
-from iogauge.core.words import Fingerprint
 from iogauge.evidence import collect
-from iogauge.evidence.model import Evidence
 from iogauge.guards import figures, others, preflight
 from iogauge.guards.cache import client_cache, write_back
-from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.finding import Outcome
 from iogauge.judge import case
 from iogauge.node import probes
 from iogauge.site import folders
@@ -32,18 +27,18 @@ OK, WARN, INVALID = Outcome.OK, Outcome.WARN, Outcome.INVALID
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Evidence:
+def found(tmp_path):
     return collect.collect(healthy.build(tmp_path / "stage"), PLAN, 0)
 
 
-def judged(found: Evidence, *told: Fingerprint, site: Any = None, **more: Any) -> case.Judgement:
+def judged(found, *told, site=None, **more):
     """The verdict on a case whose nodes told these facts."""
     seen = replace(found, nodes=told)
     given = {"references": {}, "extras": site or extras(), "tier": "quick", "plan": PLAN, **more}
     return case.judge(evidence=seen, metrics=healthy.METRICS, **given)
 
 
-def of_guard(judgement: case.Judgement, guard: str) -> list[Finding]:
+def of_guard(judgement, guard):
     return [finding for finding in judgement.findings if finding.guard == guard]
 
 
@@ -196,7 +191,7 @@ def test_wide_bounds(tmp_path, monkeypatch, leaf, doubtful, refused):
 def test_the_job_is_told_which_storage_targets_are_out():
     servers = {"count": 1, "nic": "100 GB/s"}
     topology = {"source": "x", "servers": servers, "targets": 4, "out": [3]}
-    job: Any = SimpleNamespace(time_limit=600, launcher=SimpleNamespace(registered_name="srun"))
+    job = SimpleNamespace(time_limit=600, launcher=SimpleNamespace(registered_name="srun"))
     for site, told in ((extras(topology=topology), (4, (3,))), (extras(), (None, ()))):
         order = job_files.JobFiles(job, healthy.plan(), site, 1).order("session", "case")
         assert (order.targets, order.out) == told

@@ -1,12 +1,9 @@
 """Formulas over points, and which records they are computed from."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,7 +20,6 @@ from iogauge_extras.derived.derive import (
     LeftOut,
     NotComputable,
     NotMeasured,
-    Operands,
     Point,
     Source,
 )
@@ -31,7 +27,7 @@ from support import records
 from support.records import append
 
 
-def curve(values: dict[float, float]) -> list[Point]:
+def curve(values):
     return [
         Point(x=x, value=v, partition="p", session="s", case=f"C %n={x:g}", time="t")
         for x, v in values.items()
@@ -156,7 +152,7 @@ SOURCE = Source(
 )
 
 
-def values(tasks: object = 1, verdict: str = "PASS", age: float = 0, **change: Any) -> Any:
+def values(tasks=1, verdict="PASS", age=0, **change):
     """JSON of a record of a number of tasks, some days old; ``value`` is the median of both metrics."""
     value = change.pop("value", 100.0)
     plain = {
@@ -173,15 +169,15 @@ def values(tasks: object = 1, verdict: str = "PASS", age: float = 0, **change: A
     return records.values(verdict, **plain | change)
 
 
-def record(tasks: object = 1, verdict: str = "PASS", age: float = 0, **change: Any) -> Record:
+def record(tasks=1, verdict="PASS", age=0, **change):
     return Record.from_json(values(tasks, verdict, age, **change))
 
 
-def newest(*records: Any, source: Source = SOURCE) -> Operands:
+def newest(*records, source=SOURCE):
     return derive.newest_points(records, source, OLDEST)
 
 
-def left(found: Operands, metric: str = "write_bw") -> list[str]:
+def left(found, metric="write_bw"):
     return [str(one) for one in found.without(metric)]
 
 
@@ -314,7 +310,7 @@ def test_a_ratio_with_an_upper_bound_alone_is_one_of_latencies():
 def test_operands_that_this_run_has_not_decided_are_waited_for(monkeypatch):
     run = SimpleNamespace(open_cases={("TaskScaling", "disk", "env", "TaskScaling %tasks=2")})
     monkeypatch.setattr(derived, "current", lambda: run)
-    check: Any = None
+    check = None
     with pytest.raises(NotMeasured, match=r"TaskScaling %tasks=2 yet: run again with -t derived"):
         DerivedCheck._await(check, [SOURCE])
     DerivedCheck._await(check, [replace(SOURCE, partition="other"), replace(SOURCE, check="Ior")])

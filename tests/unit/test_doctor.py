@@ -1,16 +1,11 @@
 """What the doctor says of a target: on stand-ins of Lustre, as root and as an ordinary user; and beside its declarations."""
 
-from __future__ import annotations
-
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from iogauge.cli import doctor
-from iogauge.cli.doctor import Check
 from iogauge.node.kinds import Below
 from iogauge.node.lustre import client
 from iogauge.node.lustre.targets import StorageTarget
@@ -24,7 +19,7 @@ STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
 
 
 @pytest.fixture
-def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Check]]:
+def examined(tmp_path, monkeypatch):
     """The lines about a target of four storage targets on two servers; knobs are the stand-ins'."""
     target = tmp_path / "target"
     target.mkdir()
@@ -43,10 +38,10 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
     monkeypatch.syspath_prepend(STAND_INS)
     import parameters
 
-    def look(**knobs: str) -> list[Check]:
+    def look(**knobs):
         for name, value in knobs.items():
             monkeypatch.setenv(name, value)
-        shown: dict[str, str] = {}
+        shown = {}
         # What Lustre says of a connection that is switched off was not recorded.
         off = "LFS_INACTIVE" in knobs
         for last in ("version", "ost_conn_uuid", "numobd", *([] if off else ["import"])):
@@ -56,7 +51,7 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
         )
         tops = (str(top / "sys/fs/lustre"), str(top / "sys/kernel/debug/lustre"))
         monkeypatch.setattr(client, "TOPS", tops)
-        there: dict[str, Any] = {
+        there = {
             "path": str(target),
             "type": "ext4",
             "source": None,
@@ -71,7 +66,7 @@ def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
     return look
 
 
-def said(checks: list[Check], state: str) -> str:
+def said(checks, state):
     return "\n".join(check.text for check in checks if check.state == state)
 
 
@@ -186,7 +181,7 @@ def test_what_a_site_declares_is_compared_with_what_this_host_sees(
         ),
     )
     declared = {"path": "/data", "type": "ext4", "source": "/dev/sdb1", **target}
-    parts: dict[str, Any] = {"target": declared}
+    parts = {"target": declared}
     if topology:
         parts["topology"] = {
             "source": "made up",

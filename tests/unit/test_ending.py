@@ -1,9 +1,5 @@
 """The word and the sentence that a session ends with: ok needs a PASS and leaves nothing open."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -13,13 +9,13 @@ from hypothesis import strategies as st
 from iogauge.judge.verdict import Verdict
 from iogauge.records import selected
 from iogauge.records.selected import NotedCase, NotedEnvironment, NotedPlace, Unmeasured, UnrunCase
-from iogauge.report.endings import Ending, SessionRecords, Word, conclude
+from iogauge.report.endings import SessionRecords, Word, conclude
 from iogauge.report.export import junit
 from iogauge_extras.page import collect, page
 from support import records
 
 
-def left_out(check: str = "MdtestEasy", feature: str = "mdtest", **change: Any) -> UnrunCase:
+def left_out(check="MdtestEasy", feature="mdtest", **change):
     plain = {"case": check, "derived": False, "place": "s:p", "holder": "environment e"}
     return UnrunCase(
         **{"check": check, "feature": feature, "why": "no such program"} | plain | change
@@ -41,7 +37,7 @@ SMALL = st.integers(0, 2)
 PROBLEMS = st.sampled_from([(), ("ReFrame ended with status 1",)])
 
 
-def of(counts: dict[Verdict, int], lack: Unmeasured | None = None, **more: Any) -> Ending:
+def of(counts, lack=None, **more):
     return conclude(counts, **{"gate": False, "unmeasured": lack, **more})
 
 
@@ -170,7 +166,7 @@ def test_what_was_not_measured_is_kept(tmp_path_factory, lack):
 # --- which cases cannot run -----------------------------------------------------------------------
 
 
-def noted(*facts: NotedPlace | NotedCase, monkeypatch: pytest.MonkeyPatch, folder: Path) -> str:
+def noted(*facts, monkeypatch, folder):
     """The notes of a listing, as ReFrame's process writes them."""
     monkeypatch.setenv(selected.LISTING, str(folder / "notes"))
     for fact in facts:
@@ -178,7 +174,7 @@ def noted(*facts: NotedPlace | NotedCase, monkeypatch: pytest.MonkeyPatch, folde
     return (folder / "notes").read_text()
 
 
-def place(name: str = "s:p", *features: str, **environments: tuple[str, ...]) -> NotedPlace:
+def place(name="s:p", *features, **environments):
     inside = tuple(
         NotedEnvironment(name=one, features=has, why={"ior": "ior is gone"})
         for one, has in environments.items()
@@ -186,20 +182,20 @@ def place(name: str = "s:p", *features: str, **environments: tuple[str, ...]) ->
     return NotedPlace(place=name, features=("target", *features), environments=inside)
 
 
-def asks(check: str, *environments: str, **change: Any) -> NotedCase:
+def asks(check, *environments, **change):
     plain = {"hash": check.lower(), "case": f"{check} %x=1", "check": check, "derived": False}
     plain |= {"systems": ("+target",), "environments": environments or ("+ior",), "runs_on": ()}
     plain |= {"values": {}}
     return NotedCase(**plain | change)
 
 
-def chosen(*facts: NotedPlace | NotedCase, **more: Any) -> selected.Selected:
+def chosen(*facts, **more):
     names = [f"{one.case} /{one.hash}" for one in facts if isinstance(one, NotedCase)]
     return selected.select(names, noted(*facts, **more))
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+def kept(monkeypatch, tmp_path):
     return {"monkeypatch": monkeypatch, "folder": tmp_path}
 
 

@@ -1,18 +1,14 @@
 """What a job left is read in full, or it is an error: no damage goes unnoticed."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from iogauge.core.measurement import Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.evidence import collect as evidence_collect
-from iogauge.evidence import complaints, model
-from iogauge.plan.case import CasePlan, Verification
+from iogauge.evidence import complaints
+from iogauge.plan.case import Verification
 from iogauge.plan.stage import PhaseRun
 from support import stage as healthy
 
@@ -20,15 +16,15 @@ PLAN = healthy.plan()
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Path:
+def stage(tmp_path):
     return healthy.build(tmp_path / "stage")
 
 
-def collect(stage: Path, plan: CasePlan = PLAN, status: int | None = 0) -> model.Evidence:
+def collect(stage, plan=PLAN, status=0):
     return evidence_collect.collect(stage, plan, status)
 
 
-def without(name: str, rep: int) -> Callable[[str], str]:
+def without(name, rep):
     return lambda text: re.sub(rf"^{rep}\t{name}\t.*\n", "", text, flags=re.MULTILINE)
 
 
@@ -136,7 +132,7 @@ def test_a_lock_that_was_lost_or_is_not_proven(stage, text, lost):
 
 
 @pytest.fixture
-def wide(tmp_path: Path) -> Path:
+def wide(tmp_path):
     return healthy.build(tmp_path / "wide", nodes=2)
 
 
@@ -150,7 +146,7 @@ def test_a_node_without_an_answer_is_an_error(wide, monkeypatch):
 # --- rates ----------------------------------------------------------------------------------------
 
 
-def output(*names: str, rate: str = "bw") -> ToolOutput:
+def output(*names, rate="bw"):
     phases = tuple(Phase(name, {rate: Quantity(1.0, "MiB/s")}, 1.0) for name in names)
     return ToolOutput("ior", "4", phases)
 

@@ -1,10 +1,6 @@
 """What a gate should have measured: what its selection had before, and what its names name."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,23 +12,23 @@ from support.records import append
 CHOSEN = "--mode=daily"
 
 
-def values(session: str, case: str, **change: Any) -> dict[str, Any]:
+def values(session, case, **change):
     """JSON of a record of a gate."""
     place = {"system": "s", "partition": "p", "environment": "e"}
     gate = {"selection": CHOSEN, "accepts": False}
     return records.values(session=session, case=case, **place | gate | change)
 
 
-def record(session: str, case: str, **change: Any) -> Record:
+def record(session, case, **change):
     return Record.from_json(values(session, case, **change))
 
 
-def write(folder: Path, session: str, *cases: str, **change: Any) -> None:
+def write(folder, session, *cases, **change):
     for case in cases:
         append(folder / f"{session}.jsonl", values(session, case, **change))
 
 
-def names(folder: Path, *mine: str) -> dict[str, str]:
+def names(folder, *mine):
     return {
         case: session for (*_, case), session in selected.seen_before(folder, CHOSEN, mine).items()
     }

@@ -1,11 +1,8 @@
 """G25: settings that a site demands, as the nodes have them."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from iogauge.core.words import Value
 from iogauge.guards.finding import Outcome
 from iogauge.guards.preflight import expected_settings
 from iogauge.site.extras import Expected
@@ -55,16 +52,16 @@ def test_the_command_that_sets_it_is_named(key, expected, command):
 
 def test_one_command_sets_count_and_size_of_stripes():
     """On Lustre 2.17 a second setstripe puts the usual value in place of what the first one set."""
-    expect: dict[str, Value] = {"layout.stripe_count": 2, "layout.stripe_bytes": 1048576}
-    facts: dict[str, Value] = {"layout.stripe_count": 1, "layout.stripe_bytes": 4194304}
+    expect = {"layout.stripe_count": 2, "layout.stripe_bytes": 1048576}
+    facts = {"layout.stripe_count": 1, "layout.stripe_bytes": 4194304}
     found = expected_settings(expect=expect, facts=facts, host="n7", path="/work", fsname="work")
     assert found.remedy.startswith("lfs setstripe -c 2 -S 1048576 /work. Or correct")
 
 
 def test_what_nobody_told_has_not_changed():
     """A client of Lustre whose CPU others had did not answer in time."""
-    expect: dict[str, Value] = {"lustre.osts": 4, "tunable.osc.checksums": "1"}
-    told: dict[str, Value] = {"unanswered.lustre": True, "kernel": "6.1"}
+    expect = {"lustre.osts": 4, "tunable.osc.checksums": "1"}
+    told = {"unanswered.lustre": True, "kernel": "6.1"}
     found = expected_settings(expect=expect, facts=told, host="n7", path="/work", fsname="work")
     assert found.outcome is Outcome.WARN
     assert "n7 did not tell lustre.osts, tunable.osc.checksums" in str(found)

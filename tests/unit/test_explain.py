@@ -1,15 +1,11 @@
 """``iogauge explain`` and ``iogauge status``: what they say, and that no text is kept twice."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -28,11 +24,11 @@ from support import records
 from support.records import append
 
 
-def said(word: str) -> str:
+def said(word):
     return "\n".join(explain(word))
 
 
-def run(*words: str, width: int = 80) -> tuple[int, str]:
+def run(*words, width=80):
     done = CliRunner().invoke(app.app, list(words), env={"COLUMNS": str(width)})
     return done.exit_code, done.output
 
@@ -103,7 +99,7 @@ def test_a_word_of_the_glossary():
     assert "A case has a verdict and a record." in said("Case")
 
 
-def _texts(node: ast.AST, known: dict[str, list[ast.AST]]) -> Iterator[str]:
+def _texts(node, known):
     """Whole texts of an expression, and of the plain names and tuples in it."""
     if isinstance(node, ast.JoinedStr):
         return
@@ -116,12 +112,12 @@ def _texts(node: ast.AST, known: dict[str, list[ast.AST]]) -> Iterator[str]:
         yield from _texts(one, known)
 
 
-def printed() -> set[str]:
+def printed():
     """Headings of all tables, names of all metrics, and the words of all enumerations that are printed."""
     found = {word.value for kind in (Verdict, Word, State, Outcome) for word in kind}
     for file in (project_root() / "reframe" / "src").rglob("*.py"):
         tree = ast.parse(file.read_text())
-        given: dict[str, list[ast.AST]] = {}
+        given = {}
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
@@ -161,9 +157,7 @@ def test_it_fits_the_screen():
 # --- status ---------------------------------------------------------------------------------------
 
 
-def history(
-    home: Path, verdicts: str, case: str = "Ior %a=b", start: int = 1, **change: Any
-) -> None:
+def history(home, verdicts, case="Ior %a=b", start=1, **change):
     """A record a day of a case; ``verdicts`` are the marks."""
     known = {look.letter: verdict.value for verdict, look in LOOKS.items()}
     for day, mark in enumerate(verdicts, start):
@@ -177,7 +171,7 @@ def history(
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
     return tmp_path
 

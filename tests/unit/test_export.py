@@ -1,7 +1,5 @@
 """What other tools read: OpenMetrics, Parquet, Markdown and Grafana's dashboard."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -23,7 +21,7 @@ NASTY = 'a "b" \\ c,d=e f\n<script> | x'
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
 
 
-def samples(text: str) -> dict[tuple[str, str], float]:
+def samples(text):
     """Values by name and verdict, as Prometheus' own reader finds them."""
     return {
         (sample.name, sample.labels.get("verdict", "")): sample.value
@@ -78,7 +76,7 @@ def test_the_dashboard_asks_only_for_what_is_exported():
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     """A history of three records, of which one is a failure."""
     for day, verdict in enumerate(("PASS", "FAIL", "PASS"), 1):
         values = records.values(
@@ -89,7 +87,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*words: str) -> str:
+def run(*words):
     done = CliRunner().invoke(app.app, list(words))
     assert done.exit_code == 0, done.output
     return done.output

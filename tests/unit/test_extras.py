@@ -1,7 +1,5 @@
 """Without an extra the rest works, and says what is missing."""
 
-from __future__ import annotations
-
 import json
 import pkgutil
 import sys
@@ -22,7 +20,7 @@ PARTS = {
     "profile": "compare x.darshan",
     "trend": "status --trend",
 }
-GROUPS: tuple[registry.ExtraGroup, ...] = ("iogauge_commands", "iogauge_agent", "iogauge_answers")
+GROUPS = ("iogauge_commands", "iogauge_agent", "iogauge_answers")
 #: Hides a package, and prints what the command says: its help, and each of the words.
 HIDING = """
 import importlib.abc, json, sys
@@ -51,7 +49,7 @@ print(json.dumps(said))
 """
 
 
-def given(extra: str, group: registry.ExtraGroup) -> list[str]:
+def given(extra, group):
     package = f"iogauge_extras.{extra}."
     return [one.name for one in entry_points(group=group) if one.value.startswith(package)]
 

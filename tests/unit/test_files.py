@@ -1,7 +1,5 @@
 """A file is there whole or not at all, and nothing lies beside it afterwards."""
 
-from __future__ import annotations
-
 import os
 import stat
 
@@ -12,7 +10,7 @@ from iogauge.core.paths import replace_file
 
 @pytest.mark.parametrize("call", ["rename", "fsync"])
 def test_what_fails_leaves_the_old_file(call, tmp_path, monkeypatch):
-    def refuse(*_: object, **__: object) -> None:
+    def refuse(*_, **__):
         raise OSError("not here")
 
     file = tmp_path / "f"

@@ -1,7 +1,5 @@
 """Mounts, file-system types, space and quota."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -42,7 +40,7 @@ def test_a_mount_is_read(point, source, fstype):
     assert (source, fstype) in [(m.source, m.type) for m in MOUNTS if m.point == point]
 
 
-def block(file: str, command: str) -> str:
+def block(file, command):
     """Output of one command in a recorded terminal session."""
     blocks = re.split(r"^\$ ", (LUSTRE / file).read_text(), flags=re.MULTILINE)
     (found,) = [b for b in blocks if b.splitlines() and b.splitlines()[0].endswith(command)]

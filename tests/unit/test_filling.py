@@ -1,9 +1,6 @@
 """A target that is filled up to a level: how much is taken, and what is refused. Space is that of a directory of the test."""
 
-from __future__ import annotations
-
 import os
-from pathlib import Path
 
 import pytest
 
@@ -14,10 +11,10 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def target(tmp_path, monkeypatch):
     """A directory that counts as a target of 100 MiB, of which 10 MiB are taken by others."""
 
-    def space(path: str) -> Space:
+    def space(path):
         held = sum(512 * file.stat().st_blocks for file in tmp_path.rglob("*") if file.is_file())
         return Space(100 * MIB, 90 * MIB - held, 0, 0)
 
@@ -53,7 +50,7 @@ def test_nothing_is_made_if_the_level_cannot_be(target, level, most, need, words
 def test_what_others_write_meanwhile_is_not_filled_again(target, monkeypatch):
     whole = filling.space_of
 
-    def busy(path: str) -> Space:
+    def busy(path):
         """Others have written 20 MiB as soon as the first file is there."""
         space = whole(path)
         others = 20 * MIB if (target / "fill" / "000000").exists() else 0
@@ -66,7 +63,7 @@ def test_what_others_write_meanwhile_is_not_filled_again(target, monkeypatch):
 
 
 def test_a_file_without_blocks_fills_nothing(target, monkeypatch):
-    def sparse(fd: int, offset: int, size: int) -> None:
+    def sparse(fd, offset, size):
         """As a target that compresses zeros."""
         os.ftruncate(fd, offset + size)
 

@@ -1,17 +1,13 @@
 """What a record was made with: collected without root, without secrets, and without ever failing a run."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core import words
 from iogauge.evidence import fingerprint as evidence_fingerprint
 from iogauge.node import probes
 from iogauge.node.lustre import client
@@ -214,7 +210,7 @@ def test_what_the_case_knows_of_itself():
 # --- the machine ----------------------------------------------------------------------------------
 
 
-def machine(root: Path, files: dict[str, str]) -> Path:
+def machine(root, files):
     for name, text in files.items():
         file = root / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -280,10 +276,10 @@ def test_a_node(tmp_path):
 def test_a_probe_that_fails_or_hangs_costs_its_own_keys_only(tmp_path, monkeypatch):
     hung = threading.Event()
 
-    def breaks(_: object) -> words.Fingerprint:
+    def breaks(_):
         raise RuntimeError("broken")
 
-    def hangs(_: object) -> words.Fingerprint:
+    def hangs(_):
         hung.wait()
         return {"late": True}
 

@@ -1,9 +1,5 @@
 """Where sites are: the search path, several sites of one name, several that claim a host."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from iogauge.cases import configuration
@@ -30,7 +26,7 @@ environments:
 """
 
 
-def site(parent: Path, name: str, host: str = "nowhere") -> Path:
+def site(parent, name, host="nowhere"):
     folder = parent / name
     folder.mkdir(parents=True)
     (folder / "settings.yaml").write_text(SETTINGS.format(name=name, host=host))
@@ -38,7 +34,7 @@ def site(parent: Path, name: str, host: str = "nowhere") -> Path:
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
+def path(tmp_path, monkeypatch):
     """A folder of a user's own sites, and the folder of the configuration."""
     own, project = tmp_path / "repository" / "sites", tmp_path / "clone" / "site-configs"
     own.mkdir(parents=True)

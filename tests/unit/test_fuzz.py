@@ -4,8 +4,6 @@
 properties (tests/conftest.py).
 """
 
-from __future__ import annotations
-
 import json
 import os
 from datetime import timedelta
@@ -28,7 +26,7 @@ READERS = pytest.mark.parametrize("name", fuzz.BY_NAME)
 _DAMAGE = st.tuples(st.integers(0, 9), st.integers(0, 2**20), st.integers(0, 2**16))
 
 
-def profile(name: str, share: float = 1.0) -> settings:
+def profile(name, share=1.0):
     """As many inputs as the environment says, else as the profile says, and a third for a slow reader."""
     usual = int(settings.default.max_examples * share / (3 if name in SLOW else 1))
     return settings(
@@ -51,7 +49,7 @@ def test_damaged_samples_are_read_or_refused(name):
 
     @profile(name)
     @given(st.sampled_from(reader.samples), st.lists(_DAMAGE, min_size=1, max_size=4))
-    def run(data: bytes, damages: list[tuple[int, int, int]]) -> None:
+    def run(data, damages):
         for kind, at, what in damages:
             data = fuzz.damage(data, kind, at, what)
         fuzz.check(reader, data)
@@ -73,14 +71,14 @@ def test_made_up_text_is_read_or_refused(name):
 
     @profile(name, 0.5)
     @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode) | _JSON | _MARKS)
-    def run(data: bytes) -> None:
+    def run(data):
         fuzz.check(reader, data)
 
     run()
 
 
 #: What was found once, by these tests or by a search guided by coverage.
-FOUND: dict[str, list[bytes]] = {
+FOUND = {
     "lustre.join_targets": [b"0: " + b"9" * 5000 + b"_UUID ACTIVE\n" + b"9" * 5000 + b": x ACTIVE\n"],
     "filesystem.parse_lfs_quota": ["/s ² ² ² - ² ² ² -".encode(), b"/s " + b"9" * 5000 + b" 0 0 - 0 0 0 -"],
     "filesystem.parse_mountinfo": [b"9" * 5000 + b" 1 8:1 / / rw - ext4 /dev/sda1 rw\n"],

@@ -1,12 +1,8 @@
 """Each guard speaks when it must, is silent when it may, and says number, limit and remedy."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 
@@ -18,8 +14,7 @@ from iogauge.guards import figures, ledger, nodes, others, preflight, striping, 
 from iogauge.guards.cache import client_cache, server_cache
 from iogauge.guards.clock import seconds_claims
 from iogauge.guards.contents import data_entropy
-from iogauge.guards.finding import Finding, Outcome
-from iogauge.guards.seen import CaseSeen, Execution
+from iogauge.guards.finding import Outcome
 from iogauge.node import host
 from iogauge.node.counters import Reading
 from iogauge.node.files import Eviction
@@ -38,14 +33,14 @@ from iogauge.tools.ior.output import parse_json
 from support.extras import extras
 from support.lustre.recorded import parse_parameters, sessions
 from support.orders import job_order
-from support.whole import Whole, begins, data, metadata
+from support.whole import begins, data, metadata
 
 GIB, MIB = 1 << 30, 1 << 20
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 OK, WARN, INVALID, UNSTABLE = Outcome.OK, Outcome.WARN, Outcome.INVALID, Outcome.UNSTABLE
 
 
-def says(finding: Finding, *words: str) -> None:
+def says(finding, *words):
     """An objection has number, limit and remedy in its one line."""
     assert finding.outcome is not OK
     assert finding.remedy
@@ -61,7 +56,7 @@ FULL = Eviction("b", 2, 100, 4096, 1)
 MORE = Eviction("a", 3, 101, 4096, 0)
 
 
-def nodes_of(whole: Whole, nodes: int, page_caches: int | None = None) -> Whole:
+def nodes_of(whole, nodes, page_caches=None):
     """The case on several nodes of two tasks, all with the same below; some of them may share their page cache."""
     (view,) = whole.evidence.views
     views = [
@@ -73,16 +68,16 @@ def nodes_of(whole: Whole, nodes: int, page_caches: int | None = None) -> Whole:
 
 
 def g1(
-    *emptied: Eviction,
-    of: int = 2,
-    nodes: int = 1,
-    offset: int | None = None,
-    o_direct: bool = False,
-    kind: str = "ext4",
-    size: int | None = 4 * GIB,
-    reads: Sequence[int] = (),
-    page_caches: int | None = None,
-) -> Finding:
+    *emptied,
+    of=2,
+    nodes=1,
+    offset=None,
+    o_direct=False,
+    kind="ext4",
+    size=4 * GIB,
+    reads=(),
+    page_caches=None,
+):
     """G1 of a read that nobody counts, of ``size`` on each node, or of ``reads`` in its repetitions."""
     whole = nodes_of(data().declared(target={"type": kind}), nodes, page_caches)
     if reads or emptied:
@@ -253,7 +248,7 @@ def test_g6(value, outcome):
     assert ceiling(value).outcome is outcome
 
 
-def ceiling(value: float, **access: Any) -> Finding:
+def ceiling(value, **access):
     """G6 of a client with a NIC of 100 MiB/s; the slower repetition does not matter."""
     site = {"source": "x", "clients": {"nic": "100 MiB/s"}}
     whole = data().declared(topology=site).planned("read", **{"saturates": "bandwidth", **access})
@@ -334,19 +329,11 @@ def test_g9_wants_new_files_on_the_target(files, written, found, outcome):
 ROOM = Space(1000, 500, 1000, 500)
 
 
-def view(
-    host: str = "n1", fstype: str = "lustre", source: str = "mgs:/scratch", uuid: str = ""
-) -> View:
+def view(host="n1", fstype="lustre", source="mgs:/scratch", uuid=""):
     return View(host, "/s/x", Mount(1, "/s", source, fstype, "rw"), ROOM, uuid=uuid)
 
 
-def identity(
-    *views: View,
-    source: str | None = None,
-    declared: str | None = None,
-    at_end: Mapping[str, str] = MappingProxyType({}),
-    hosts: Sequence[str] = (),
-) -> Finding:
+def identity(*views, source=None, declared=None, at_end=MappingProxyType({}), hosts=()):
     target = extras(target={"type": "lustre", "source": source, "uuid": declared}).target
     return preflight.identity(target, views, at_end=at_end, hosts=hosts)
 
@@ -447,7 +434,6 @@ def test_g14_inodes(total, free, files, outcome):
 def test_g14_quota(quota, words):
     open_quota = Quota("g", None, None)
     found = preflight.quota(replace(view(), quotas=(open_quota, quota)), 1000, 100)
-    assert found
     assert (found.outcome is OK) == (not words)
     if words:
         assert found.outcome is INVALID
@@ -494,7 +480,7 @@ def test_g17(samples, limit, outcome):
     assert spread(samples, limit).outcome is outcome
 
 
-def spread(samples: list[float], limit: float, tail: bool = False) -> Finding:
+def spread(samples, limit, tail=False):
     whole = data().declared(limits={"max_spread": limit})
     metrics = tuple(replace(metric, tail=tail) for metric in whole.metrics)
     seen = replace(whole, metrics=metrics).seen(read_bw=samples)
@@ -511,9 +497,9 @@ def test_g17_only_remarks_on_the_slowest_requests():
 # --- G10: the layout that was asked for -----------------------------------------------------------
 
 
-def laid(path: str, *osts: int, **change: Any) -> FileLayout:
+def laid(path, *osts, **change):
     """A plain file with one stripe on each of its targets."""
-    fields: dict[str, Any] = {
+    fields = {
         "stripe_count": len(osts),
         "stripe_bytes": MIB,
         "objects": osts,
@@ -523,19 +509,14 @@ def laid(path: str, *osts: int, **change: Any) -> FileLayout:
     return FileLayout(path=path, parts=(Part(**fields),))
 
 
-def noted(files: Sequence[FileLayout], total: int = 0, **more: Any) -> Layouts:
+def noted(files, total=0, **more):
     """Layouts as the first node notes them."""
     return Layouts(repetition=1, files=tuple(files), total=total or len(files), **more)
 
 
 def laid_out(
-    layouts: Layouts,
-    request: Layout | None = None,
-    placed: Mapping[str, int] = MappingProxyType({}),
-    usable: Sequence[int] = range(4),
-    saturates: bool = False,
-    **planned: Any,
-) -> tuple[CaseSeen, Striping]:
+    layouts, request=None, placed=MappingProxyType({}), usable=range(4), saturates=False, **planned
+):
     """The layouts of a repetition of a case on Lustre with so many storage targets in its pool."""
     whole = data("lustre").planned("write", saturates="bandwidth" if saturates else None)
     whole = whole.planned("read", saturates=None)
@@ -551,7 +532,7 @@ def laid_out(
 ENDS = (16 * MIB, 64 * MIB, None)
 
 
-def grown(*counts: int, ends: tuple[int | None, ...] = ENDS, size: int = MIB) -> FileLayout:
+def grown(*counts, ends=ENDS, size=MIB):
     parts, begin = [], 0
     for end, count in zip(ends, counts, strict=True):
         objects = (0,) if not parts else ()
@@ -611,7 +592,7 @@ def test_g10_objects(request_, placed, files, saw):
     says(finding, "G10", saw, "lfs getstripe")
 
 
-def told(*files: FileLayout, **more: Any) -> Finding:
+def told(*files, **more):
     """G10 of a case that asks for no layout."""
     return striping.layout(laid_out(noted(files, **more)))
 
@@ -639,7 +620,7 @@ def test_g10_a_pinned_file_that_is_not_in_the_sample_is_not_missed():
     assert finding.outcome is OK
 
 
-def grown_to(size: int, *done: Part) -> FileLayout:
+def grown_to(size, *done):
     return FileLayout(path="f", parts=done, composite=True, size=size)
 
 
@@ -667,7 +648,6 @@ REST = Part(stripe_count=2, stripe_bytes=MIB, objects=(2, 3), instantiated=True)
 )
 def test_g10_tells_the_component_that_was_measured(files, outcome, saw):
     finding = striping.components(laid_out(noted(files)))
-    assert finding is not None
     assert (finding.outcome, finding.saw) == (outcome, saw)
 
 
@@ -682,7 +662,6 @@ DOM = Layout(metadata_bytes=1 << 16, stripe_count=1)
 def test_g10_of_data_that_shall_lie_with_the_metadata(parts, outcome):
     file = grown_to(2 * MIB if len(parts) > 1 else MIB, *parts)
     finding = striping.components(laid_out(noted([file]), DOM))
-    assert finding is not None
     assert (finding.outcome, finding.demands) == (outcome, "all bytes with the metadata")
     assert outcome is OK or "lod.*.dom_stripesize" in str(finding)
 
@@ -756,13 +735,7 @@ def test_g10_of_the_default_of_directories(problem, outcome):
 # --- G11: storage targets that are hit ------------------------------------------------------------
 
 
-def covered(
-    files: Sequence[FileLayout],
-    targets: Sequence[int],
-    shared: bool = False,
-    asked: bool = True,
-    saturates: bool = False,
-) -> Finding:
+def covered(files, targets, shared=False, asked=True, saturates=False):
     request = Layout(stripe_count=1) if asked else None
     seen = laid_out(noted(files), request, usable=targets, saturates=saturates, shared_file=shared)
     finding = striping.coverage(seen)
@@ -770,7 +743,7 @@ def covered(
     return finding
 
 
-def spread_over(*osts: int) -> list[FileLayout]:
+def spread_over(*osts):
     return [laid(f"f.{i}", ost) for i, ost in enumerate(osts)]
 
 
@@ -827,7 +800,7 @@ def test_g11_a_shared_file_that_asks_for_no_layout_says_how_many_targets_it_hit(
 # --- G12: health of the storage targets -----------------------------------------------------------
 
 
-def ost(index: int, flags: str = "", active: bool = True, free: int = 90) -> StorageTarget:
+def ost(index, flags="", active=True, free=90):
     return StorageTarget(
         index=index,
         uuid=f"OST{index}",
@@ -974,7 +947,7 @@ def test_g10_of_directories_on_metadata_targets(placed, problem, outcome, saw):
 # --- G23: stripes against the size of a file ------------------------------------------------------
 
 
-def stripes_of(size: int, stripe: int, count: int) -> Finding:
+def stripes_of(size, stripe, count):
     part = Part(stripe_count=count, stripe_bytes=stripe)
     return preflight.stripes_against_size(size, part)
 
@@ -1099,13 +1072,7 @@ def test_g15_believes(change):
     assert "governor performance, powersave" in finding.saw
 
 
-def g15(
-    tasks: int = 4,
-    cores: Sequence[int] = (8,),
-    load1: Sequence[float] = (0.0,),
-    bindings: Sequence[mpi.Binding] = (),
-    sweeps: bool = False,
-) -> Finding:
+def g15(tasks=4, cores=(8,), load1=(0.0,), bindings=(), sweeps=False):
     """G15 of nodes by their cores, their load before, and what their launcher bound."""
     governors = ("powersave", "performance")
     facts = [{"cpu.cores": n, "cpu.governor": g} for n in cores for g in governors]
@@ -1160,7 +1127,7 @@ def test_g18_believes(compressing, tool, parameters):
     assert finding.outcome is OK, finding
 
 
-def g18(tool: str, parameters: Sequence[Mapping[str, object]], compressing: str = "zfs") -> Finding:
+def g18(tool, parameters, compressing="zfs"):
     """G18 of what a tool says of its data in the last repetitions."""
     whole = data().below(compresses=compressing)
     (one, *_) = whole.evidence.outputs["read"]
@@ -1201,11 +1168,7 @@ def test_g18_knows_the_data_of_recorded_runs(sample, outcome):
 # --- G10: directories with layouts of their own ---------------------------------------------------
 
 
-def passed(
-    asked: Mapping[str, Layout | None],
-    found: Mapping[str, FileLayout | None],
-    unanswered: Mapping[str, str] = MappingProxyType({}),
-) -> Finding:
+def passed(asked, found, unanswered=MappingProxyType({})):
     """G10 of directories on a target with four storage targets."""
     whole = data("lustre")
     told = {"directories": found, "unanswered": unanswered}
@@ -1252,13 +1215,7 @@ def test_g13_wants_the_fill_that_was_asked_for(reached, outcome):
 # --- G17, G19: what loads the target on purpose ---------------------------------------------------
 
 
-def beside(
-    lead_s: float = 1.0,
-    after_s: float = 1.0,
-    active: float = 0.9,
-    late_s: float = 0.0,
-    changed: int | None = None,
-) -> Finding:
+def beside(lead_s=1.0, after_s=1.0, active=0.9, late_s=0.0, changed=None):
     """G19 of a disturber in the second of two repetitions on two nodes; those make files, counted or not."""
     whole = nodes_of(data(), 2).planned("read", beside="metadata")
     whole = whole.alter(activity=())
@@ -1330,7 +1287,7 @@ def test_g17_wants_the_same_before_and_after_a_disturbance(after, tail, outcome)
 RECORDED = sessions("load.txt")
 
 
-def g19(own: Reading | None, counted: Reading) -> Finding:
+def g19(own, counted):
     """G19 of a case of one read and one write on XFS; what both move is counted in the read."""
     whole = data("xfs")
     if own is None:
@@ -1397,7 +1354,7 @@ def test_g19_sees_others(own, counted, saw):
 def test_g19_counts_requests_if_all_are_small(foreign, requests, outcome, monkeypatch):
     own, counted = requests or (None, 0)
 
-    def of_phase(one: Execution, mine: Reading) -> int | None:
+    def of_phase(one, mine):
         return own and (own if one.seen.access.direction == "read" else 0)
 
     monkeypatch.setattr(others, "_requests", of_phase)
@@ -1428,21 +1385,19 @@ def test_g19_holds_files_against_the_inodes_in_use(executions, outcome):
     assert others.foreign_files(whole.alter(activity=()).phase("create")) is None
 
 
-def moved(**more: Any) -> NodeActivity:
+def moved(**more):
     return NodeActivity(host="n1", cache_id="k:1", seconds=1.0, **more)
 
 
-def looked(text: str, **more: Any) -> Load:
-    given: dict[str, Any] = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
+def looked(text, **more):
+    given = {"host": "n1", "cache_id": "k:1", "time": 1795223500.0, "load1": 0.0}
     return Load(**{**given, **host._connections(parse_parameters(text)), **more})
 
 
 # --- G11: the targets that moved the bytes ---------------------------------------------------------
 
 
-def by_target(
-    counted: Mapping[str, int], held: Sequence[int], whole: bool = True
-) -> Finding | None:
+def by_target(counted, held, whole=True):
     """G11 of a write, as its client counted it in the last repetition; files too short prove nothing."""
     case = data("lustre").planned("write", data_bytes=GIB if whole else MIB)
     moved = {f"scratch-{name}": Reading(0, count) for name, count in counted.items()}
@@ -1478,13 +1433,13 @@ def test_g11_on_what_each_target_moved(counted, held, whole, outcome, saw):
 
 
 def g8(
-    *executions: Mapping[str, Any] | None,
-    system: str = "ext4 on a partition",
-    direction: str = "read",
-    required: bool = False,
-    copies: float = 1.0,
-    o_direct: bool = True,
-) -> Finding:
+    *executions,
+    system="ext4 on a partition",
+    direction="read",
+    required=False,
+    copies=1.0,
+    o_direct=True,
+):
     """G8 of two executions that claim a GiB each; ``executions`` say what was counted otherwise, None if nobody spoke."""
     whole = data(system).planned(direction, o_direct=o_direct).below(copies=(copies, copies))
     if required:
@@ -1496,9 +1451,9 @@ def g8(
             told = {**whole.evidence.testimony, direction: tuple(several)}
             whole = whole.alter(testimony=told)
             continue
-        given: dict[str, Any] = {"asked": GIB, "own": GIB, "counted": GIB, "least": GIB, **counts}
+        given = {"asked": GIB, "own": GIB, "counted": GIB, "least": GIB, **counts}
 
-        def moved(name: str, share: int = 1, given: Any = given) -> Reading:
+        def moved(name, share=1, given=given):
             count = given[name] // share
             return Reading(count, 1) if direction == "read" else Reading(1, count)
 
@@ -1635,7 +1590,7 @@ def test_a_word_that_is_not_exact_contradicts_and_never_confirms():
         assert seen.outcome is (OK if count == 100 else INVALID)
 
 
-def g4(*executions: Mapping[str, Any] | None, **more: Any) -> Finding:
+def g4(*executions, **more):
     """G4 of executions by what they claim and who saw them."""
     claims = [None if seen is None else seconds_claims(**seen) for seen in executions]
     return ledger.settle("G4 clock", claims, fine="all", unseen="nobody saw it", **more)
@@ -1713,7 +1668,7 @@ def test_g4_knows_how_long_a_tool_worked(working, outcome):
 STATES = RECORDED["lctl get_param osc.*.state"].stdout
 
 
-def g20(*changes: NodeActivity) -> Finding:
+def g20(*changes):
     return nodes.connections(data().alter(changes=changes).seen())
 
 
@@ -1731,9 +1686,7 @@ def test_g20_objects_to_a_client_that_was_evicted():
 # --- G21: reading what was written ----------------------------------------------------------------
 
 
-def g21(
-    reads: list[tuple[int, float]], writes: list[tuple[int, float]], writes_first: bool = False
-) -> Finding:
+def g21(reads, writes, writes_first=False):
     """G21 of executions by their repetition, and when they began to read or ended to write."""
     runs = [PhaseRun(n, "read", 0, begun, begun + 1, "t") for n, begun in reads]
     runs += [PhaseRun(n, "write", 0, ended - 1, ended, "t") for n, ended in writes]

@@ -1,10 +1,7 @@
 """Who is guilty: the slow node, end or link is named, and nobody else; simulated over 3 to 1,000 nodes."""
 
-from __future__ import annotations
-
 import itertools
 import random
-from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -12,21 +9,12 @@ from iogauge_extras.ceilings.guilty import find
 from support.depth import FULL
 
 
-def measured(
-    nodes: int,
-    rounds: int,
-    *,
-    slow: Mapping[tuple[str, str], float] = {},
-    noise: float = 0.05,
-    disturbed: float = 0.0,
-    seed: int = 1,
-    distances: int = 0,
-) -> list[dict[str, float]]:
+def measured(nodes, rounds, *, slow={}, noise=0.05, disturbed=0.0, seed=1, distances=0):  # noqa: B006
     """Rates of all pairs, or of some distances of the ring; ``slow`` are factors by sender and receiver, ``*`` is any."""
     by_chance = random.Random(seed)
     names = [f"n{number}" for number in range(nodes)]
     steps = range(1, (distances or nodes - 1) + 1)
-    found: list[dict[str, float]] = []
+    found = []
     for _ in range(rounds):
         one = {}
         for (at, a), step in itertools.product(enumerate(names), steps):
@@ -38,7 +26,7 @@ def measured(
     return found
 
 
-def named(rounds: Sequence[Mapping[str, float]]) -> list[tuple[str, str]]:
+def named(rounds):
     return [(one.kind, one.name) for one in find(rounds, 0.2)]
 
 

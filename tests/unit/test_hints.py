@@ -1,7 +1,5 @@
 """Hints in the words of each MPI."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,16 +1,10 @@
 """Records are appended, never rewritten; a damaged line costs no other; the cache shows and changes nothing."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +18,7 @@ from support.records import RECORD as PLAIN
 from support.records import append, metric
 
 
-def records(file: Path) -> list[object]:
+def records(file):
     return [r["n"] if isinstance(r, dict) else r for r in journal.read(file)]
 
 
@@ -32,7 +26,7 @@ def records(file: Path) -> list[object]:
 
 
 def test_a_record_is_on_disk_when_append_returns(tmp_path, monkeypatch):
-    synced: list[int] = []
+    synced = []
     monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
     append(tmp_path / "s", {"n": 1})
     assert synced == [(tmp_path / "s").stat().st_size]
@@ -68,12 +62,12 @@ def test_a_record_that_does_not_fit_the_disk_is_an_error(tmp_path, monkeypatch):
         append(tmp_path / "s", {"n": 1})
 
 
-def write_many(file: Path, who: int) -> None:
+def write_many(file, who):
     for number in range(100):
         append(file, {"n": [who, number], "filler": "x" * 5000})
 
 
-def run_at_once(*targets: tuple[Any, tuple[Any, ...]]) -> None:
+def run_at_once(*targets):
     """Run functions in processes of their own at the same time; all must end well."""
     context = multiprocessing.get_context("fork")
     workers = [context.Process(target=target, args=arguments) for target, arguments in targets]
@@ -170,7 +164,7 @@ def test_any_bytes_between_two_records_cost_neither(tmp_path, junk):
 # --- what a record says of itself --------------------------------------------------------------------
 
 #: A record of today, but for what the maintainer of the format adds.
-NOW: dict[str, Any] = {
+NOW = {
     **{key: value for key, value in PLAIN.items() if key not in ("line", "series", "fingerprint")},
     "case": "IorPosix %files=shared %size=4",
     "parameters": {"files": "shared", "size": 4},
@@ -180,7 +174,7 @@ NOW: dict[str, Any] = {
 YOUNGER = ("variant", "parameters", "overridden", "price", "line", "series", "fingerprint")
 
 
-def old(record: dict[str, Any]) -> dict[str, Any]:
+def old(record):
     return {name: value for name, value in record.items() if name not in YOUNGER}
 
 
@@ -233,15 +227,15 @@ def test_any_record_has_keys_and_the_same_after_it_was_written(record):
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return tmp_path / "history"
 
 
-def moment(second: int) -> str:
+def moment(second):
     return f"2026-01-05T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
 
 
-def put(folder: Path, name: str, *seconds: int, **change: Any) -> Path:
+def put(folder, name, *seconds, **change):
     """Append records of some seconds of a day to a session file."""
     file = folder / f"{name}.jsonl"
     for second in seconds:
@@ -250,7 +244,7 @@ def put(folder: Path, name: str, *seconds: int, **change: Any) -> Path:
     return file
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
+BAD = [
     ({"time": None}, "the key time is missing"),
     ({"time": "yesterday"}, "time is 'yesterday'"),
     ({"nodes": "4"}, "nodes is '4': expected a whole number"),
@@ -290,11 +284,11 @@ def test_any_record_makes_rows_or_is_reported(tmp_path, change):
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def reads(monkeypatch):
     """Session files that are read, by name."""
-    found: list[str] = []
+    found = []
 
-    def numbered(file: Path) -> Any:
+    def numbered(file):
         found.append(file.name)
         return journal.read_numbered(file)
 
@@ -302,7 +296,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield found
 
 
-def uncached(folder: Path) -> pl.DataFrame:
+def uncached(folder):
     """What is found without any cache."""
     empty = folder.parent / "no" / str(time.monotonic_ns())
     return records_query.load(folder, empty)
@@ -325,17 +319,17 @@ def test_only_what_has_changed_is_read_again(folder, reads):
     assert_frame_equal(second, uncached(folder))
 
 
-def cache_of(folder: Path) -> Path:
+def cache_of(folder):
     return folder.parent / "cache" / "history"
 
 
-def damage(file: Path) -> None:
+def damage(file):
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 0xFF
     file.write_bytes(data)
 
 
-def forge(file: Path, change: Callable[[str], str], table: bytes | None = None) -> None:
+def forge(file, change, table=None):
     """Write a file of the cache whose digest is right."""
     _, head, rows = file.read_bytes().split(b"\n", 2)
     head, rows = change(head.decode()).encode(), rows if table is None else table
@@ -375,7 +369,7 @@ def test_where_no_cache_can_be_kept_all_is_read(folder, kind, monkeypatch):
         cache.symlink_to("/nonexistent/place")
     else:
 
-        def refuse(*_: object, **__: object) -> None:
+        def refuse(*_, **__):
             raise PermissionError("not here")
 
         monkeypatch.setattr(records_query, "replace_file", refuse)
@@ -386,7 +380,7 @@ def test_a_session_file_that_cannot_be_read_is_reported_until_it_can(folder, mon
     put(folder, "rig/a", 1)
     bad = put(folder, "rig/b", 2)
 
-    def refuse(file: Path) -> Any:
+    def refuse(file):
         if file.name == bad.name:
             raise PermissionError(13, "Permission denied")
         return journal.read_numbered(file)

@@ -1,9 +1,6 @@
 """ReFrame's ``--disable-hook`` leaves out no hook of ours, whichever class has it."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ from iogauge.cases.judged import JudgedCheck
 from iogauge.core import words
 
 
-def and_below(kind: type[JudgedCheck]) -> Iterator[type[JudgedCheck]]:
+def and_below(kind):
     yield kind
     for inner in kind.__subclasses__():
         yield from and_below(inner)

@@ -1,7 +1,5 @@
 """Text from outside is shown, not acted upon: by the terminal, by rich, by ReFrame's reports, by a shell."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json
@@ -9,11 +7,9 @@ import re
 import subprocess
 import unicodedata
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -64,12 +60,12 @@ HOSTILE = (
 FEW = HOSTILE if FULL else (HOSTILE[0], "".join(HOSTILE[2:8]), HOSTILE[-2], HOSTILE[-1])
 
 
-def acts(text: str) -> list[str]:
+def acts(text):
     """Characters of a text that a terminal would act upon, but for line ends."""
     return [c for c in text if c != "\n" and unicodedata.category(c) in ("Cc", "Cf", "Cs")]
 
 
-def shown(*things: Any) -> str:
+def shown(*things):
     """What a terminal would get."""
     file = io.StringIO()
     console = Console(
@@ -80,8 +76,8 @@ def shown(*things: Any) -> str:
     return file.getvalue()
 
 
-def hostile_record(text: str) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(json.dumps(RECORD))
+def hostile_record(text):
+    record = json.loads(json.dumps(RECORD))
     for key in ("case", "partition", "system", "environment", "check", "reason", "session", "time"):
         record[key] = text
     record["target"]["path"] = record["price"]["currency"] = record["price"]["source"] = text
@@ -94,7 +90,7 @@ def hostile_record(text: str) -> dict[str, Any]:
     return record
 
 
-def unchecked(values: dict[str, Any]) -> Record:
+def unchecked(values):
     """The record of JSON that may hold text that no file of a session can: what ReFrame's report says is not read."""
     plain = Record.from_json(RECORD)
     metrics = [
@@ -217,20 +213,20 @@ _SAFE_IN = {
 }
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+def modules():
     source = LIBRARY.parent
     for file in sorted(source.rglob("*.py")):
         name = file.relative_to(source).as_posix().removeprefix("iogauge/")
         yield name, ast.parse(file.read_text())
 
 
-def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:
+def calls(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
 
 
-def raw(node: ast.expr, safe: frozenset[str]) -> bool:
+def raw(node, safe):
     """Whether an expression may hold text from outside as it came."""
     if isinstance(node, ast.Constant):
         return False
@@ -294,7 +290,7 @@ _WORD = _NASTY | st.sampled_from([text for text in HOSTILE if text.isascii()])
 STUBS = "iog_{0}() {{ printf '%s\\0' {0} \"$@\" '<end>'; }}\n"
 
 
-def accepted(make: Callable[[str], Any], text: str, otherwise: Any) -> Any:
+def accepted(make, text, otherwise):
     """What the site's model makes of a text; something plain where it refuses it."""
     try:
         return make(text)
@@ -302,10 +298,10 @@ def accepted(make: Callable[[str], Any], text: str, otherwise: Any) -> Any:
         return otherwise
 
 
-def _run(script: str) -> list[list[str]]:
+def _run(script):
     """Words of each call, of a script that a bash runs where nothing of the outside can be reached."""
     with TemporaryDirectory() as folder:
-        given: dict[str, Any] = {"input": script.encode(), "cwd": folder, "check": False}
+        given = {"input": script.encode(), "cwd": folder, "check": False}
         assert subprocess.run(["bash", "-n"], **given).returncode == 0, script
         done = subprocess.run(["bash", "-u"], capture_output=True, **given)
         assert list(Path(folder).iterdir()) == [], (script, list(Path(folder).iterdir()))
@@ -366,10 +362,10 @@ def test_a_job_runs_the_words_that_were_meant_and_no_others(words):
 
     tool = ["tool", argument, f"{directory}/data"]
 
-    def look(when: str) -> list[str]:
+    def look(when):
         return ["sh", launch.witness, directory, "two.1", "--look", when]
 
-    def facts(out: str) -> list[str]:
+    def facts(out):
         return ["phase", out, *each, *agent, "facts", directory, out]
 
     assert _run(script) == [

@@ -1,7 +1,5 @@
 """The form of the library: rooms that say what they hold, short functions, one name for one thing."""
 
-from __future__ import annotations
-
 import ast
 import configparser
 import functools
@@ -9,7 +7,6 @@ import itertools
 import pkgutil
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,7 +34,7 @@ LONG_FUNCTIONS = {
 
 
 @functools.cache
-def modules() -> list[tuple[str, ast.Module, str]]:
+def modules():
     """Path below the library, tree and text of every module; those of extras below the source."""
     files = sorted(LIBRARY.parent.rglob("*.py"))
     texts = {file: file.read_text(encoding="utf-8") for file in files}
@@ -77,7 +74,7 @@ def test_no_sentence_of_a_docstring_has_more_than_25_words():
     assert not long
 
 
-def types_of(tree: ast.Module) -> Iterator[str]:
+def types_of(tree):
     """Public names of classes, and of other types: those are assigned, and have small letters too."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
@@ -137,7 +134,7 @@ def test_a_scenario_imports_only_the_room_of_checks_and_reframe(file):
             assert [name.name for name in node.names] == ["reframe"]
 
 
-def files_of_the_stage() -> dict[str, str]:
+def files_of_the_stage():
     """Constants of plan/stage.py that name a file."""
     values = {name: value for name, value in vars(stage).items() if name.isupper()}
     return {
@@ -161,7 +158,7 @@ def test_scripts_of_the_job_list_the_files_that_they_share_with_the_judge():
     written = files_of_the_stage()
     for name in ("ORDER", "FOOTPRINT", "HOSTFILE", "PINS", "ROUNDS"):  # before the job
         del written[name]
-    listed: dict[str, str] = {}
+    listed = {}
     for script in ("job.sh", "servers.sh"):
         lines = (JOB_FILES / script).read_text(encoding="utf-8").splitlines()
         header = "\n".join(itertools.takewhile(lambda line: line.startswith("#"), lines))

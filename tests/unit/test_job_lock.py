@@ -1,15 +1,10 @@
 """job.sh with the real agent: the job has the target's lock for as long as it, or anything it started, may load it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,14 +22,14 @@ pytestmark = pytest.mark.slow
 class Job:
     """A job script of one case on a target that others use too."""
 
-    def __init__(self, base: Path, name: str, **change: Any) -> None:
+    def __init__(self, base, name, **change):
         self.target, self.stage = base / "target", base / name
         self.target.mkdir(exist_ok=True)
         self.stage.mkdir()
         mount = mounts.find_mount(str(self.target))
         assert mount
         self.session = directory.session_dir(str(self.target), name)
-        values: dict[str, Any] = {
+        values = {
             "target": str(self.target),
             "type": mount.type,
             "session": name,
@@ -48,7 +43,7 @@ class Job:
         order = job_order(str(self.target), **values | change)
         (self.stage / "case.json").write_text(json.dumps(order.to_json()))
 
-    def start(self, body: str, host: str = "") -> Job:
+    def start(self, body, host=""):
         agent = (
             f"env PYTHONPATH={LIBRARY.parent} {sys.executable} -m iogauge.job.agent open case.json"
         )
@@ -69,42 +64,41 @@ class Job:
         )
         return self
 
-    def end(self) -> tuple[int, str]:
+    def end(self):
         printed, _ = self.process.communicate(timeout=600)
         return self.process.returncode, printed
 
-    def said(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.stage / name).read_text())
-        return found
+    def said(self, name):
+        return json.loads((self.stage / name).read_text())
 
-    def lost(self) -> str | None:
+    def lost(self):
         """What the agent noted of the lock at the end; None if nothing."""
         return next(iter(read(self.stage).by_host(LOST).values()), None)
 
-    def phases(self) -> list[tuple[float, float]]:
+    def phases(self):
         lines = (self.stage / "phases.tsv").read_text().splitlines()
         return [(float(line.split("\t")[3]), float(line.split("\t")[4])) for line in lines]
 
-    def await_(self, name: str) -> None:
+    def await_(self, name):
         wait_for((self.stage / name).exists, 30, name)
 
     @property
-    def keeper(self) -> int:
+    def keeper(self):
         (found,) = [p for p in processes(str(self.stage)) if program_of(p).startswith("python")]
         return found
 
-    def holder(self) -> str:
+    def holder(self):
         return str(lock.standing(str(self.target)))
 
-    def held(self) -> bool:
+    def held(self):
         return lock.standing(str(self.target)) is not None
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
-    made: list[Job] = []
+def job(tmp_path):
+    made = []
 
-    def make(name: str, **change: Any) -> Job:
+    def make(name, **change):
         made.append(Job(tmp_path, name, **change))
         return made[-1]
 
@@ -114,7 +108,7 @@ def job(tmp_path: Path) -> Iterator[Callable[..., Job]]:
         one.process.communicate()
 
 
-def left(one: Job) -> list[str]:
+def left(one):
     """What lies on the target beside the directories of sessions, which are the session's to remove."""
     return [p.name for p in (one.target / "iogauge").iterdir() if p.name != directory.user_name()]
 

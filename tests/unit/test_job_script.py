@@ -1,7 +1,5 @@
 """job.sh in a real bash: fates are written down, and nothing stays behind, whatever ends the job."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -23,13 +21,13 @@ AGENT = 'mkdir -p "$CASE_DIR" && touch "${CASE_DIR%/*}/.iogauge-session"'
 class Job:
     """A job script in its own stage directory, with a case directory on a target."""
 
-    def __init__(self, base: Path, name: str = "case") -> None:
+    def __init__(self, base, name="case"):
         self.stage = base / "stage"
         self.stage.mkdir()
         self.directory = base / "target" / "iogauge" / "user" / "session" / name
         self.bystander = self.directory.parent / "bystander"
 
-    def start(self, body: str, agent: str = AGENT, repeat: str = "1 1") -> subprocess.Popen[str]:
+    def start(self, body, agent=AGENT, repeat="1 1"):
         # Removing is the real agent's.
         (self.stage / "agent").write_text(f'[ "$1" = open ] || exec {AGENT_WORDS} "$@"\n{agent}')
         script = (
@@ -51,34 +49,34 @@ class Job:
             start_new_session=True,
         )
 
-    def run(self, body: str, agent: str = AGENT, repeat: str = "1 1") -> tuple[int, str]:
+    def run(self, body, agent=AGENT, repeat="1 1"):
         process = self.start(body, agent, repeat)
         printed, _ = process.communicate(timeout=600)
         return process.returncode, printed
 
-    def phases(self) -> list[list[str]]:
+    def phases(self):
         lines = (self.stage / "phases.tsv").read_text().splitlines()
         return [line.split("\t") for line in lines]
 
-    def text(self, name: str) -> str:
+    def text(self, name):
         return (self.stage / name).read_text()
 
-    def await_file(self, path: Path) -> None:
+    def await_file(self, path):
         wait_for(lambda: path.exists() and path.read_text(), 10, str(path))
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path):
     return Job(tmp_path)
 
 
-def gone(pid: int) -> bool:
+def gone(pid):
     with contextlib.suppress(FileNotFoundError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     return True
 
 
-def uptime() -> float:
+def uptime():
     return float(Path("/proc/uptime").read_text().split()[0])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -24,26 +23,26 @@ class Job:
 class Running:
     """A case of two phases with a warm-up and two repetitions, of which the plan expects 60 s."""
 
-    def __init__(self, stage: Path) -> None:
+    def __init__(self, stage):
         self.stage, self.job = stage, Job()
         steps = life.steps(healthy.plan())
         self.case = life.Watched("Ior posix", stage, self.job, steps, 60.0)
 
-    def write(self, name: str, text: str = "") -> None:
+    def write(self, name, text=""):
         (self.stage / name).write_text(text)
 
-    def opened(self) -> None:
+    def opened(self):
         self.write(RUNS)
         self.write(OPENED)
 
-    def ended(self, *runs: tuple[int, str, float]) -> None:
+    def ended(self, *runs):
         """Phases that ended at a time; each begins when the one before it ended."""
         lines = [f"{rep}\t{name}\t0\t0.00\t{ended:.2f}\tt\n" for rep, name, ended in runs]
         self.write(RUNS, "".join(lines))
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Running:
+def running(tmp_path):
     return Running(tmp_path)
 
 
@@ -64,11 +63,11 @@ def test_a_damaged_stage_directory_ends_nothing(running):
 
 
 class Paper:
-    def __init__(self, terminal: bool, columns: int = 40) -> None:
+    def __init__(self, terminal, columns=40):
         self.text = ""
         self.screen = life.Screen(self.write, lambda: columns, terminal)
 
-    def write(self, text: str) -> None:
+    def write(self, text):
         self.text += text
 
 

@@ -1,10 +1,7 @@
 """Counters of a node: read from what Lustre 2.17 and the kernel printed, compared between two looks."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -22,7 +19,7 @@ STATE = LOAD["lctl get_param osc.*.state"].stdout
 IMPORT = PARAMS["lctl get_param osc.*.import | head -116"].stdout
 
 
-def lustre(*texts: str) -> Load:
+def lustre(*texts):
     fields = node_counters._connections(parse_parameters("\n".join(texts)))
     return Load(host="n1", cache_id="k:1", time=1795223500.0, load1=0.0, **fields)
 
@@ -80,7 +77,7 @@ FIRST = Load(
 )
 
 
-def later(**change: Any) -> NodeActivity:
+def later(**change):
     return witness.change(FIRST, replace(FIRST, time=1010.5, **change))
 
 

@@ -1,7 +1,5 @@
 """One holder at a time, none that blocks for ever: the lock with real processes, and what may be found in its place."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json
@@ -13,9 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,31 +27,31 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SOURCE = LIBRARY.parent
 
 
-def details(lease_s: float = 60, *processes: int) -> dict[str, Any]:
+def details(lease_s=60, *processes):
     return lock.describe(
         session="s", case="c", lease_s=lease_s, processes=processes or (os.getpid(),)
     )
 
 
-def describe(lease_s: float = 60, *processes: int) -> bytes:
+def describe(lease_s=60, *processes):
     return json.dumps(details(lease_s, *processes)).encode() + b"\n"
 
 
-def sleep(seconds: float) -> bool:
+def sleep(seconds):
     time.sleep(seconds)
     return False
 
 
-def take(place: Path, lease_s: float = 60, wait_s: float = 20, **more: Any) -> Lock:
-    words: dict[str, Any] = {"wait_s": wait_s, "pause": sleep, "say": lambda text: None, **more}
+def take(place, lease_s=60, wait_s=20, **more):
+    words = {"wait_s": wait_s, "pause": sleep, "say": lambda text: None, **more}
     return lock.take(str(place), details(lease_s), **words)
 
 
-def held(place: Path) -> Path:
+def held(place):
     return place / "iogauge" / ".lock" / "held"
 
 
-def put(place: Path, content: bytes = b"", name: str = "0" * 32) -> Path:
+def put(place, content=b"", name="0" * 32):
     """A lock of somebody, with any content."""
     held(place).mkdir(parents=True)
     (held(place) / name).write_bytes(content)
@@ -65,11 +61,11 @@ def put(place: Path, content: bytes = b"", name: str = "0" * 32) -> Path:
 class Clock:
     """A monotonic clock that only a pause moves, by ``rate`` times as much as it says."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, rate: float = 1) -> None:
+    def __init__(self, monkeypatch, rate=1):
         self.now, self.rate, self.pauses = 0.0, rate, 0
         monkeypatch.setattr(lock.time, "monotonic", lambda: self.now)
 
-    def pause(self, seconds: float) -> bool:
+    def pause(self, seconds):
         self.now += self.rate * seconds
         self.pauses += 1
         return False
@@ -92,7 +88,7 @@ print("kept" if mine.release() else "lost")
 class Other:
     """Another process that holds the lock, if asked so on a host of another name."""
 
-    def __init__(self, place: Path, lease_s: float, host: str = "") -> None:
+    def __init__(self, place, lease_s, host=""):
         words = [sys.executable, "-c", HOLDER, str(place), str(lease_s)]
         if host:
             words = ["unshare", "-u", "sh", "-c", 'hostname "$0" && exec "$@"', host, *words]
@@ -103,22 +99,21 @@ class Other:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self.process.stdout is not None
         assert self.process.stdout.readline() == "taken\n"
 
-    def kill(self) -> None:
+    def kill(self):
         self.process.kill()
         self.process.wait()
 
-    def end(self) -> str:
+    def end(self):
         return self.process.communicate("", timeout=600)[0].strip()
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[Callable[..., Other]]:
-    made: list[Other] = []
+def other(tmp_path):
+    made = []
 
-    def make(lease_s: float, host: str = "") -> Other:
+    def make(lease_s, host=""):
         if host and subprocess.run(["unshare", "-u", "true"], check=False).returncode != 0:
             pytest.skip("no other host name without root")
         made.append(Other(tmp_path, lease_s, host))
@@ -137,7 +132,6 @@ def test_a_lock_says_whose_it_is_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     mine = take(tmp_path)
     holder = lock.standing(str(tmp_path))
-    assert holder is not None
     assert holder.name == mine.name
     assert not holder.gone
     assert holder.lease_s == 60
@@ -220,7 +214,6 @@ def test_a_stopped_holder_loses_the_lock_and_leaves_the_next_ones_alone(tmp_path
     os.kill(first.process.pid, signal.SIGCONT)
     assert first.end() == "lost"
     holder = lock.standing(str(tmp_path))
-    assert holder is not None
     assert holder.name == mine.name
     assert mine.beat()
     assert mine.release()
@@ -278,7 +271,7 @@ def test_who_broke_too_late_breaks_nothing(tmp_path):
 def test_a_taker_that_was_swept_away_has_nothing_and_begins_again(tmp_path, monkeypatch):
     rename = os.rename
 
-    def swept(source: str, target: str, **fds: int) -> None:
+    def swept(source, target, **fds):
         monkeypatch.setattr(os, "rename", rename)
         (tmp_path / "iogauge" / ".lock" / source / source).unlink()
         rename(source, target, **fds)
@@ -297,7 +290,7 @@ def test_a_rename_that_a_server_was_asked_for_twice(tmp_path, monkeypatch, numbe
 
     rename = os.rename
 
-    def twice(source: str, target: str, **fds: int) -> None:
+    def twice(source, target, **fds):
         rename(source, target, **fds)
         raise OSError(getattr(errno, number), "the second time")
 
@@ -309,7 +302,7 @@ def test_a_rename_that_a_server_was_asked_for_twice(tmp_path, monkeypatch, numbe
 def test_a_file_system_that_renames_over_nothing_only(tmp_path, monkeypatch, kind):
     rename = os.rename
 
-    def strict(source: str, target: str, **fds: int) -> None:
+    def strict(source, target, **fds):
         if os.path.lexists(tmp_path / "iogauge" / ".lock" / target):
             raise FileExistsError(17, "exists")
         rename(source, target, **fds)
@@ -324,7 +317,7 @@ def test_a_file_system_that_renames_over_nothing_only(tmp_path, monkeypatch, kin
         assert take(tmp_path, wait_s=0).release()
 
 
-def _contend(place: str, oracle: str, log: str, count: int, seed: int) -> None:
+def _contend(place, oracle, log, count, seed):
     """Take the lock so many times. A flock of this machine, which a death gives back, says whether one is alone."""
     rng = random.Random(seed)
     content = details(80000)
@@ -358,7 +351,7 @@ def test_many_contenders_and_sudden_deaths(tmp_path):
     log.touch()
     rng, fork = random.Random(1), multiprocessing.get_context("fork")
 
-    def start(seed: int) -> Any:
+    def start(seed):
         process = fork.Process(
             target=_contend, args=(str(place), str(oracle), str(log), times, seed), daemon=True
         )
@@ -410,7 +403,6 @@ DAMAGED = {
 def test_a_damaged_lock_lasts_for_the_usual_lease(tmp_path, monkeypatch, kind):
     put(tmp_path, DAMAGED[kind])
     holder = lock.standing(str(tmp_path))
-    assert holder is not None
     assert not holder.gone
     assert "\x1b" not in str(holder)
     clock = Clock(monkeypatch)
@@ -421,13 +413,13 @@ def test_a_damaged_lock_lasts_for_the_usual_lease(tmp_path, monkeypatch, kind):
     assert list(tmp_path.iterdir()) == []
 
 
-def _link(path: Path) -> None:
+def _link(path):
     (path.parent / "elsewhere").mkdir()
     (path.parent / "elsewhere" / ("0" * 32)).write_bytes(b"precious")
     path.symlink_to(path.parent / "elsewhere")
 
 
-IN_THE_WAY: dict[str, Callable[[Path], object]] = {
+IN_THE_WAY = {
     "a file": lambda path: path.write_bytes(b""),
     "a link": _link,
     "a link to nothing": lambda path: path.symlink_to("nothing"),
@@ -479,7 +471,7 @@ def test_a_full_target_is_an_error_and_leaves_nothing(tmp_path):
 
 
 @pytest.fixture
-def shared() -> Iterator[Path]:
+def shared():
     """A directory that every user reaches and may write in."""
     import shutil
     import tempfile
@@ -492,10 +484,10 @@ def shared() -> Iterator[Path]:
 
 @ROOT_ONLY
 def test_another_user_takes_over_from_the_dead_and_from_nobody_else(shared):
-    def hold_and_die() -> str:
+    def hold_and_die():
         return take(shared).name
 
-    def follow() -> str:
+    def follow():
         return str(take(shared, wait_s=0).release())
 
     name = as_user(65534, hold_and_die)
@@ -510,7 +502,7 @@ def test_another_user_takes_over_from_the_dead_and_from_nobody_else(shared):
     assert mine.release()
 
 
-def precious(tmp_path: Path) -> tuple[Path, list[str]]:
+def precious(tmp_path):
     """A directory whose names look like those of a lock, and all that lies in it."""
     found = tmp_path / "precious"
     for name in ("0" * 32, "1" * 32):
@@ -555,7 +547,7 @@ def test_the_janitor_finds_the_dead_and_leaves_the_living(tmp_path, other):
 
 def test_a_target_that_is_in_use_is_not_probed(tmp_path, monkeypatch):
 
-    def probe(directory: str) -> float:
+    def probe(directory):
         assert lock.standing(str(tmp_path)) is not None
         with pytest.raises(lock.Occupied):
             running._probe(str(tmp_path))
@@ -578,9 +570,9 @@ def test_what_a_dead_taker_left_goes_with_the_next(tmp_path):
 def test_a_lock_is_dated_when_it_is_taken_and_one_that_waits_goes_first(tmp_path):
     """Whoever gives the lock up and takes it again at once finds that the other one has had it."""
     mine = take(tmp_path)
-    got: list[Lock] = []
+    got = []
 
-    def wait() -> None:
+    def wait():
         got.append(take(tmp_path))
         got[0].release()
 

@@ -1,7 +1,5 @@
 """Layouts of files in the binary form of Lustre's header, as lov.py of tests/support/lustre encodes it."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -9,7 +7,6 @@ import random
 import struct
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iogauge.node.lustre import lov
-from iogauge.node.lustre.layout import FileLayout, Layouts
+from iogauge.node.lustre.layout import Layouts
 from iogauge.node.lustre.programs import LustreError
 from support.lustre import attributes
 from support.lustre import lov as encoder
@@ -26,11 +23,11 @@ from support.lustre.recorded import answer
 MIB = 1 << 20
 
 
-def recorded(name: str) -> dict[str, Any]:
+def recorded(name):
     """A layout that ``lfs getstripe -y`` of Lustre 2.17 printed, as the encoder takes it."""
     data = yaml.load(answer("getstripe.txt", f"lfs getstripe -y {name}").stdout, yaml.BaseLoader)
 
-    def part(sub: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    def part(sub, entry):
         end = entry.get("lcme_extent.e_end", "EOF")
         return {
             "count": int(sub["lmm_stripe_count"]),
@@ -50,7 +47,7 @@ def recorded(name: str) -> dict[str, Any]:
     return {"composite": True, "parts": parts}
 
 
-def same(found: FileLayout, made: dict[str, Any]) -> None:
+def same(found, made):
     """What was parsed is what was encoded, field by field."""
     assert found.composite == made["composite"]
     assert [
@@ -91,10 +88,10 @@ def test_recorded_layouts(name, count, size, start, osts, parts, instantiated):
 
 
 @st.composite
-def layouts(draw: st.DrawFn) -> dict[str, Any]:
+def layouts(draw):
     """Any layout that a file can have: plain, progressive, mirrored, on a metadata target, in a pool."""
 
-    def part(begin: int, end: int | None, mirror: int, init: bool) -> dict[str, Any]:
+    def part(begin, end, mirror, init):
         on_mdt = composite and begin == 0 and end is not None and draw(st.booleans())
         few = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=6)
         objects = draw(few) if init and not on_mdt else []
@@ -140,7 +137,7 @@ def test_a_cut_layout_is_refused(made, data):
         lov.parse_lov(whole + b"\0", "f")
 
 
-def patched(data: bytes, at: int, form: str, value: int) -> bytes:
+def patched(data, at, form, value):
     whole = bytearray(data)
     struct.pack_into(form, whole, at, value)
     return bytes(whole)
@@ -189,7 +186,7 @@ def test_an_extension_holds_no_data():
     assert found.osts == (2, 3, 0)
 
 
-def default(**part: Any) -> dict[str, Any]:
+def default(**part):
     plain = {"count": 0, "size": 0, "pattern": "none", "begin": 0, "end": None, "init": False}
     return {"composite": False, "parts": [plain | part]}
 
@@ -219,7 +216,7 @@ def test_a_progressive_default_with_data_on_the_metadata_target():
 
 
 @pytest.fixture
-def lustre(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def lustre(tmp_path, monkeypatch):
     """A directory that counts as Lustre, whose layouts the stand-in gives."""
     place = tmp_path / "lustre"
     place.mkdir()
@@ -260,7 +257,7 @@ def test_a_place_that_gives_no_layouts_is_named(lustre, tmp_path, monkeypatch):
     with pytest.raises(LustreError, match="it is not on Lustre"):
         lov.read_default_lov(str(tmp_path))
 
-    def without(path: str, name: str) -> bytes:
+    def without(path, name):
         raise OSError(errno.ENODATA, os.strerror(errno.ENODATA), path)
 
     monkeypatch.setattr(os, "getxattr", without)
@@ -270,7 +267,7 @@ def test_a_place_that_gives_no_layouts_is_named(lustre, tmp_path, monkeypatch):
 
 
 def test_a_new_file_asks_for_its_target(tmp_path, monkeypatch):
-    asked: list[bytes] = []
+    asked = []
     monkeypatch.setattr(os, "setxattr", lambda file, name, value: asked.append(value))
     lov.create(str(tmp_path / "f"), 3, MIB)
     fields = encoder.user_md(0x0BD50BD0, encoder.PATTERN["raid0"], MIB, 1)
@@ -294,7 +291,7 @@ def test_a_directory_adopts_the_default_of_another(monkeypatch, tmp_path, own, w
     for place in known:
         Path(place).mkdir()
 
-    def get(path: str, name: str) -> bytes:
+    def get(path, name):
         if (value := known[path]) is None:
             raise OSError(errno.ENODATA, "No data available")
         return value

@@ -1,10 +1,6 @@
 """Layouts asked for and read back, storage targets, pins."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -73,7 +69,7 @@ def test_every_size_has_a_suffix_and_every_layout_is_asked_for_in_full(count, si
 # --- what a directory passes on ---------------------------------------------------------------------
 
 
-def said(command: str) -> str:
+def said(command):
     return answer("directories.txt", command).stdout
 
 
@@ -107,7 +103,7 @@ def test_the_inodes_of_metadata_targets():
         targets.parse_df_inodes("")
 
 
-def four(*inactive: int) -> tuple[StorageTarget, ...]:
+def four(*inactive):
     return tuple(
         StorageTarget(index=n, uuid=f"lustre-OST000{n}_UUID", active=n not in inactive)
         for n in range(4)
@@ -125,7 +121,7 @@ def test_the_storage_targets_of_a_pool():
             targets.parse_pool(text, four())
 
 
-def plain(count: int, size: int, **more: Any) -> FileLayout:
+def plain(count, size, **more):
     return FileLayout(path="d", parts=(Part(stripe_count=count, stripe_bytes=size, **more),))
 
 
@@ -198,11 +194,7 @@ def test_the_kernel_tells_the_metadata_target_of_an_ordinary_directory(tmp_path,
 # --- storage targets ------------------------------------------------------------------------------
 
 
-def joined(
-    df: str,
-    osts: str = "lfs osts /mnt/lustre",
-    servers: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[StorageTarget, ...]:
+def joined(df, osts="lfs osts /mnt/lustre", servers=MappingProxyType({})):
     return targets.join_targets(
         osts=targets.parse_osts(answer("health.txt", osts).stdout),
         shown=targets.parse_df(answer("health.txt", df).stdout),
@@ -289,14 +281,14 @@ def test_a_target_has_the_address_of_its_server():
 # --- pins -----------------------------------------------------------------------------------------
 
 
-def storage(servers: list[str | None], inactive: tuple[int, ...] = ()) -> tuple[StorageTarget, ...]:
+def storage(servers, inactive=()):
     return tuple(
         StorageTarget(index=i, uuid=f"OST{i}", active=i not in inactive, server=server)
         for i, server in enumerate(servers)
     )
 
 
-def pins(number: int, **change: Any) -> Pins:
+def pins(number, **change):
     return Pins(names=tuple(f"f.{i}" for i in range(number)), kind="file", **change)
 
 

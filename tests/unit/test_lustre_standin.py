@@ -1,11 +1,8 @@
 """The stand-ins for lfs and lctl answer as the real programs did: else tests that use them prove nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,7 @@ PROGRAMS = Path(__file__).parents[1] / "support" / "lustre"
 class Place:
     """A directory that counts as a Lustre file system."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top):
         self.mount, self.state = top / "lustre", top / "state"
         self.mount.mkdir()
         self.environment = {
@@ -29,7 +26,7 @@ class Place:
             "LCTL_USER": "0",
         }
 
-    def run(self, command: str, **variables: str) -> Answer:
+    def run(self, command, **variables):
         done = subprocess.run(
             ["bash", "-c", command.replace("/mnt/lustre", str(self.mount))],
             cwd=self.mount,
@@ -45,11 +42,11 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path):
     return Place(tmp_path)
 
 
-def words(text: str) -> str:
+def words(text):
     """Text without what differs from one file system to the next; of a table only its form."""
     text = re.sub(r"0x[0-9a-f]+:0x[0-9a-f]+:0x0|0xN:0xN:0xN", "FID", text)
     text = re.sub(r"-ffff[0-9a-f]+|-CLIENT", "-CLIENT", text).replace("MNT", "/mnt/lustre")
@@ -61,7 +58,7 @@ def words(text: str) -> str:
     return re.sub(r"^Create a file with [\s\S]*", "", text)
 
 
-def alike(ours: Answer, theirs: Answer) -> bool:
+def alike(ours, theirs):
     """The same words, and the same status; False: the stand-in says that it does not cover this."""
     if ours.status == 70:
         assert ours.stderr.startswith("stand-in: "), ours
@@ -72,7 +69,7 @@ def alike(ours: Answer, theirs: Answer) -> bool:
     return True
 
 
-def single(file: str, *programs: str) -> list[str]:
+def single(file, *programs):
     """Recorded commands of some programs, one at a time, that the library gives too: it makes no mistake in its options."""
     other = re.compile(
         r"[;&|]|lfs (getstripe|find|check|sest)|getdirstripe (?!-y)|-c (-2|abc|65536)|-i -5|512K|nodir|/none| plain$|jobid"
@@ -81,7 +78,7 @@ def single(file: str, *programs: str) -> list[str]:
     return [c for c in sessions(file) if any(p in c for p in programs) and not other.search(c)]
 
 
-STATES: Mapping[str, Mapping[str, str]] = {
+STATES = {
     "": {},
     "OST 2 inactive": {"LFS_INACTIVE": "2"},
     "OST 1 degraded": {"LFS_DEGRADED": "1"},

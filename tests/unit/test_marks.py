@@ -1,9 +1,5 @@
 """Marks of a reference file: which figures are published, which metrics are only recorded."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from pydantic import ValidationError
 
@@ -11,7 +7,7 @@ from iogauge.site import marks
 from iogauge.site.references import find_mistakes
 from iogauge.site.topology import Servers
 
-DATA: dict[str, Any] = {
+DATA = {
     "$sources": {"Burst": "a test"},
     "Burst": {
         "$index": ["$partition", "variant", "tasks"],

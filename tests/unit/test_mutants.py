@@ -1,9 +1,6 @@
 """The defects of benchmarks/mutants.py fit the tree; that each is noticed, the program itself shows."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def mutants() -> Any:
+def mutants():
     return programs.load("mutants")
 
 

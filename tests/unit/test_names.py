@@ -1,7 +1,5 @@
 """One name for a case: every form of it that is printed can be given back."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

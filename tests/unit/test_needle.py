@@ -1,7 +1,5 @@
 """Needles: the probe that stands out is named, and no other; what is damaged is refused."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import json
@@ -11,9 +9,7 @@ import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +18,7 @@ from hypothesis import strategies as st
 from e2e.rig import wait_for
 from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
-from iogauge_extras.needle.judge import Needle, Rounds, decide, parse_rounds
+from iogauge_extras.needle.judge import Rounds, decide, parse_rounds
 from iogauge_extras.needle.turns import again, most_turns, orders, shares, turns_again
 from support import programs
 from support.shell import script
@@ -32,17 +28,11 @@ SAMPLE = json.loads((ROOT / "tests" / "data" / "samples" / "fio_file.json").read
 ROUNDS_SH = JOB_FILES / "rounds.sh"
 
 
-def judge(
-    rates: Mapping[str, Sequence[float]],
-    later: Mapping[str, Sequence[float]] | None = None,
-    max_deviation: float = 0.2,
-) -> Needle:
+def judge(rates, later=None, max_deviation=0.2):
     return decide(rates, later or {}, max_deviation=max_deviation)
 
 
-def again_as_before(
-    rates: Mapping[str, Sequence[float]], max_deviation: float = 0.2
-) -> dict[str, list[float]]:
+def again_as_before(rates, max_deviation=0.2):
     """Later turns that show what the rounds showed: 1 % more, and 1 % less."""
     chosen = again(rates, max_deviation)
     turns = turns_again(len(next(iter(rates.values()))))
@@ -52,7 +42,7 @@ def again_as_before(
     }
 
 
-def slow(found: Needle) -> list[str]:
+def slow(found):
     return [probe.name for probe in found.slow]
 
 
@@ -114,7 +104,6 @@ def test_turns_that_differ_too_much_prove_nothing(spread):
     assert found.probes[0].share == pytest.approx(0.7)
     assert slow(found) == (["slow"] if spread == 1 else [])
     assert [p.name for p in found.open] == ([] if spread == 1 else ["slow"])
-    assert found.unsettled is not None
     assert (found.unsettled.value == found.slowest.share) is (spread == 3)
 
 
@@ -163,7 +152,7 @@ def test_what_holds_of_every_needle(rates, deviation, data):
 
 #: MiB/s of four real, healthy targets by round, in a fixed order: the drift within a round hit the
 #: same target each time, and cannot be taken out of these.
-RECORDED: dict[str, dict[str, list[list[float]]]] = {
+RECORDED = {
     "10:37": {
         "write": [[86, 105, 114], [66, 88, 173], [97, 107, 242], [80, 74, 228]],
         "read": [[389, 333, 258], [336, 324, 149], [403, 324, 156], [352, 217, 223]],
@@ -183,7 +172,7 @@ RECORDED: dict[str, dict[str, list[list[float]]]] = {
 }
 
 
-def by_name(rows: list[list[float]]) -> dict[str, list[float]]:
+def by_name(rows):
     return {f"ost{number}": row for number, row in enumerate(rows)}
 
 
@@ -248,7 +237,7 @@ def test_a_server_is_named_if_all_its_targets_are_slow(many, least, most):
 # --- what rounds.sh prints ---------------------------------------------------------------------------
 
 
-def entry(name: str, mib_s: float, way: str = "write", **more: Any) -> dict[str, Any]:
+def entry(name, mib_s, way="write", **more):
     """A recorded entry of fio's with another name and rate: a second of 1 MiB blocks."""
     job = copy.deepcopy(SAMPLE["jobs"][0]) | {"jobname": name} | more
     idle, busy = copy.deepcopy(job["trim"]), copy.deepcopy(job["read"])
@@ -268,12 +257,12 @@ def entry(name: str, mib_s: float, way: str = "write", **more: Any) -> dict[str,
     return job | {"read": idle, "write": idle, way: busy}
 
 
-def document(*entries: dict[str, Any], key: str = "jobs") -> str:
+def document(*entries, key="jobs"):
     rest = {k: v for k, v in SAMPLE.items() if k not in ("jobs", "client_stats")}
     return json.dumps({"fio version": SAMPLE["fio version"], **rest, key: list(entries)}, indent=1)
 
 
-def targets(rounds: Sequence[Sequence[tuple[str, float]]]) -> str:
+def targets(rounds):
     return "".join(
         f"needle {number} {name}\n{document(entry(name, rate))}\n"
         for number, turns in enumerate(rounds, 1)
@@ -293,7 +282,7 @@ def test_a_pass_over_metadata_targets():
     sample = json.loads((ROOT / "tests" / "data" / "samples" / "fio_filecreate.json").read_text())
     names = ("mdt0000", "mdt0001")
 
-    def created(number: int, name: str, named: int) -> str:
+    def created(number, name, named):
         found = copy.deepcopy(sample)
         (job,) = found["jobs"]
         job["jobname"] = name
@@ -308,7 +297,7 @@ def test_a_pass_over_metadata_targets():
     assert (phase.rates["median"].unit, phase.rates["slowest"].unit) == ("ops/s", "1")
     assert phase.rates["median"].value == pytest.approx(54_945, rel=1e-4)
     assert "54945 ops/s" in output.notes["slowest"]
-    jobs: Any = output.parameters["jobs"]
+    jobs = output.parameters["jobs"]
     own = "${IOG_ROUND}.$clientuid.$jobnum.$filenum"
     assert [jobs[name]["filename_format"] for name in names] == [own, own]
     other = parse_rounds(text.replace(created(2, "mdt0001", 2), created(2, "mdt0001", 1)), asked)
@@ -355,7 +344,7 @@ JOB = "[ost0]\nrw=write\n\n[ost1]\nrw=write\n\n[ost2]\nrw=write\n"
 SERVERS = "n1 10.0.0.1,7 11\nn2 10.0.0.2,8 12\nn3 10.0.0.3,7 13\n"
 
 
-def run_rounds(base: Path, fio: str, *words: str) -> subprocess.Popen[str]:
+def run_rounds(base, fio, *words):
     """rounds.sh with a program in the place of fio."""
     script(base / "fio", f"#!/bin/sh\n{fio}\n")
     (base / "w.fio").write_text(JOB)
@@ -370,13 +359,13 @@ def run_rounds(base: Path, fio: str, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def answer(base: Path, name: str, rate: float) -> None:
+def answer(base, name, rate):
     key = "client_stats" if name.startswith("n") else "jobs"
     more = {"hostname": name, "port": 1} if name.startswith("n") else {}
     (base / f"{name}.json").write_text(document(entry(name, rate, **more), key=key) + "\n")
 
 
-def turns_of(printed: str) -> list[tuple[int, str]]:
+def turns_of(printed):
     words = (line.split() for line in printed.splitlines() if line.startswith("needle "))
     return [(int(number), name) for _, number, name in words]
 

@@ -1,13 +1,10 @@
 """A new site: what sinfo and a node say, what becomes of it, and a repository for it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import yaml
@@ -27,7 +24,7 @@ QUEUE = Queue("batch", 32, 64, 512 << 30, 7200, True)
 MOUNT = Mount(30, "/scratch", "10.0.0.1@o2ib:/scratch", "lustre", "rw,flock", "/", "0:45")
 
 
-def seen(fstype: str = "lustre", free: int = 100 * TIB, **facts: Any) -> NodeSeen:
+def seen(fstype="lustre", free=100 * TIB, **facts):
     mount = replace(MOUNT, type=fstype, source=MOUNT.source if fstype == "lustre" else "/dev/sdb1")
     targets = tuple(
         StorageTarget(index=i, uuid=f"scratch-OST000{i}_UUID", active=True, server=f"10.0.0.{i % 2}@o2ib")
@@ -47,8 +44,8 @@ def seen(fstype: str = "lustre", free: int = 100 * TIB, **facts: Any) -> NodeSee
     )
 
 
-def target(node: NodeSeen, queue: Queue | None = None, **more: Any) -> Described:
-    plain: dict[str, Any] = {
+def target(node, queue=None, **more):
+    plain = {
         "site": "mine",
         "path": "/scratch/me",
         "partition": "scratch",
@@ -69,13 +66,12 @@ def target(node: NodeSeen, queue: Queue | None = None, **more: Any) -> Described
     return Described(**plain | more)
 
 
-def written(known: Described) -> dict[str, Any]:
+def written(known):
     """The only partition of the settings, which must be sound."""
     data = yaml.safe_load(writing.settings_text([known], "2h0m"))
     assert settings.find_mistakes("mine", data) == []
     assert data["systems"][0]["hostnames"] == ["login[0-9]+$"]
-    partition: dict[str, Any] = data["systems"][0]["partitions"][0]
-    return partition
+    return data["systems"][0]["partitions"][0]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +188,7 @@ def test_a_repository_brings_iogauge_in_the_version_of_its_pipeline(tmp_path):
     assert include["inputs"] == {"system": "mine", "targets": ["scratch"]}
     assert "+lustre~hdf5" in (into / "environments" / "mine" / "spack.yaml").read_text()
 
-    def brought(version: str) -> str:
+    def brought(version):
         pipeline.write_text(pipeline.read_text().replace(str(include["ref"]), version))
         include["ref"] = version
         subprocess.run(

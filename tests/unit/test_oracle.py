@@ -1,7 +1,5 @@
 """To some 300 recorded cases the judge and the guards give the verdicts and outcomes that they gave before. Words may change."""
 
-from __future__ import annotations
-
 from support import oracle
 
 

@@ -1,10 +1,7 @@
 """The page cache of real files on a real disk: emptied, and proven empty."""
 
-from __future__ import annotations
-
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +13,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def disk() -> Iterator[Path]:
+def disk():
     """A directory on a file system with storage behind it."""
     with tempfile.TemporaryDirectory(prefix="iogauge-test-", dir="/var/tmp") as name:
         mount = mounts.find_mount(name)
@@ -25,7 +22,7 @@ def disk() -> Iterator[Path]:
         yield Path(name)
 
 
-def resident(path: Path) -> int:
+def resident(path):
     with open(path, "rb") as file:
         return files.resident_bytes(file.fileno(), path.stat().st_size)
 
@@ -42,7 +39,7 @@ def test_a_written_file_is_resident_until_it_is_evicted(disk):
 
 
 def test_what_is_not_yet_on_disk_is_written_before_it_is_dropped(disk, monkeypatch):
-    calls: list[str] = []
+    calls = []
     fsync, fadvise = os.fsync, os.posix_fadvise
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), fsync(fd)))
     monkeypatch.setattr(os, "posix_fadvise", lambda *a: (calls.append("drop"), fadvise(*a)))

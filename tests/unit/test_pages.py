@@ -1,10 +1,7 @@
 """The pages: links lead somewhere, every picture is shown, and all keys and commands of a user are named."""
 
-from __future__ import annotations
-
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
@@ -26,7 +23,7 @@ PAGES = [
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     """Names of the headings as GitLab and GitHub make them."""
     heads = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
@@ -61,7 +58,7 @@ def test_every_picture_is_shown():
     assert {file.name for file in (ROOT / "docs" / "images").iterdir()} <= shown
 
 
-def keys(model: type[BaseModel]) -> Iterator[str]:
+def keys(model):
     """Every key of a model and of the models below it, by its own name."""
     for name, field in model.model_fields.items():
         yield name
@@ -81,5 +78,5 @@ def test_the_page_of_keys_has_every_key():
 
 def test_the_readme_names_every_command():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    commands = typer.main.get_group(app).commands  # type: ignore[attr-defined]
+    commands = typer.main.get_group(app).commands
     assert {name for name in commands if f"`iogauge {name}" not in text} == set()

@@ -1,7 +1,5 @@
 """Asking in a child process: answers, exceptions, silence."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -46,13 +44,13 @@ def test_seconds_that_are_none_are_named(text, monkeypatch):
 
 
 def test_who_is_getting_on_may_take_longer():
-    def work(tell: processes.Report) -> str:
+    def work(tell):
         for count in range(6):
             time.sleep(1)
             tell(count)
         return "done"
 
-    heard: list[int] = []
+    heard = []
     assert processes.watch("/t", work, heard.append, 5) == "done"
     assert heard == list(range(6))
 
@@ -79,7 +77,7 @@ def test_a_child_ends_with_the_process_that_asked(tmp_path):
     """Or it would make a directory, once the storage is back, that nobody knows of."""
     file = tmp_path / "pid"
 
-    def work() -> None:
+    def work():
         file.write_text(str(os.getpid()))
         time.sleep(60)
 

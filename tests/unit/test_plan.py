@@ -1,19 +1,15 @@
 """A plan becomes the lines of a job script, and its cost is added up."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import subprocess
-from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iogauge.core.measurement import ToolOutput
 from iogauge.evidence import collect
-from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan, Printed
+from iogauge.plan.case import DIR, REP, Access, CasePlan, PhasePlan
 from iogauge.plan.script import (
     Launch,
     host_options,
@@ -50,11 +46,11 @@ TEXT = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="
 WORDS = st.lists(SNIPPETS | TEXT, max_size=6).map("".join)
 
 
-def expanded(word: str) -> str:
+def expanded(word):
     return word.replace(DIR, VALUES["IOG_DIR"]).replace(REP, VALUES["IOG_REP"])
 
 
-def bash(script: str) -> bytes:
+def bash(script):
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": "/nowhere",
@@ -101,18 +97,11 @@ def test_a_launcher_of_unknown_dialect_is_refused_on_several_nodes(launcher):
         per_node_launcher(launcher, 2)
 
 
-def no_parser(printed: Printed) -> ToolOutput:
+def no_parser(printed):
     raise AssertionError(printed)
 
 
-def phase(
-    name: str,
-    direction: Literal["read", "write", "metadata"] = "write",
-    launch: Literal["tasks", "once", "clients", "agent"] = "tasks",
-    evict: bool = False,
-    data: int | None = 100,
-    **change: Any,
-) -> PhasePlan:
+def phase(name, direction="write", launch="tasks", evict=False, data=100, **change):
     plan = PhasePlan(
         name=name,
         command=["tool", f"{DIR}/{name}"],
@@ -128,16 +117,14 @@ def phase(
 WRITE, READ = phase("write"), phase("read", "read", evict=True)
 
 
-def case(**change: Any) -> CasePlan:
+def case(**change):
     plan = CasePlan(
         tool="ior", repetitions=3, tasks=2, nodes=1, repeat=[WRITE, READ], held_bytes=100, files=2
     )
     return dataclasses.replace(plan, **change)
 
 
-def launch(
-    run_tasks: str, launcher: str, nodes: int = 1, agent: tuple[str, ...] = ("agent",)
-) -> Launch:
+def launch(run_tasks, launcher, nodes=1, agent=("agent",)):
     each = per_node_launcher(launcher, nodes)
     return Launch(run_tasks=run_tasks, each_node=each, agent=agent, witness="/witness.sh")
 
@@ -162,7 +149,7 @@ def test_a_case_of_one_node():
     ]
 
 
-def without_facts(lines: list[str]) -> list[str]:
+def without_facts(lines):
     """Lines of a job's functions, but for those that look at the nodes."""
     return [line for line in lines if "iog_phase facts-" not in line]
 

@@ -1,7 +1,5 @@
 """A process is named by its number and its start; what a job has left working for its case is found and ended."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import signal
@@ -9,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +16,11 @@ from support.shell import completed
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def start():
     """Starts programs with IOG_DIR set; None: without."""
     running = []
 
-    def start(directory: Path | None, *words: str) -> subprocess.Popen[bytes]:
+    def start(directory, *words):
         environment = {"PATH": os.environ["PATH"]} | (
             {"IOG_DIR": str(directory)} if directory else {}
         )
@@ -110,7 +107,7 @@ def test_what_keeps_the_lock_is_left_alone(tmp_path):
         keeper.wait()
 
 
-def shown() -> str:
+def shown():
     print(sys.argv[1:], os.environ["PATH"], sorted(os.environ))
     print("said", file=sys.stderr)
     atexit.register(print, "at the end")
@@ -144,10 +141,10 @@ def test_a_fork_does_nothing_of_what_its_starter_does_at_its_end(tmp_path):
 # --- work that is attended ------------------------------------------------------------------------
 
 
-def attended(work: Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> tuple[bool, int]:
+def attended(work, monkeypatch):
     """What it answers, and how often it was said to be alive; nobody says anything to it."""
     monkeypatch.setattr(processes, "ALIVE_S", 0.05)
-    signs: list[int] = []
+    signs = []
     heard, said = os.pipe()
     try:
         return processes.attended(work, heard, lambda: signs.append(1)), len(signs)
@@ -156,7 +153,7 @@ def attended(work: Callable[[], bool], monkeypatch: pytest.MonkeyPatch) -> tuple
         os.close(said)
 
 
-def failing() -> bool:
+def failing():
     raise OSError("the target is gone")
 
 

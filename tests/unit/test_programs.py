@@ -1,7 +1,5 @@
 """The tools on PATH: versions, scripts, and libraries that are preloaded."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,10 +1,7 @@
 """The sites of published systems: what a document says stands in the site's files, converted exactly."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +17,7 @@ CYCLE, SAION, AMLFS = "azure-cyclecloud", "oist-saion", "azure-managed-lustre"
 KAUST, ORACLE = "kaust-shaheen2", "oracle-oci"
 
 #: Figures of the documents: scenario, site, check, partition and further keys, metric, value, its unit.
-PUBLISHED: list[tuple[str, str, str, tuple[Any, ...], str, float, str]] = [
+PUBLISHED = [
     *(
         (scenario, CYCLE, "TaskScaling", (oss, variant, tasks), metric, value, "MiB/s")
         for scenario, oss, metric, value in (
@@ -97,25 +94,25 @@ PUBLISHED: list[tuple[str, str, str, tuple[Any, ...], str, float, str]] = [
 
 
 @pytest.fixture(autouse=True)
-def _sites(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _sites(monkeypatch, tmp_path):
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(SITES))
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path))
 
 
-def entries(name: str, check: str) -> dict[tuple[Any, ...], dict[str, Any]]:
+def entries(name, check):
     """References of a check by the keys of its index, the partition's full name first."""
     data = dict(References.of_site(name).data[check])
     levels = len(data.pop("$index", ("$partition",)))
-    found: dict[tuple[Any, ...], dict[str, Any]] = {(): data}
+    found = {(): data}
     for _ in range(levels):
         found = {(*keys, key): inner for keys, body in found.items() for key, inner in body.items()}
     return found
 
 
-def leaf(name: str, check: str, keys: tuple[Any, ...], metric: str) -> list[Any]:
+def leaf(name, check, keys, metric):
     """A reference as ReFrame finds it: a key that is text is an anchored regular expression."""
 
-    def fits(pattern: Any, value: Any) -> bool:
+    def fits(pattern, value):
         text = isinstance(pattern, str) and isinstance(value, str)
         return bool(re.match(f"^(?:{pattern})$", value)) if text else bool(pattern == value)
 
@@ -126,8 +123,7 @@ def leaf(name: str, check: str, keys: tuple[Any, ...], metric: str) -> list[Any]
         for patterns, body in entries(name, check).items()
         if len(patterns) == len(wanted) and all(map(fits, patterns, wanted))
     ]
-    value: list[Any] = found[metric]
-    return value
+    return found[metric]
 
 
 @pytest.mark.parametrize("name", NAMES)

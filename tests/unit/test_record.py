@@ -1,14 +1,10 @@
 """A record is read, and written back byte for byte; what it says of itself."""
 
-from __future__ import annotations
-
 import copy
 import gzip
 import json
-from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -43,7 +39,7 @@ JSON = st.recursive(
 )
 
 
-def line(made: object) -> bytes:
+def line(made):
     return json.dumps(made, separators=(",", ":")).encode()
 
 
@@ -60,7 +56,7 @@ def test_recorded_lines_are_written_back_as_they_were(file):
         assert (record.line, record.series) == (record.own_line, record.own_series)
 
 
-def objects(value: Any) -> Iterator[dict[str, Any]]:
+def objects(value):
     """The objects of a record that have a form."""
     yield value
     yield from value["metrics"]
@@ -92,7 +88,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(-1e300, 1e300)
 @settings(deadline=None)
 @given(data=st.data())
 def test_any_record_is_written_back_as_it_was(data):
-    made: dict[str, Any] = copy.deepcopy(dict(records.RECORD))
+    made = copy.deepcopy(dict(records.RECORD))
     made["metrics"].append(records.metric("read_bw", median=data.draw(NUMBERS), reference=None))
     made |= data.draw(st.dictionaries(st.sampled_from(UNCHECKED), JSON))
     for key in data.draw(
@@ -163,7 +159,7 @@ def test_a_new_record_has_its_keys_in_one_order_and_is_what_is_read_of_it():
 # --- what is damaged ---------------------------------------------------------------------------------
 
 REFERENCE = records.METRIC["reference"]
-DAMAGES: list[tuple[dict[str, Any], str]] = [
+DAMAGES = [
     *(
         ({key: 5}, f"{key} is 5: expected")
         for key in ("session", "time", "check", "reason", "metrics")
@@ -206,7 +202,7 @@ NEEDED = {
 
 @pytest.mark.parametrize("where", NEEDED)
 def test_keys_that_must_be_there(where):
-    made: dict[str, Any] = copy.deepcopy(dict(records.RECORD))
+    made = copy.deepcopy(dict(records.RECORD))
     place = made[where][0] if where else made
     for key in list(place):
         value = place.pop(key)

@@ -1,12 +1,8 @@
 """A site's reference file: every mistake is reported with file, key, found and allowed."""
 
-from __future__ import annotations
-
 import textwrap
 from datetime import date
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,19 +16,19 @@ HEAD = {"$sources": {"Ior": "acceptance run"}}
 
 
 @pytest.fixture
-def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sites(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", str(tmp_path))
     (tmp_path / "here").mkdir()
     return tmp_path
 
 
-def write(sites: Path, text: str) -> Path:
+def write(sites, text):
     file = sites / "here" / "references.yaml"
     file.write_text(textwrap.dedent(text))
     return file
 
 
-def of_leaf(leaf: Any) -> list[str]:
+def of_leaf(leaf):
     return [str(m) for m in find_mistakes({**HEAD, "Ior": {"disk": {"write_bw": leaf}}})]
 
 
@@ -126,7 +122,7 @@ DAY = date(2026, 11, 21)
 PLAIN = {"disk": {"write_bw": [90, -0.1, None, "MiB/s"]}}
 
 
-def of_accepted(accepted: Any, entry: Any = PLAIN) -> list[str]:
+def of_accepted(accepted, entry=PLAIN):
     return [str(m) for m in find_mistakes({**HEAD, "Ior": entry, "$accepted": accepted})]
 
 
@@ -150,7 +146,7 @@ def test_a_mistake_in_what_was_accepted(accepted, start):
 # --- against a check ------------------------------------------------------------------------------
 
 
-def against(sites: Path, body: str) -> list[str]:
+def against(sites, body):
     write(sites, "$sources: {Ior: run 1}\nIor:\n  disk:\n    " + body)
     with pytest.raises(ReferencesError) as caught:
         References.of_site("here").check("Ior", METRICS)
@@ -195,7 +191,7 @@ class Ior(SimpleNamespace):
     """A check as far as the look-up sees it."""
 
 
-def here(partition: str, **values: Any) -> Ior:
+def here(partition, **values):
     return Ior(current_partition=SimpleNamespace(fullname=partition), **values)
 
 

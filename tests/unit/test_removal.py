@@ -1,7 +1,5 @@
 """Removing: all of a tree and nothing else, at a rate, in a time, whatever is swapped meanwhile."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno
@@ -10,9 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,15 +19,15 @@ from support.shell import completed
 SESSION = "20260101T000000-host-1"
 
 
-def empty(path: Path, **options: object) -> int:
+def empty(path, **options):
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        return Removal(**options).run(fd, str(path))  # type: ignore[arg-type]
+        return Removal(**options).run(fd, str(path))
     finally:
         os.close(fd)
 
 
-def fill(path: Path, files: int, depth: int = 0, width: int = 2) -> int:
+def fill(path, files, depth=0, width=2):
     """Make files, and directories of them; returns how many names that were."""
     path.mkdir(exist_ok=True)
     for number in range(files):
@@ -57,7 +53,7 @@ def test_a_tree_deeper_than_files_may_be_open(tmp_path):
         path = path / "d"
         path.mkdir()
 
-    def run(soft: int, hard: int) -> str:
+    def run(soft, hard):
         words = [sys.executable, "-c", code, str(tmp_path), str(soft), str(hard)]
         return completed(words).stdout
 
@@ -86,10 +82,10 @@ def test_the_rate_is_kept(tmp_path):
 
 
 @pytest.fixture
-def mount() -> Iterator[Callable[..., None]]:
-    done: list[Path] = []
+def mount():
+    done = []
 
-    def run(*words: str | Path) -> None:
+    def run(*words):
         call = ["mount", *map(str, words)]
         try:
             completed(call, check=True)
@@ -123,7 +119,7 @@ def test_what_is_mounted_below_is_not_entered(tmp_path, mount, kind):
 # --- swaps ----------------------------------------------------------------------------------------
 
 
-def swap(spot: str, aside: str, precious: str, swaps: Any, stop: Any) -> None:
+def swap(spot, aside, precious, swaps, stop):
     """Exchange a directory and a link to another one in one step, again and again; in a process of its own."""
     exchange = ctypes.CDLL(None, use_errno=True).renameat2
     here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
@@ -139,7 +135,7 @@ def swap(spot: str, aside: str, precious: str, swaps: Any, stop: Any) -> None:
 
 
 @contextlib.contextmanager
-def swapping(spot: Path, aside: Path, precious: Path) -> Iterator[Any]:
+def swapping(spot, aside, precious):
     """Have a directory swapped meanwhile; gives the number of swaps."""
     context = multiprocessing.get_context("fork")
     swaps, stop = context.Value("l", 0), context.Value("b", 0)
@@ -225,7 +221,7 @@ def test_a_directory_that_cannot_be_listed_does_not_keep_the_others(tmp_path, mo
         (tmp_path / "top" / name / "below").mkdir(parents=True)
     scandir = os.scandir
 
-    def broken(fd: int) -> Any:
+    def broken(fd):
         if os.readlink(f"/proc/self/fd/{fd}").endswith("/bad"):
             if number == errno.ESTALE:  # another one has removed it
                 subprocess.run(["rm", "-r", str(tmp_path / "top" / "bad")], check=True)

@@ -1,14 +1,10 @@
 """What a session found, as people read it, and the exit status that follows."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -21,22 +17,22 @@ from iogauge_extras.page import page
 from support import records
 
 
-def metric(verdict: str = "PASS", **change: Any) -> dict[str, Any]:
+def metric(verdict="PASS", **change):
     plain = {"median": 540.8, "spread": 0.0312, "reason": "its reason", "ceiling": 1144.4}
     return records.metric(**{"verdict": verdict, **plain, **change})
 
 
-def finding(outcome: str, about: str | None = "write_bw", guard: str = "G6") -> dict[str, Any]:
+def finding(outcome, about="write_bw", guard="G6"):
     return {"guard": guard, "outcome": outcome, "metric": about, "saw": "saw 5", "demands": "3"}
 
 
-def record(verdict: str = "PASS", **change: Any) -> Record:
+def record(verdict="PASS", **change):
     plain = {"case": "Ior %api=posix", "partition": "disk", "environment": "env", "price": None}
     plain |= {"reason": "the reason", "metrics": [metric(verdict)]}
     return records.record(verdict, **plain | change)
 
 
-def exit_status(found: Sequence[Record], gate: bool) -> int:
+def exit_status(found, gate):
     return SessionRecords(found).ending(gate).status
 
 
@@ -44,11 +40,11 @@ def exit_status(found: Sequence[Record], gate: bool) -> int:
 RUN = {"session": "s", "time": "2027-01-31T12:00:00Z", "gate": False}
 
 
-def undecided(file: Path, found: Sequence[Record], **run: Any) -> list[Record]:
+def undecided(file, found, **run):
     return undone.undecided(file, found, RUN | run)
 
 
-def shown(records: list[Record], width: int = 200, wide: bool = False) -> str:
+def shown(records, width=200, wide=False):
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(
         outcome.table(outcome.rows(records), wide), soft_wrap=True
@@ -98,7 +94,7 @@ def test_the_reason_of_a_row(verdict, findings, reason):
 # --- the table ------------------------------------------------------------------------------------
 
 
-def of_the_readme() -> list[Record]:
+def of_the_readme():
     """Three of the cases in the README's table, with findings that repeat."""
     load = {"outcome": "warn", "metric": None, "saw": "load before the run 7.58 x cores"}
     busy = {"guard": "G15", "demands": "", "remedy": "See what else runs on the nodes", **load}
@@ -167,7 +163,7 @@ def test_the_screen(width):
 
 
 def test_a_bandwidth_fails_with_its_operations_and_not_once_more():
-    def pair(spread: float) -> list[str]:
+    def pair(spread):
         iops = metric("FAIL", name="read_iops", reason="too few", spread=0.1)
         found = [iops, metric("FAIL", name="read_bw", reason="too slow", spread=spread)]
         return ["; ".join(row.reasons) for row in outcome.rows([record("FAIL", metrics=found)])]
@@ -189,7 +185,7 @@ def test_json_has_the_figures_and_the_reasons():
 # --- cases that never came to a verdict -----------------------------------------------------------
 
 
-def case(name: str = "Ior %api=posix", **change: Any) -> dict[str, Any]:
+def case(name="Ior %api=posix", **change):
     return {
         "display_name": name,
         "partition": "disk",
@@ -203,7 +199,7 @@ def case(name: str = "Ior %api=posix", **change: Any) -> dict[str, Any]:
     }
 
 
-def write(folder: Path, *cases: dict[str, Any]) -> Path:
+def write(folder, *cases):
     file = folder / "report.json"
     file.write_text(json.dumps({"runs": [{"testcases": list(cases)}]}))
     return file
@@ -233,7 +229,7 @@ def test_what_cannot_run_is_said_once_a_reason(tmp_path):
 UNKNOWN = {"suite", "overridden", "price", "stack", "line", "series", "fingerprint", "layout"}
 
 
-def documented() -> set[str]:
+def documented():
     """Keys of a record in docs/results.md."""
     text = (Path(__file__).parents[2] / "docs" / "results.md").read_text()
     text = text.partition("## Form of a record")[2].partition("Of a metric:")[0]
@@ -295,7 +291,7 @@ def test_a_metric_that_could_not_be_computed_has_a_row():
 PRICE = {"currency": "USD", "per_gb_month": 0.095, "capacity": 51_200_000_000_000, "source": "list"}
 
 
-def bandwidth(gb_s: float, verdict: str = "PASS", **change: Any) -> Record:
+def bandwidth(gb_s, verdict="PASS", **change):
     measured = metric(verdict, median=gb_s, unit="GB/s")
     return record(verdict, **{"metrics": [measured], "price": PRICE, **change})
 
@@ -311,7 +307,7 @@ def test_cost_rests_on_the_newest_valid_value_of_the_best_case():
 # --- a second run refutes a failure, or does not --------------------------------------------------
 
 
-def one(verdict: str, session: str, **change: Any) -> Record:
+def one(verdict, session, **change):
     return record(verdict, session=session, **change)
 
 

@@ -1,7 +1,5 @@
 """A thousand nodes of 64 tasks (a quarter of them by default): what is written stays small, and all of it is read."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -33,7 +31,7 @@ EXTRAS = PartitionExtras.model_validate(
 
 @pytest.mark.parametrize("launcher", ["srun", "mpirun"])
 def test_a_job_script_does_not_grow_with_the_nodes(launcher):
-    def script(nodes: int) -> str:
+    def script(nodes):
         hosts = [f"node{number:04d}" for number in range(nodes)] if launcher == "mpirun" else []
         launch = Launch(
             run_tasks=launcher,

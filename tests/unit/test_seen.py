@@ -1,9 +1,6 @@
 """When each guard speaks, and what it reads of a case."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,20 +9,19 @@ from iogauge.evidence.witness import Testimony
 from iogauge.guards import clock, contents, figures, origin, others
 from iogauge.guards import witness as guards_witness
 from iogauge.guards.finding import Outcome
-from iogauge.guards.seen import Execution
 from iogauge.guards.witness import bytes_witnessed
 from iogauge.node.counters import Reading
 from iogauge.node.mounts import Mount
 from iogauge.plan.seen import Instant, Witness
-from support.whole import GIB, MIB, Whole, data
+from support.whole import GIB, MIB, data
 
 
-def case(system: str = "ext4", **left: Any) -> Whole:
+def case(system="ext4", **left):
     """A case of which nothing is known over time."""
     return data(system).alter(activity=(), asked=(), **left)
 
 
-def said(whole: Whole, name: str, times: int = 1, /, **changes: Any) -> Whole:
+def said(whole, name, times=1, /, **changes):
     """The case if a phase was run so often, and its tool said something else."""
     rates = {"bw": (changes.get("name", name), "bw")}
     for at in range(times):
@@ -34,13 +30,13 @@ def said(whole: Whole, name: str, times: int = 1, /, **changes: Any) -> Whole:
     return whole.alter(outputs={**outputs, name: outputs[name][:times]})
 
 
-def task(**says: Any) -> Witness:
+def task(**says):
     """A task of the first node, which ran for a second."""
     plain = {"host": "n1", "started": 1.0, "ended": 2.0, "synced": None}
     return Witness(**{**plain, "asked": Reading(), "moved": Reading(), **says})
 
 
-def heard(whole: Whole, *tasks: Witness, name: str = "write") -> Whole:
+def heard(whole, *tasks, name="write"):
     """The case if one task spoke of each execution of a phase."""
     told = tuple(Testimony(witnesses=(one,), expected=1) for one in tasks)
     return whole.alter(testimony={name: told})
@@ -210,7 +206,7 @@ def test_the_first_node_is_the_node_of_the_job_script():
     testimony = Testimony(witnesses=tasks, expected=2)
     whole = case(views=views, opened=views[1], found=((99.0, 0), (101.5, 7), (9002.0, 0)))
 
-    def seen(asked_for: Any = None, **left: Any) -> Execution:
+    def seen(asked_for=None, **left):
         """The first execution that writes, of which the kernels say this."""
         first, *_ = whole.alter(**left).phase("write").executions
         return replace(first, testimony=replace(testimony, asked_for=asked_for))
@@ -272,7 +268,7 @@ def test_g22_counts_the_jobs_of_fio(processes, refused, monkeypatch):
     assert "processes for its" not in origin.tool_integrity(script.phase("write")).saw
 
 
-def timed(tool: str, ended: float, parameters: dict[str, Any], **left: Any) -> Whole:
+def timed(tool, ended, parameters, **left):
     """A case that makes files in 2 s, as its tool says, and whose only task ran for longer."""
     whole = said(
         case(**left), "write", name="create", seconds=2.0, tool=tool, parameters=parameters

@@ -1,18 +1,13 @@
 """Where an alarm goes, against real commands and a real HTTP server on this machine."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
 import os
 import shutil
 import ssl
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,12 +20,12 @@ from iogauge_extras.page.charts import Curve, Run
 from iogauge_extras.page.collect import Alarm, Trouble
 from iogauge_extras.page.receivers import Message, SendError
 from support.shell import completed, script
-from support.web import ENDLESS, Answer, Server, served
+from support.web import ENDLESS, served
 
 TOKEN, DOOR = "token-that-nobody-may-see", "door-that-nobody-may-see"
 
 
-def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Message:
+def message(case="IorPosix", link="https://ci.invalid/1"):
     point = Run(datetime(2026, 1, 5, tzinfo=timezone.utc), "s1", 60.0, Verdict.FAIL, "a", None)
     curve = Curve(title=case, unit="MiB/s", points=[point])
     trouble = Trouble(
@@ -48,11 +43,11 @@ def message(case: str = "IorPosix", link: str = "https://ci.invalid/1") -> Messa
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., Server]]:
+def serve():
     """Starts servers that answer each request with the next of their answers, and with the last one again and again."""
     with contextlib.ExitStack() as running:
 
-        def make(*answers: Answer) -> Server:
+        def make(*answers):
             given = answers or ((200, {}, "ok"),)
             return running.enter_context(served(lambda n, _: given[min(n, len(given)) - 1]))
 
@@ -60,18 +55,18 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick(monkeypatch):
     monkeypatch.setattr(receivers, "PAUSES", (0.01, 0.01))
     for name in list(os.environ):
         if name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
 
 
-def to_webhook(server: Server) -> dict[str, str]:
+def to_webhook(server):
     return {"IOGAUGE_WEBHOOK_URL": f"{server.url}/{DOOR}", "IOGAUGE_WEBHOOK_TOKEN": TOKEN}
 
 
-def failure(environment: dict[str, str], sent: Message | None = None) -> str:
+def failure(environment, sent=None):
     ((_, receiver),) = receivers.receivers(environment).items()
     with pytest.raises(SendError) as error:
         receiver(sent or message())
@@ -197,7 +192,7 @@ def test_a_command_that_fails(command, said):
 # The note.
 
 
-def in_gitlab(server: Server, **more: str) -> dict[str, str]:
+def in_gitlab(server, **more):
     return {
         "IOGAUGE_GITLAB_TOKEN": TOKEN,
         "CI_API_V4_URL": f"{server.url}/api/v4",
@@ -224,7 +219,7 @@ def test_a_merge_request_is_a_number(serve):
 # The command line.
 
 
-def run_alarm(home: Path, *words: str, **extra: Any) -> tuple[int, str]:
+def run_alarm(home, *words, **extra):
     """Run the command as users do, without the start of an interpreter; return its status and what it printed."""
     environment = {**os.environ, "IOGAUGE_HOME": str(home), **extra}
     started = warm.server().start(["iogauge", "alarm", *words], home, environment)
@@ -287,7 +282,7 @@ def test_a_site_names_a_command_a_mail_and_a_file_with_an_address(tmp_path, serv
 
 
 def test_a_workflow_of_teams_gets_a_card():
-    (attachment,) = message().to_card()["attachments"]  # type: ignore[misc]
+    (attachment,) = message().to_card()["attachments"]
     assert attachment["content"]["body"][0]["text"].startswith("iogauge site: FAILED")
 
 

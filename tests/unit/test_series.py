@@ -1,14 +1,12 @@
 """The series of an execution: from the looks of the first node to minutes, dips and levels."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
 
 from iogauge.core.measurement import Moment, Phase, Quantity, ToolOutput, ToolOutputError
 from iogauge.guards import figures
-from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.finding import Outcome
 from iogauge.plan.seen import MOVED, SERVERS, Instant, Note, Noted
 from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.series import SERIES, Change, Dip, Series, series_of_instants, with_series
@@ -20,10 +18,10 @@ RUN = PhaseRun(1, "write", 0, 100.0, 100_000.0, "t")
 BOOTED = 1795000000
 
 
-def looks(rates: list[float], begin: float = 103.07, pause: float = 0.2) -> list[Instant]:
+def looks(rates, begin=103.07, pause=0.2):
     """What the agent writes of a write with these MiB/s in each second; it looks on for two seconds."""
 
-    def written(when: float) -> int:
+    def written(when):
         done = when - begin
         whole = [max(0.0, min(1.0, done - second)) for second in range(len(rates))]
         return int(MIB * sum(rate * part for rate, part in zip(rates, whole, strict=True)))
@@ -32,17 +30,17 @@ def looks(rates: list[float], begin: float = 103.07, pause: float = 0.2) -> list
     return [Instant(round(when, 2), 7 * MIB, 5 * MIB + written(when)) for when in times]
 
 
-def noted(instants: list[Instant]) -> Noted:
+def noted(instants):
     return Noted({"n1": [Note(i.time, MOVED, [i.read, i.written]) for i in instants]})
 
 
-def series(rates: list[float]) -> Series:
+def series(rates):
     found = series_of_instants(looks(rates), "write", RUN, float(len(rates)))
     assert found is not None
     return found
 
 
-def output(seconds: float, mib_s: float = 100.0) -> ToolOutput:
+def output(seconds, mib_s=100.0):
     phase = Phase("write", {"bw": Quantity(mib_s, "MiB/s")}, seconds)
     return ToolOutput("fio", "3.33", (phase,), moments=(Moment("timestamp", BOOTED + RUN.ended),))
 
@@ -70,7 +68,6 @@ def test_a_stall_is_a_dip_of_its_length_and_depth():
 
 def test_burst_credits_that_are_used_up_are_a_change_of_level():
     found = series([300.0] * 200 + [100.0] * 400).change
-    assert found is not None
     assert found.at_s == pytest.approx(200, abs=1)
     assert (found.before / MIB, found.after / MIB) == (pytest.approx(300), pytest.approx(100))
 
@@ -97,7 +94,7 @@ def test_without_a_count_there_is_no_series(instants, seconds):
         with_series(output(seconds), noted(instants), RUN, "write, repetition 2")
 
 
-def g17(*series: Series) -> Finding:
+def g17(*series):
     whole = data()
     for at, one in enumerate(series):
         whole = whole.output("read", at, parameters={SERIES: one})

@@ -1,13 +1,10 @@
 """The servers' counters: what lctl and exporters print, who is asked how, what a dip was, and what the record keeps."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -19,7 +16,7 @@ from iogauge.plan.stage import PhaseRun
 from iogauge_extras.loads.servers import ask, explain, for_record, looks_of, parse
 from iogauge_extras.page import charts, sweeps
 from support.records import record
-from support.web import Answer, served
+from support.web import served
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
 MIB = 1 << 20
@@ -64,10 +61,10 @@ def test_exporters_tell_each_target():
 
 
 @pytest.fixture
-def exporter() -> Iterator[str]:
+def exporter():
     """An exporter that counts on by a MiB with each question."""
 
-    def answer(number: int, path: str) -> Answer:
+    def answer(number, path):
         text = f'lustre_write_bytes_total{{target="rig-OST0000"}} {number * MIB}\n'
         return 200 if path == "/metrics" else 404, {}, text
 
@@ -109,9 +106,7 @@ sys.stdin.read()
         time.sleep(0.1)
 
 
-def counted(
-    rates: dict[str, list[float]], step: int = 5, ms: dict[str, float] | None = None
-) -> Noted:
+def counted(rates, step=5, ms=None):
     """What was noted from 95 s on, of targets with these MiB/s in each step; in the dip an I/O of 1 MiB takes the disks ``ms``."""
     sums = {target: [0, 0, 0] for target in rates}
     notes = []
@@ -126,7 +121,7 @@ def counted(
     return Noted({"n1": notes})
 
 
-def told(noted: Noted) -> str:
+def told(noted):
     return explain(looks_of(noted)[0], 126.0, 138.0, RUN, 1795000000.0)
 
 

@@ -1,7 +1,5 @@
 """Agents of nodes with the real fio on this node: they serve the job, and end with it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -10,14 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from e2e.rig import processes, wait_for
-from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.core.measurement import ToolOutputError
 from iogauge.core.paths import JOB_FILES, LIBRARY
 from iogauge.node import mounts
 from iogauge.plan import seen
@@ -51,7 +47,7 @@ wait
 class Servers:
     """A stage directory with job files, and what runs in it."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base):
         self.stage = base / "stage"
         self.directory = Path(session_dir(str(base / "target"), "session")) / "case"
         self.bin = base / "bin"
@@ -63,7 +59,7 @@ class Servers:
         }
         self.stage.mkdir()
         self.bin.mkdir()
-        fields: dict[str, Any] = {
+        fields = {
             "directory": "${IOG_DIR}",
             "block_bytes": 4096,
             "file_bytes": 1 << 18,
@@ -81,10 +77,10 @@ class Servers:
         self.program("launch", THREE)
         (self.bin / "hosts").write_text("".join(f"127.0.0.{n} n{n}\n" for n in (1, 2, 3)))
 
-    def program(self, name: str, text: str) -> Path:
+    def program(self, name, text):
         return script(self.bin / name, text)
 
-    def start(self, words: list[str]) -> subprocess.Popen[str]:
+    def start(self, words):
         return subprocess.Popen(
             words,
             cwd=self.stage,
@@ -96,11 +92,10 @@ class Servers:
             start_new_session=True,
         )
 
-    def job(self, prepare: str, case: str = "true") -> subprocess.Popen[str]:
+    def job(self, prepare, case="true"):
         target = self.directory.parents[3]
         target.mkdir(exist_ok=True)
         mount = mounts.find_mount(str(target))
-        assert mount
         order = job_order(
             str(target), type=mount.type, source=mount.source, lock=None, session="session"
         )
@@ -112,12 +107,12 @@ class Servers:
         )
         return self.start(["bash", "job"])
 
-    def run(self, prepare: str, case: str = "true") -> tuple[int, str]:
+    def run(self, prepare, case="true"):
         process = self.job(prepare, case)
         printed, _ = process.communicate(timeout=600)
         return process.returncode, printed
 
-    def attend(self, program: str | None = None) -> tuple[subprocess.Popen[str], str, int]:
+    def attend(self, program=None):
         """An agent by itself with a server on the loopback interface; returns the server's address and process, too."""
         self.job("exit").communicate(timeout=60)
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -131,32 +126,32 @@ class Servers:
         ((address, server),) = told.values()
         return process, address, server
 
-    def text(self, name: str) -> str:
+    def text(self, name):
         return (self.stage / name).read_text()
 
-    def left(self) -> list[int]:
+    def left(self):
         return processes(str(self.stage))
 
-    def all_gone(self) -> bool:
+    def all_gone(self):
         return not self.left()
 
-    def measured(self, *names: str) -> ToolOutput:
+    def measured(self, *names):
         return output.parse_json("".join(self.text(name) for name in names))
 
-    def busy(self) -> bool:
+    def busy(self):
         """Whether fio's server has a process for each of the two of a job, which leave its session."""
         sessions = {os.getsid(pid) for pid in self.left() if "--server" in command(pid)}
         return len(sessions) >= 3
 
 
-def command(pid: int) -> str:
+def command(pid):
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     return ""
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[Servers]:
+def servers(tmp_path):
     made = Servers(tmp_path)
     yield made
     kill(*made.left())
@@ -173,7 +168,6 @@ def test_a_server_here_serves_the_phases_of_a_job(servers):
     match = re.fullmatch(
         rf"{re.escape(host)} 127\.0\.0\.1,(\d+) (\d+)\n", servers.text("servers.txt")
     )
-    assert match
     assert 20000 <= int(match[1]) < 32768
     # The agent looks at this process while the phase lasts: fio itself, and what it starts for two jobs.
     assert max(count for _, count in seen.read(servers.stage).counts(PROCESSES)) >= 3
@@ -289,15 +283,15 @@ def test_the_agent_of_each_node_looks_before_and_after_its_first_task(servers):
 # --- what ends an agent ---------------------------------------------------------------------------
 
 
-def end_launcher(process: subprocess.Popen[str], server: int) -> None:
+def end_launcher(process, server):
     process.terminate()
 
 
-def kill_launcher(process: subprocess.Popen[str], server: int) -> None:
+def kill_launcher(process, server):
     process.kill()
 
 
-def kill_fio(process: subprocess.Popen[str], server: int) -> None:
+def kill_fio(process, server):
     os.kill(server, signal.SIGKILL)
 
 

@@ -1,7 +1,5 @@
 """One run of ReFrame: its name, its places, and what it cleans up."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -21,7 +19,7 @@ SOURCE = LIBRARY.parent
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
@@ -138,7 +136,7 @@ def test_old_logs_of_reframe_are_removed(tmp_path, monkeypatch):
         file = tmp_path / "logs" / name
         file.touch()
         os.utime(file, (time.time() - days * 86400,) * 2)
-    said: list[str] = []
+    said = []
     for dry_run, left in ((True, 3), (False, 2)):
         current.Janitor(dry_run, False, said.append).clean_targets([], str(tmp_path))
         assert len(list((tmp_path / "logs").iterdir())) == left
@@ -154,7 +152,7 @@ def test_the_stage_of_a_session_that_runs_is_not_old(tmp_path, monkeypatch):
     stage = tmp_path / "reframe" / "stage" / "mine"
     whose = stage / ".iogauge-session"
 
-    def old(days: float, **change: object) -> bool:
+    def old(days, **change):
         whose.write_text(json.dumps(json.loads(whose.read_text()) | change))
         os.utime(stage, (time.time() - days * 86400,) * 2)
         return current.old_stages() == [stage]

@@ -4,15 +4,12 @@ Each runs the real script in a small copy of the project, with a PATH that holds
 there: stubs of the benchmark programs, and links to the handful of system tools that the scripts call.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -29,7 +26,7 @@ OPEN_MPI = 'echo "mpirun (Open MPI) 5.0.11"'
 HYDRA = 'echo "HYDRA build details:"'
 
 
-def stub(path: Path, body: str = "exit 0") -> Path:
+def stub(path, body="exit 0"):
     """An executable shell script."""
     return script(path, f"#!/bin/sh\n{body}\n")
 
@@ -37,7 +34,7 @@ def stub(path: Path, body: str = "exit 0") -> Path:
 class Project:
     """A copy of the project's root scripts, and a PATH of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory):
         self.root = directory / "project"
         self.root.mkdir()
         for name in ("ci", "requirements"):
@@ -56,9 +53,7 @@ class Project:
             (self.tools / name).symlink_to(found)
         self.home = self.root / ".iogauge"
 
-    def run(
-        self, *command: str, path: list[Path] | None = None, env: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *command, path=None, env=None):
         """Run a command in the project with stubs (or ``path``) and system tools on PATH."""
         front = [self.bin] if path is None else path
         return completed(
@@ -73,22 +68,22 @@ class Project:
             stdin=subprocess.DEVNULL,
         )
 
-    def stack(self, *arguments: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
+    def stack(self, *arguments, **kwargs):
         """Run ci/stack."""
-        return self.run("bash", "ci/stack", *arguments, **kwargs)  # type: ignore[arg-type]
+        return self.run("bash", "ci/stack", *arguments, **kwargs)
 
-    def decision(self) -> dict[str, str]:
+    def decision(self):
         """The variables that stack.env sets."""
         done = self.run("bash", "-c", 'set -a; . "$1"; env', "-", str(self.home / "stack.env"))
         return dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
 
-    def linked_with(self, library: str) -> None:
+    def linked_with(self, library):
         """Let ldd say that every program is linked with ``library`` (a path, or a name not found)."""
         name = Path(library).name
         arrow = f"{library} (0x00007f)" if library.startswith("/") else "not found"
         stub(self.bin / "ldd", f"printf '\\tlibc.so.6 => /lib/libc.so.6\\n\\t{name} => {arrow}\\n'")
 
-    def make_ready(self) -> None:
+    def make_ready(self):
         """Let .venv look as ci/setup leaves it."""
         stub(self.root / ".venv/bin/python")
         (self.root / ".venv/.iogauge").touch()
@@ -100,11 +95,11 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path):
     return Project(tmp_path)
 
 
-def listed(output: str) -> dict[str, str]:
+def listed(output):
     """The programs that ci/stack lists, with their paths."""
     return dict(re.findall(r"^  (ior|mdtest|fio|mpirun) +(.*)$", output, re.MULTILINE))
 
@@ -135,7 +130,7 @@ def test_stack_prefers_what_the_user_names_then_spack_then_path(project):
     assert project.decision()["IOGAUGE_STACK_NAME"] == "Spack environment environments/local"
 
 
-def site_settings(project: Project, *stacks: str) -> None:
+def site_settings(project, *stacks):
     """Let .venv's Python say that the settings of this site name some stacks."""
     project.make_ready()
     for name in stacks:
@@ -168,7 +163,7 @@ def test_stack_is_that_of_the_site(project):
 
 
 def test_environment_by_who_names_it(project):
-    def told(*words: str, **env: str) -> tuple[int, str]:
+    def told(*words, **env):
         done = project.run("bash", "ci/environment", *words, env=env)
         return done.returncode, (done.stdout + done.stderr).strip()
 
@@ -240,7 +235,7 @@ SHELLS = [
 ]
 
 
-def activate(project: Project, shell: str, lines: str) -> subprocess.CompletedProcess[str]:
+def activate(project, shell, lines):
     """Run a script in a shell that stands elsewhere; ``$A`` is the file to source."""
     found = shutil.which(shell)
     assert found is not None
@@ -294,7 +289,7 @@ def test_activate_without_setup_says_what_to_run(project, shell):
 # ----- ci/setup -------------------------------------------------------------------------------------
 
 
-def setup(project: Project, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+def setup(project, *arguments, **env):
     """Run ci/setup."""
     return project.run("bash", "ci/setup", *arguments, env=env)
 

@@ -1,10 +1,6 @@
 """Two sets of records side by side: which belong together, their ratio and how sure it is."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +14,7 @@ from support import records
 from support.records import append, metric
 
 
-def measure(folder: Path, session: str, value: float, **more: Any) -> None:
+def measure(folder, session, value, **more):
     """Append a record; its samples differ by 1 %."""
     measured = metric(median=value, samples=[value * s for s in (0.99, 1.0, 1.01)])
     measured |= more.pop("metric", {})
@@ -33,12 +29,12 @@ def measure(folder: Path, session: str, value: float, **more: Any) -> None:
     append(folder / "mysite" / f"{session}.jsonl", values)
 
 
-def compared(folder: Path, a: str, b: str, **more: Any) -> sides.Contrast:
+def compared(folder, a, b, **more):
     return sides.contrast(sides.read(folder, a, **more), sides.read(folder, b, **more))
 
 
 @pytest.fixture
-def upgraded(tmp_path: Path) -> Path:
+def upgraded(tmp_path):
     """Four runs before an upgrade and four after it, 20 % slower."""
     for day in range(1, 9):
         value = (100.0 if day < 5 else 80.0) + day % 3
@@ -54,7 +50,7 @@ def test_the_interval_is_that_of_the_bootstrap():
     """As scipy draws it: the same seed, the same resamples of the first side, then of the second."""
     a, b = np.random.default_rng(1).lognormal(5, 0.1, (2, 9))
 
-    def ratio(x: Any, y: Any, axis: int = -1) -> Any:
+    def ratio(x, y, axis=-1):
         return np.median(y, axis=axis) / np.median(x, axis=axis)
 
     expected = scipy.stats.bootstrap(
@@ -105,7 +101,7 @@ def test_what_cannot_be_compared_is_said(upgraded, a, said):
 
 
 @pytest.fixture
-def sessions(tmp_path: Path) -> Path:
+def sessions(tmp_path):
     """One session of three records, one of a single record."""
     folder = tmp_path / "history" / "here"
     for session, case, check, name in (

@@ -1,13 +1,9 @@
 """Sites: every mistake in a settings file is said, and one broken site does not disable the others."""
 
-from __future__ import annotations
-
 import copy
 import os
 import re
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import jsonschema
 import pytest
@@ -18,7 +14,7 @@ from iogauge.site import folders
 from iogauge.site import mistakes as mistakes_of
 from support.stack import write_facts
 
-GOOD: dict[str, Any] = {
+GOOD = {
     "systems": [
         {
             "name": "good",
@@ -61,10 +57,10 @@ NAMED = "systems.good.partitions.disk"
 DELETE = object()
 
 
-def changed(path: str, value: Any, data: dict[str, Any] = GOOD) -> dict[str, Any]:
+def changed(path, value, data=GOOD):
     data = copy.deepcopy(data)
     *parents, last = (int(part) if part.isdigit() else part for part in path.split("."))
-    place: Any = data
+    place = data
     for part in parents:
         place = place[part]
     if value is DELETE:
@@ -74,7 +70,7 @@ def changed(path: str, value: Any, data: dict[str, Any] = GOOD) -> dict[str, Any
     return data
 
 
-def mistakes(data: object) -> list[str]:
+def mistakes(data):
     return [str(mistake) for mistake in mistakes_of.find_mistakes("good", data)]
 
 
@@ -204,7 +200,7 @@ def test_an_option_that_reframe_would_leave_out():
 # --- detection ------------------------------------------------------------------------------------
 
 
-def detecting(**extras: Any) -> dict[str, Any]:
+def detecting(**extras):
     return changed(EXTRAS, {"detect": True, **extras})
 
 
@@ -224,7 +220,7 @@ def test_what_is_declared_beside_detection_must_be_right(extras, word):
 
 
 @pytest.fixture
-def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sites(tmp_path, monkeypatch):
     monkeypatch.setenv("IOGAUGE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("IOGAUGE_CONFIGURATION", "restored afterwards")
     monkeypatch.delenv("IOGAUGE_GATE", raising=False)
@@ -232,17 +228,17 @@ def sites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "sites"
 
 
-def put(sites: Path, name: str, data: dict[str, Any] | str = GOOD) -> None:
+def put(sites, name, data=GOOD):
     (sites / name).mkdir()
     text = data if isinstance(data, str) else yaml.safe_dump(data).replace("good", name)
     (sites / name / "settings.yaml").write_text(text)
 
 
-def systems(config: dict[str, Any]) -> dict[str, Any]:
+def systems(config):
     return {system["name"]: system for system in config["systems"]}
 
 
-BROKEN: dict[str, tuple[dict[str, Any] | str, list[str]]] = {
+BROKEN = {
     "extras": (changed(f"{EXTRAS}.node.cores", 0), ["broken.*"]),
     "hostnames": (changed("systems.0.hostnames", ["(", "good[0-9]"]), ["broken[0-9]"]),
     "schema": (changed(f"{PARTITION}.scheduler", DELETE), ["broken.*"]),
@@ -331,7 +327,7 @@ def test_a_target_that_cannot_be_detected_disables_its_site(sites, capsys):
 # --- the selected system --------------------------------------------------------------------------
 
 
-def system(*extras: dict[str, Any]) -> SimpleNamespace:
+def system(*extras):
     partitions = [SimpleNamespace(extras=e, environs=[]) for e in extras]
     return SimpleNamespace(name="s", partitions=partitions)
 
@@ -353,7 +349,7 @@ def test_a_system_that_cannot_measure_ends_the_run(extras, message):
 # --- the software stack ---------------------------------------------------------------------------
 
 
-def stacked(*environments: dict[str, Any]) -> SimpleNamespace:
+def stacked(*environments):
     environs = [SimpleNamespace(name=str(n), extras=e) for n, e in enumerate(environments)]
     return SimpleNamespace(
         name="s", partitions=[SimpleNamespace(extras={"target": {}}, environs=environs)]
@@ -366,18 +362,17 @@ def test_a_site_without_its_stack_cannot_run(monkeypatch):
         configuration.require_ready(stacked({"not_installed": "spack -e x install"}))
 
 
-def with_stack(name: str) -> dict[str, Any]:
+def with_stack(name):
     data = copy.deepcopy(GOOD)
     data["environments"][0] = {"name": "env", "target_systems": ["good"], "extras": {"stack": name}}
     return data
 
 
-def load_site(folder: Path, data: dict[str, Any]) -> dict[str, Any]:
+def load_site(folder, data):
     (folder / "good").mkdir()
     (folder / "good" / "settings.yaml").write_text(yaml.safe_dump(data))
     (environment,) = configuration.load(folder)["environments"]
-    found: dict[str, Any] = environment
-    return found
+    return environment
 
 
 def test_an_environment_gets_what_its_stack_has_built(tmp_path, monkeypatch):

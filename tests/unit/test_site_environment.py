@@ -1,9 +1,5 @@
 """Which Spack environments the settings of a site name."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from iogauge.site.stack import stacks
@@ -23,7 +19,7 @@ environments:
 """
 
 
-def site(parent: Path, name: str, host: str, text: str = SETTINGS) -> Path:
+def site(parent, name, host, text=SETTINGS):
     folder = parent / name
     folder.mkdir()
     (folder / "settings.yaml").write_text(text.format(name=name, host=host))
@@ -31,7 +27,7 @@ def site(parent: Path, name: str, host: str, text: str = SETTINGS) -> Path:
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> list[Path]:
+def folders(tmp_path):
     return [site(tmp_path, "one", "login1.*"), site(tmp_path, "two", "login.*")]
 
 

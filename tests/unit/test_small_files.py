@@ -1,7 +1,5 @@
 """Which reads of mdtest claim bytes, so that a cache behind them is found."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -38,8 +36,8 @@ def test_reads_of_small_files_claim_bytes(target, random, claims, data_bytes, mo
     )
     site = extras(target={"path": "/scratch", **target})
     check = SimpleNamespace(site=site, random_reads=random, file_bytes=3901)
-    counted = MdtestCheck._counted(check, read, DATA)  # type: ignore[arg-type]
+    counted = MdtestCheck._counted(check, read, DATA)
     assert counted.data_bytes == data_bytes
     assert counted.parse is not None
-    (phase,) = counted.parse(SimpleNamespace()).phases  # type: ignore[arg-type]
+    (phase,) = counted.parse(SimpleNamespace()).phases
     assert phase.bytes_moved == (DATA if claims else None)

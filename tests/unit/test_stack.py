@@ -1,9 +1,6 @@
 """The facts of an installed stack."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import pytest
 
@@ -29,7 +26,7 @@ def test_the_command_survives_a_path_with_blanks(tmp_path):
 
 @pytest.mark.parametrize("key", ["environment", "stack", "lock_sha256", "packages"])
 def test_damaged_facts_are_refused(tmp_path, key):
-    facts: dict[str, Any] = copy.deepcopy(FACTS)
+    facts = copy.deepcopy(FACTS)
     del facts[key]
     with pytest.raises(stack.StackError, match=key):
         stack.read(write_facts(tmp_path / "site" / ".spack-env", facts))

@@ -4,12 +4,9 @@ PASS only where the evidence is complete: the same samples as before, and every 
 is INVALID, or an ERROR with a name; nothing is waited for, nothing is read without bounds.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -38,11 +35,11 @@ ANSWER_S = 20.0
 
 
 @pytest.fixture(autouse=True)
-def _no_waiting_for_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_waiting_for_other_nodes(monkeypatch):
     monkeypatch.setattr(collect, "ANSWER_S", 0.0)
 
 
-def verdict_of(stage: Path, nodes: int = 1) -> case.Judgement | ToolOutputError:
+def verdict_of(stage, nodes=1):
     plan = healthy.plan(nodes=nodes)
     started = time.process_time()
     try:
@@ -55,16 +52,16 @@ def verdict_of(stage: Path, nodes: int = 1) -> case.Judgement | ToolOutputError:
         assert time.process_time() - started < ANSWER_S
 
 
-def samples(found: case.Judgement | ToolOutputError) -> list[tuple[float, ...]]:
+def samples(found):
     return [] if isinstance(found, ToolOutputError) else [m.samples for m in found.metrics]
 
 
-def is_silent(name: str) -> bool:
+def is_silent(name):
     return name.endswith(".err") or name.startswith(SILENT)
 
 
 @pytest.fixture(scope="module")
-def good() -> Iterator[Path]:
+def good():
     with TemporaryDirectory() as folder:
         yield healthy.build(Path(folder, "stage"))
 
@@ -74,35 +71,35 @@ def test_the_healthy_stage_passes(good):
     assert isinstance(found, case.Judgement) and found.verdict is Verdict.PASS, found
 
 
-def _sparse(file: Path) -> None:
+def _sparse(file):
     with open(file, "wb") as opened:
         opened.truncate(1 << 42)
 
 
-def _link(to: str) -> Callable[[Path], None]:
-    def make(file: Path) -> None:
+def _link(to):
+    def make(file):
         file.unlink()
         file.symlink_to(to)
 
     return make
 
 
-def _pipe(file: Path) -> None:
+def _pipe(file):
     file.unlink()
     os.mkfifo(file)
 
 
-def _directory(file: Path) -> None:
+def _directory(file):
     file.unlink()
     file.mkdir()
 
 
-def _loop(file: Path) -> None:
+def _loop(file):
     file.unlink()
     file.symlink_to(file.name)
 
 
-REPLACED: dict[str, Callable[[Path], None]] = {
+REPLACED = {
     "removed": Path.unlink,
     "a directory": _directory,
     "a named pipe": _pipe,

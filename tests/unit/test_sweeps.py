@@ -1,25 +1,21 @@
 """Which records make a curve over a parameter, and the figures of it: what each shows and names."""
 
-from __future__ import annotations
-
 import re
 from itertools import permutations
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from iogauge.records.record import MetricRecord, Record
+from iogauge.records.record import MetricRecord
 from iogauge.report.endings import SessionRecords
 from iogauge_extras.page import bars, charts, collect, page, sweeps
-from iogauge_extras.page.sweeps import Plot
 from support import records
 from support.records import metric
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def point(x: Any, value: float, name: str = "tasks", verdict: str = "PASS", **more: Any) -> Record:
+def point(x, value, name="tasks", verdict="PASS", **more):
     reference = {**metric()["reference"], "value": more.pop("published", value)}
     measured = metric(
         median=value,
@@ -34,16 +30,16 @@ def point(x: Any, value: float, name: str = "tasks", verdict: str = "PASS", **mo
     return records.record(verdict, metrics=[measured], **values)
 
 
-def drawn(plot: Plot) -> ElementTree.Element:
+def drawn(plot):
     several = len({dot.x for dot in plot.dots}) > 1
     return ElementTree.fromstring((charts.sweep if several else bars.beside)(plot, lambda _: "r1"))
 
 
-def texts(figure: ElementTree.Element, name: str) -> list[str]:
+def texts(figure, name):
     return [str(found.text) for found in figure.iter(f"{SVG}{name}")]
 
 
-def shapes(figure: ElementTree.Element, kind: str) -> list[ElementTree.Element]:
+def shapes(figure, kind):
     return [found for found in figure.iter() if kind in found.get("class", "").split()]
 
 

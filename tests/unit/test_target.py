@@ -1,16 +1,13 @@
 """What a partition's extras say."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from iogauge.site.extras import PartitionExtras
 
-GOOD: dict[str, Any] = {
+GOOD = {
     "target": {"path": "/scratch", "type": "ext4"},
     "node": {"cores": 4, "memory": "16 GiB"},
     "scale": {"tasks_per_node": 2},
@@ -18,7 +15,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
+def changed(path, value):
     data = copy.deepcopy(GOOD)
     *parents, last = path.split(".")
     place = data

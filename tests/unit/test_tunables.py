@@ -1,7 +1,5 @@
 """Settings of the Lustre client that a case changes come back, whatever happens in between."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -20,7 +18,7 @@ STAND_INS = Path(__file__).parents[1] / "support" / "lustre"
 
 
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def client(tmp_path, monkeypatch):
     """A client of four storage targets, with its state in a directory; settings are kept in ``keep``."""
     (tmp_path / "state").mkdir()
     monkeypatch.setenv("LFS_STATE", str(tmp_path / "state"))
@@ -29,7 +27,7 @@ def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "keep"
 
 
-def switched() -> set[str]:
+def switched():
     done = completed(["lctl", "get_param", "osc.*-osc-ffff*.checksums"])
     found = checksums.parse_params(done.stdout)
     assert len(found) == 4, done
@@ -62,7 +60,7 @@ def test_what_was_found_is_on_disk_before_anything_changes(client, monkeypatch):
     class Killed(BaseException):
         pass
 
-    def killed(values: object) -> None:
+    def killed(values):
         raise Killed
 
     with monkeypatch.context() as patch, pytest.raises(Killed):

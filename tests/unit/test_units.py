@@ -1,7 +1,5 @@
 """Sizes, rates and durations: text to numbers and back."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

@@ -1,7 +1,5 @@
 """PASS needs proof: samples, guards and reference, all at once."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from datetime import date, timedelta
@@ -25,11 +23,11 @@ BW = Metric("bw", "MiB/s")
 MET = Reference(100.0, -0.1, 0.1, "MiB/s", "measured")
 
 
-def finding(outcome: Outcome, metric: str | None = None, guard: str = "G1") -> Finding:
+def finding(outcome, metric=None, guard="G1"):
     return Finding(guard, outcome, "saw 5", "at most 3", "do that", metric)
 
 
-def mb(*values: float) -> list[Quantity]:
+def mb(*values):
     return [Quantity(value, "MiB/s") for value in values]
 
 
@@ -85,7 +83,7 @@ OUTCOMES = st.sampled_from(list(Outcome))
 BOUND = st.none() | st.floats(-1, 0)
 
 
-def middle(values: list[float]) -> float:
+def middle(values):
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
@@ -211,7 +209,7 @@ LAST = date(2027, 3, 31)
 ENDING = Reference(100.0, -0.1, None, "MiB/s", "x", "bug, until 2027-03-31", LAST)
 
 
-def on(day: date, value: float) -> MetricVerdict:
+def on(day, value):
     return decide_metric(BW, [value], [], ENDING, today=day)
 
 
@@ -234,7 +232,7 @@ def test_only_the_day_decides_whether_a_failure_is_expected(day, value):
         assert decided.verdict is plain.verdict
 
 
-def replace_xfail(reference: Reference) -> Reference:
+def replace_xfail(reference):
     return Reference(
         reference.value, reference.lower, reference.upper, reference.unit, reference.source
     )

@@ -3,19 +3,15 @@
 The evidence is built (support/whole.py). Each row alters one thing that a real machine, a broken tool or a liar alters.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from iogauge.core.measurement import Moment, Quantity
 from iogauge.evidence.model import ClockSeen
 from iogauge.guards.finding import Outcome
-from iogauge.judge.case import Judgement
 from iogauge.judge.verdict import Verdict
 from iogauge.node.counters import Reading
 from iogauge.node.files import GONE, Block, Eviction, Held
@@ -30,14 +26,14 @@ Row = Alter | tuple[Whole, Alter]
 COUNTED = [name for name in whole.SYSTEMS if name != "fuse.bindfs"]
 
 
-def same(case: Whole) -> Whole:
+def same(case):
     return case
 
 
-def moved(factor: float, of: str = "") -> Callable[[Any], dict[str, Reading]]:
+def moved(factor, of=""):
     """Counters of a witness that grew by another factor; of one device, or of all."""
 
-    def altered(one: Any) -> dict[str, Reading]:
+    def altered(one):
         return {
             name: Reading(round(n.read * factor), round(n.written * factor))
             if of in ("", name)
@@ -48,10 +44,10 @@ def moved(factor: float, of: str = "") -> Callable[[Any], dict[str, Reading]]:
     return altered
 
 
-def others(bytes_read: int, requests: int = 0) -> Alter:
+def others(bytes_read, requests=0):
     """Others read so much on the same device in both repetitions."""
 
-    def altered(case: Whole) -> Whole:
+    def altered(case):
         for at in (0, 1):
             case = case.witness(
                 "read",
@@ -65,14 +61,14 @@ def others(bytes_read: int, requests: int = 0) -> Alter:
     return altered
 
 
-def unlooked(case: Whole) -> Whole:
+def unlooked(case):
     """The node's looks at its counters before and after each execution are lost."""
     for phase in case.evidence.testimony:
         case = case.witness(phase, 0, counters={}).witness(phase, 1, counters={})
     return case
 
 
-def rested(case: Whole, share: float) -> Whole:
+def rested(case, share):
     """The device moved a share of the bytes, as looks over time say."""
     return case.alter(
         activity=tuple(
@@ -82,14 +78,14 @@ def rested(case: Whole, share: float) -> Whole:
     )
 
 
-def busy(case: Whole) -> Whole:
+def busy(case):
     """Twenty programs of others on four cores, and what they do to the times of a healthy tool."""
     idle = tuple(replace(look, load1=20.0) for look in case.evidence.idle)
     changes = tuple(replace(one, load1=22.0) for one in case.evidence.changes)
     return case.alter(idle=idle, changes=changes)
 
 
-def _written(case: Whole, phase: str, each: int) -> Whole:
+def _written(case, phase, each):
     """The devices wrote so many bytes for each file in both repetitions."""
     for at in (0, 1):
         counters = {"8:16": Reading(0, each * FILES)}
@@ -97,7 +93,7 @@ def _written(case: Whole, phase: str, each: int) -> Whole:
     return case
 
 
-def left_early(case: Whole) -> Whole:
+def left_early(case):
     """The tool read 15/16 of its files until its time was over; the client had read them to their ends."""
     timed = [
         replace(one, data_bytes=None if one.name == "read" else GIB) for one in case.plan.repeat
@@ -110,10 +106,10 @@ def left_early(case: Whole) -> Whole:
     return case.declared(limits={"max_foreign": 0.01})
 
 
-def samples(**changes: Any) -> Alter:
+def samples(**changes):
     """The samples after the write of each repetition, altered."""
 
-    def altered(case: Whole) -> Whole:
+    def altered(case):
         return case.alter(
             samples=tuple(
                 replace(one, **changes) if one.after == "write" else one
@@ -124,40 +120,40 @@ def samples(**changes: Any) -> Alter:
     return altered
 
 
-def read_back(*blocks: Block) -> Alter:
+def read_back(*blocks):
     """The last read of the case found other blocks."""
 
-    def altered(case: Whole) -> Whole:
+    def altered(case):
         *first, last = case.evidence.samples
         return case.alter(samples=(*first, replace(last, blocks=blocks)))
 
     return altered
 
 
-def views(**changes: Any) -> Alter:
-    def altered(case: Whole) -> Whole:
+def views(**changes):
+    def altered(case):
         (view,) = case.evidence.views
         return case.alter(views=(replace(view, **changes),), opened=replace(view, **changes))
 
     return altered
 
 
-def facts(**told: Any) -> Alter:
-    def altered(case: Whole) -> Whole:
+def facts(**told):
+    def altered(case):
         (node,) = case.evidence.nodes
         return case.alter(nodes=({**node, **told},))
 
     return altered
 
 
-def evictions(*several: Eviction) -> Alter:
+def evictions(*several):
     return left(evictions={"read": several})
 
 
-def all_outputs(**changes: Any) -> Alter:
+def all_outputs(**changes):
     """Every execution of every phase says something else."""
 
-    def altered(case: Whole) -> Whole:
+    def altered(case):
         for phase, outputs in case.evidence.outputs.items():
             for at in range(len(outputs)):
                 case = case.output(phase, at, **changes)
@@ -166,7 +162,7 @@ def all_outputs(**changes: Any) -> Alter:
     return altered
 
 
-def by(method: Callable[..., Whole]) -> Callable[..., Alter]:
+def by(method):
     """What alters a case by a method of it, with the words that are given."""
     return lambda *words, **changes: lambda case: method(case, *words, **changes)
 
@@ -183,13 +179,13 @@ MOUNT = Mount(1, "/s", "/dev/sdb1", "ext4", "rw")
 ZONES = (9, 5.5, 5.75, 12.75, 14, -3.5, -5, -8, -9.5, -12)
 
 
-def in_zone(hours: float) -> Alter:
+def in_zone(hours):
     """Tasks whose local time is another than that of the node."""
     moment = Moment("Began", BOOTED + 1201.0 + hours * 3600, local=True)
     return lambda case: case.output("write", moments=(moment,))
 
 
-def contained(case: Whole) -> Whole:
+def contained(case):
     """The tasks' processes were waited for by nobody: the agent saw what the kernel added to no sum."""
     lost = {"asked": Reading(33_000, 0), "moved": Reading(), "calls": Reading(60, 0)}
     case = case.witness("read", 0, **lost).witness("read", 1, **lost)
@@ -198,10 +194,10 @@ def contained(case: Whole) -> Whole:
     return case.alter(testimony={**told, "read": watched})
 
 
-def cut(text: str) -> Alter:
+def cut(text):
     """mdtest was told more words than it prints, and says so many characters of this text as it can."""
 
-    def altered(case: Whole) -> Whole:
+    def altered(case):
         planned = ["mdtest", "-F", "-C", "-d", f"{DIR}/tree", f"--long={'x' * 1000}"]
         command = f"mdtest '-F' '-C' '-d' '{HOME}/tree' '--long={text}"[:1004]
         case = case.planned("create", command=planned)
@@ -212,7 +208,7 @@ def cut(text: str) -> Alter:
 
 # --- healthy --------------------------------------------------------------------------------------
 
-HEALTHY: dict[str, Row] = {
+HEALTHY = {
     **{f"{name}, direct": (data(name), same) for name in COUNTED},
     **{f"{name}, from an emptied cache": (data(name, o_direct=False), same) for name in COUNTED},
     **{
@@ -280,7 +276,7 @@ HEALTHY: dict[str, Row] = {
 }
 
 
-def judged(row: Row) -> Judgement:
+def judged(row):
     case, alter = row if isinstance(row, tuple) else (data(), row)
     return alter(case).judged()
 
@@ -297,10 +293,10 @@ def test_a_true_case_passes_without_a_remark_on_its_figures(name):
 # --- untrue ---------------------------------------------------------------------------------------
 
 INVALID, CONTAMINATED = Verdict.INVALID, Verdict.CONTAMINATED
-SHORT: dict[str, Any] = {"seconds": 0.01, "rates": {"bw": Quantity(102_400.0, "MiB/s")}}
+SHORT = {"seconds": 0.01, "rates": {"bw": Quantity(102_400.0, "MiB/s")}}
 
 #: By the guard that names them, and the verdict.
-UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
+UNTRUE = {
     ("G8 witness", INVALID): {
         "the disk moved half": heard("read", counters=moved(0.5)),
         "the disk moved nothing": heard("write", counters=moved(0.0)),
@@ -513,16 +509,16 @@ UNTRUE: dict[tuple[str, Verdict], dict[str, Row]] = {
 }
 
 
-def _silent(one: Any) -> dict[str, Reading]:
+def _silent(one):
     whole = sum(one.counters.values(), Reading())
     return {**one.counters, "scratch-OST0002": Reading(), "scratch-OST0001": whole}
 
 
-def _required(case: Whole) -> Whole:
+def _required(case):
     return case.declared(limits={"witness": "required"})
 
 
-def _with_tasks(case: Whole, tasks: int) -> Whole:
+def _with_tasks(case, tasks):
     """As many counts of the kernel as there were so many tasks."""
     told = {
         name: tuple(replace(one, witnesses=(one.witnesses * 2)[:tasks]) for one in several)

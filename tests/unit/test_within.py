@@ -1,17 +1,14 @@
 """A phase of IO500 by itself: what the first node counted while it ran."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from iogauge.core.measurement import ToolOutput
 from iogauge.evidence import collect
 from iogauge.evidence.model import ClockSeen
 from iogauge.guards import within
-from iogauge.guards.finding import Finding, Outcome
+from iogauge.guards.finding import Outcome
 from iogauge.guards.seen import CaseSeen, PhaseSeen
 from iogauge.plan.case import Access, PhasePlan
 from iogauge.plan.seen import Instant
@@ -27,12 +24,12 @@ BEGAN = 1_795_383_570.0
 
 
 @pytest.fixture(scope="module")
-def output() -> ToolOutput:
+def output():
     files = {file.name: file.read_text() for file in RUN.iterdir()}
     return io500.parse(files.pop("result.txt"), files.pop("stdout.txt"), files)
 
 
-def seen(output: ToolOutput, moved: dict[float, int], tmp_path: Path) -> PhaseSeen:
+def seen(output, moved, tmp_path):
     """The first phase of the recorded run; ``moved`` are written bytes by the seconds since its begin."""
     plan, left = stage.plan(), collect.collect(stage.build(tmp_path / "stage"), stage.plan(), 0)
     phase = PhasePlan(
@@ -58,13 +55,13 @@ def seen(output: ToolOutput, moved: dict[float, int], tmp_path: Path) -> PhaseSe
     return PhaseSeen(CaseSeen(plan, left, extras(), "quick", (), {}), phase)
 
 
-def bytes_of(phase: PhaseSeen) -> Finding:
+def bytes_of(phase):
     found = within.phase_witnessed(phase)
     assert found
     return found
 
 
-def steps(begin: float, end: float, count: int) -> dict[float, int]:
+def steps(begin, end, count):
     """Bytes in steps of a fifth of a second."""
     times = [begin + 0.2 * n for n in range(int((end - begin) / 0.2) + 1)]
     return {time: count // len(times) for time in times}

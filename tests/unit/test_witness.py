@@ -1,7 +1,5 @@
 """The kernel's word: lines of job/witness.sh, what they add up to, and when bytes moved."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os
@@ -11,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,7 +32,7 @@ from iogauge.job import recorder as looks_at
 from iogauge.job.bell import Task
 from iogauge.job.recorder import Mounts, Recorder
 from iogauge.node.counters import Reading
-from iogauge.node.mounts import Mount, parse_mountinfo
+from iogauge.node.mounts import parse_mountinfo
 from iogauge.plan.seen import (
     ASKED,
     FOUND,
@@ -60,7 +57,7 @@ LATE_S = {name: getattr(looks_at, name) for name in ("_EXACT_S", "_CLOSE_EXACT_S
 
 
 @pytest.fixture(autouse=True)
-def _no_look_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_look_is_late(monkeypatch):
     """A busy machine leaves out no look, unless a test is about that."""
     for limit in LATE_S:
         monkeypatch.setattr(looks_at, limit, math.inf)
@@ -75,7 +72,7 @@ TARGETS = st.builds(
 
 
 @st.composite
-def witnesses(draw: st.DrawFn) -> Witness:
+def witnesses(draw):
     started = draw(SECONDS)
     counted = st.builds(Reading, SUMS, SUMS, SUMS | st.none())
     return Witness(
@@ -102,8 +99,8 @@ def test_a_look_at_the_node_of_a_server_that_counted_nothing_is_no_witness():
     assert witness.Testimony(witnesses=tuple(found), expected=1, of_tasks=False).seconds == 8.0
 
 
-def of(host: str, read: int = 0, **more: object) -> Witness:
-    given: dict[str, object] = {
+def of(host, read=0, **more):
+    given = {
         "host": host,
         "started": 10.0,
         "ended": 12.0,
@@ -111,10 +108,10 @@ def of(host: str, read: int = 0, **more: object) -> Witness:
         "asked": Reading(read, 0),
         "moved": Reading(read, 0),
     }
-    return Witness(**{**given, **more})  # type: ignore[arg-type]
+    return Witness(**{**given, **more})
 
 
-def grown(host: str, **growth: Sequence[int | None] | None) -> Witness:
+def grown(host, **growth):
     """A task of a node whose counters grew so."""
     told = {name.replace("_", ":"): words for name, words in growth.items()}
     notes = [Note(1.0, "counters", ["write.1", "before", {}])]
@@ -123,7 +120,7 @@ def grown(host: str, **growth: Sequence[int | None] | None) -> Witness:
     return witness.witnesses(Noted({host: notes}, (task,)))["write.1"][0]
 
 
-def heard(*each: Witness) -> witness.Testimony:
+def heard(*each):
     return witness.Testimony(witnesses=each, expected=len(each))
 
 
@@ -180,7 +177,7 @@ def test_the_seconds_of_bytes_are_never_too_many(begin, length, pause, late):
     """However the looks fall, and however late the busy node takes them."""
     total = 1000 * MIB
 
-    def moved(time: float) -> int:
+    def moved(time):
         return int(total * min(1.0, max(0.0, (time - begin) / length)))
 
     looks = [late + n * pause for n in range(int((begin + length + 3) / pause) + 2)]
@@ -242,7 +239,7 @@ def test_of_a_server_only_what_it_does_in_the_phase_counts(tmp_path, monkeypatch
     monkeypatch.setattr(looks_at.time, "clock_gettime", lambda _: now[0])
     recorder = Recorder([])
 
-    def counted(server: int | None) -> list[tuple[int, int]]:
+    def counted(server):
         now[0] += 10
         began = now[0]
         recorder.begin(server=server)
@@ -259,7 +256,7 @@ def test_of_a_server_only_what_it_does_in_the_phase_counts(tmp_path, monkeypatch
     assert counted(None) == [passed[0]]
 
 
-def counted_in(case: Path) -> list[int]:
+def counted_in(case):
     """Let the agent count the files of a case, and return all that it has counted."""
     looks_at.note_found(str(case))
     return [found for _, found in read(Path()).counts(FOUND)]
@@ -363,14 +360,12 @@ def test_the_recorder_says_when_a_tool_printed(tmp_path, monkeypatch):
 def test_the_recorder_names_what_the_task_has_loaded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with subprocess.Popen(["sh", "-c", "echo up; cat; :"], stdin=-1, stdout=-1) as task:
-        assert task.stdout
         task.stdout.readline()
         recorder = Recorder([])
         recorder.begin()
         recorder.take(itself(task.pid))
         for _ in range(3):
             recorder.look()
-        assert task.stdin
         task.stdin.close()
     recorder.write()
     loaded = read(tmp_path).words(LOADED)
@@ -414,9 +409,9 @@ def test_a_container_that_is_being_made_hides_nothing(tmp_path, hides):
     own = Mounts("self", str(tmp_path)).own
     more = ["--tmpfs", str(tmp_path)] if hides else []
     words = ["bwrap", "--dev-bind", "/", "/", *more, "sh", "-c", "echo up; read -r end"]
-    seen: set[str] = set()
+    seen = set()
 
-    def look(first: int) -> None:
+    def look(first):
         with contextlib.suppress(OSError):
             children = Path(f"/proc/{first}/task/{first}/children").read_text()
             for pid in (first, *map(int, children.split())):
@@ -440,7 +435,7 @@ def test_the_recorder_sees_that_the_target_lost_its_barriers(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     recorder = Recorder([], directory=str(tmp_path))
 
-    def without(text: str) -> list[Mount]:
+    def without(text):
         return [replace(one, options=f"{one.options},nobarrier") for one in parse_mountinfo(text)]
 
     monkeypatch.setattr(looks_at, "parse_mountinfo", without)
@@ -460,7 +455,7 @@ def test_the_recorder_sees_that_the_target_lost_its_barriers(tmp_path, monkeypat
 ATTENDED = [sys.executable, str(Path(__file__).parents[1] / "support" / "attended.py")]
 
 
-def witnessed(stage: Path, *words: str) -> list[str]:
+def witnessed(stage, *words):
     """Words that run witness.sh in a stage, and an agent that attends it."""
     for old in [*stage.glob("tasks.*"), *stage.glob("seen.*")]:
         old.unlink()
@@ -475,14 +470,14 @@ def witnessed(stage: Path, *words: str) -> list[str]:
     ]
 
 
-def told(tmp_path: Path, *words: str, **environment: str) -> tuple[int, list[Witness], str]:
+def told(tmp_path, *words, **environment):
     """Run witness.sh in a new stage; return its status, what was noted, and what it printed."""
     done = completed(witnessed(tmp_path, *words), cwd=tmp_path, env={**os.environ, **environment})
     own = re.sub(r"(?m)^task .*\n", "", done.stdout)
     return done.returncode, noted(tmp_path), own + done.stderr
 
 
-def noted(stage: Path) -> list[Witness]:
+def noted(stage):
     """What was noted in a stage, whatever the execution."""
     return [one for each in witness.witnesses(read(stage)).values() for one in each]
 
@@ -493,7 +488,7 @@ def test_a_node_without_an_agent_has_no_counters_and_one_that_is_silent_is_named
     limit = tmp_path / "timeout"
     limit.touch(mode=0o755)
     pipes = [tmp_path / f"agent.{os.uname().nodename}{end}" for end in (".said", "")]
-    held: list[int] = []
+    held = []
     for agent in ("none", "dead", "silent"):
         for pipe in pipes if agent == "dead" else ():
             os.mkfifo(pipe)
@@ -577,7 +572,7 @@ def test_the_agent_is_told_the_process_of_the_tool_alone(tmp_path):
     assert named == own
 
 
-def itself(process: int | None = None) -> Task:
+def itself(process=None):
     """A process, as witness.sh names it; without one, this one."""
     number = process or os.getpid()
     return Task(number, processes.started(number) or 0)
@@ -599,7 +594,7 @@ SENDS = (
 )
 
 
-def networks_apart(enter: str, code: str, place: Path) -> Reading:
+def networks_apart(enter, code, place):
     """What the networks count while Python code runs in a name space of its own, which a script prepares."""
     apart = ["unshare", "--net", "--mount", "sh", "-euc", enter, "sh"]
     if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode != 0:
@@ -638,7 +633,7 @@ def test_ports_of_infiniband_count_for_their_interfaces(tmp_path):
 
 
 @pytest.fixture
-def storage_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def storage_file(tmp_path_factory):
     """8 MiB on storage, written back."""
     file = tmp_path_factory.mktemp("witness") / "data"
     with file.open("wb") as out:
@@ -669,7 +664,7 @@ exec "$@"
 """
 
 
-def on_lustre(tmp_path: Path, tool: str, *words: str, **knobs: str) -> witness.Testimony:
+def on_lustre(tmp_path, tool, *words, **knobs):
     """What witness.sh says on a node of the stand-in's Lustre, while a shell runs a tool."""
     command = words or ("sh", "-c", tool)
     completed(
@@ -685,7 +680,7 @@ def on_lustre(tmp_path: Path, tool: str, *words: str, **knobs: str) -> witness.T
     return witness.Testimony(witnesses=tuple(noted(tmp_path)), expected=1)
 
 
-def here(seen: witness.Testimony) -> dict[str, list[str]]:
+def here(seen):
     return {seen.witnesses[0].host: ["lustre"]}
 
 

@@ -1,7 +1,5 @@
 """A case writes in one directory, and nothing that is not ours is ever removed."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -12,7 +10,6 @@ import subprocess
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,15 +22,15 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="gives files to another 
 SESSION = "20260101T000000-host-1"
 
 
-def make(target: Path, session: str = SESSION, case: str = "case", **more: Any) -> Path:
+def make(target, session=SESSION, case="case", **more):
     return Path(directory.create(str(target), session, case, **more))
 
 
-def parent(target: Path, session: str = SESSION) -> Path:
+def parent(target, session=SESSION):
     return Path(directory.session_dir(str(target), session))
 
 
-def refused(path: Path, why: str, survivor: Path) -> None:
+def refused(path, why, survivor):
     with pytest.raises(WorkdirError, match=why):
         directory.remove(str(path))
     assert os.path.lexists(survivor)
@@ -109,7 +106,7 @@ def test_nothing_is_made_in_another_users_directory(tmp_path, level):
 def test_a_file_system_need_not_know_fsync_of_directories(tmp_path, monkeypatch, number):
     real = os.fsync
 
-    def fsync(fd: int) -> None:
+    def fsync(fd):
         if stat.S_ISDIR(os.fstat(fd).st_mode):
             raise OSError(number, os.strerror(number))
         real(fd)
@@ -168,25 +165,25 @@ def test_a_link_inside_is_removed_and_not_followed(tmp_path):
     assert not list(target.iterdir())
 
 
-def unmarked(path: Path) -> None:
+def unmarked(path):
     (path / MARKER).unlink()
 
 
-def marker_is_link(path: Path) -> None:
+def marker_is_link(path):
     (path / MARKER).rename(path.parent / "m")
     (path / MARKER).symlink_to(path.parent / "m")
 
 
-def marker_is_dir(path: Path) -> None:
+def marker_is_dir(path):
     (path / MARKER).unlink()
     (path / MARKER).mkdir()
 
 
-def foreign_marker(path: Path) -> None:
+def foreign_marker(path):
     os.chown(path / MARKER, 12345, 12345)
 
 
-def foreign_session(path: Path) -> None:
+def foreign_session(path):
     os.chown(path, 12345, 12345)
 
 
@@ -246,13 +243,13 @@ def test_the_marker_goes_last(tmp_path, monkeypatch):
     case = make(tmp_path)
     (case / "data").touch()
     (case.parent / "stray").touch()
-    seen: list[list[str]] = []
+    seen = []
     unlink = os.unlink
 
-    def watch(path: str, **options: int) -> None:
+    def watch(path, **options):
         if str(path).endswith(MARKER):
             seen.append(os.listdir(case.parent))
-        unlink(path, **options)  # type: ignore[arg-type]
+        unlink(path, **options)
 
     monkeypatch.setattr(os, "unlink", watch)
     directory.remove(str(case.parent))
@@ -277,7 +274,7 @@ def test_where_names_keep_appearing_the_marker_stays(tmp_path, monkeypatch):
     session = make(tmp_path).parent
     unlink = os.unlink
 
-    def followed(name: str, **fds: int) -> None:
+    def followed(name, **fds):
         unlink(name, **fds)
         if name == MARKER:
             (session / "stray").touch()
@@ -296,10 +293,10 @@ def test_what_cannot_be_emptied_keeps_its_marker(tmp_path, monkeypatch):
     (case / "stubborn").touch()
     unlink = os.unlink
 
-    def refuse(path: str, **options: int) -> None:
+    def refuse(path, **options):
         if path == "stubborn":
             raise PermissionError(errno.EPERM, "not permitted")
-        unlink(path, **options)  # type: ignore[arg-type]
+        unlink(path, **options)
 
     monkeypatch.setattr(os, "unlink", refuse)
     with pytest.raises(NotRemoved, match="could not be emptied: stubborn in case: not permitted"):
@@ -381,12 +378,12 @@ def test_which_session_may_be_alive(host, pid, age, alive):
 # --- expiry ---------------------------------------------------------------------------------------
 
 
-def utc(moment: float) -> str:
+def utc(moment):
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment))
 
 
 def test_a_marker_expires_a_day_after_the_longest_case(tmp_path):
-    def expires() -> str:
+    def expires():
         (found,) = directory.sessions(str(tmp_path))
         return str(found.owner["expires"])
 

@@ -1,9 +1,6 @@
 """YAML of a site: loaded safely, a key twice is a mistake, and every error names the file."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +8,7 @@ from iogauge.core import yamlfile
 from iogauge.core.yamlfile import Mistake, YamlError, located
 
 
-def write(folder: Path, text: str) -> Path:
+def write(folder, text):
     file = folder / "f.yaml"
     file.write_text(text, encoding="utf-8", newline="")
     return file

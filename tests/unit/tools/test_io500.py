@@ -1,7 +1,5 @@
 """IO500: options to an ini file, and recorded runs of two versions to values."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.core.measurement import ToolOutputError
 from iogauge_extras.suites import io500
 from iogauge_extras.suites.io500 import BANDWIDTHS, RATES
 
@@ -17,11 +15,11 @@ RUNS = Path(__file__).parents[2] / "data" / "samples" / "io500"
 Files = dict[str, str]
 
 
-def files_of(run: str) -> Files:
+def files_of(run):
     return {file.name: file.read_text() for file in (RUNS / run).iterdir()}
 
 
-def parsed(files: Files) -> ToolOutput:
+def parsed(files):
     rest = {name: text for name, text in files.items() if name != "stdout.txt"}
     return io500.parse(files["result.txt"], files["stdout.txt"], rest)
 
@@ -98,14 +96,14 @@ def test_the_planned_bytes_are_those_of_a_run_that_wrote_all():
     assert parsed(files).phases[0].bytes_moved == 2 * 67108864
 
 
-def without(files: Files, phase: str) -> None:
+def without(files, phase):
     """A phase that crashed, or that was switched off: the tool leaves it out of the means in silence."""
     files["result.txt"] = re.sub(
         rf"(?s)(\[{phase}\].*?)score           = \S+\n", r"\1", files["result.txt"], count=1
     )
 
 
-def scaled(files: Files, key: str, factor: float) -> None:
+def scaled(files, key, factor):
     files["result.txt"] = re.sub(
         rf"(?m)^({key} +=) (\S+)",
         lambda m: f"{m[1]} {float(m[2]) * factor:.6f}",

@@ -1,14 +1,10 @@
 """IOR: options to arguments, and its outputs (recorded and real ones) to values."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,10 +21,10 @@ GOOD = [
     *("ior_mpirun_4x2.json", "ior_wonly.json", "ior_verify.json", "ior_corrupt.json"),
     "ior_random_data.json",
 ]
-MINIMAL: dict[str, Any] = {"test_file": "/t/f", "transfer_bytes": 2**20, "block_bytes": 2**24}
+MINIMAL = {"test_file": "/t/f", "transfer_bytes": 2**20, "block_bytes": 2**24}
 
 
-def sample(name: str) -> str:
+def sample(name):
     return (SAMPLES / name).read_text()
 
 
@@ -193,7 +189,7 @@ def test_help():
 # --- options --------------------------------------------------------------------------------------
 
 
-def options(**changes: Any) -> IorOptions:
+def options(**changes):
     return IorOptions(**{**MINIMAL, **changes})
 
 
@@ -208,9 +204,9 @@ FLAGS = {
 TAKES_VALUE = {"-a", "-o", "-t", "-b", "-s", "-Q", "-l", "-O"}
 
 
-def parsed(arguments: list[str]) -> dict[str, str]:
+def parsed(arguments):
     """The arguments read as IOR reads them: options to values ('' for a flag)."""
-    found: dict[str, str] = {}
+    found = {}
     words = iter(arguments)
     for word in words:
         name, _, value = word.partition("=")
@@ -224,9 +220,8 @@ def parsed(arguments: list[str]) -> dict[str, str]:
     return found
 
 
-def as_bytes(text: str) -> int:
+def as_bytes(text):
     match = re.fullmatch(r"(\d+)([kmgt]?)", text)
-    assert match
     return int(match[1]) * int(1024 ** " kmgt".index(match[2] or " "))
 
 
@@ -267,7 +262,7 @@ def test_arguments_say_what_the_options_say(
 needs_ior = pytest.mark.skipif(shutil.which("ior") is None, reason="no ior on PATH")
 
 
-def run(arguments: list[str], directory: Path) -> subprocess.CompletedProcess[str]:
+def run(arguments, directory):
     return completed(
         ["ior", *arguments],
         cwd=directory,

@@ -1,10 +1,7 @@
 """iperf3's streams between nodes: the turns, and what their reports say."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -42,28 +39,27 @@ def test_rates_are_those_of_the_receivers():
     assert output.notes["pair_slowest"] == "6 pairs, slowest is n3 to n2: 28.1 MiB/s"
 
 
-def report(data: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = data["turns"][0]["report"]
-    return found
+def report(data):
+    return data["turns"][0]["report"]
 
 
-def _error(data: dict[str, Any]) -> None:
+def _error(data):
     report(data)["error"] = "unable to connect to server"
 
 
-def _other_rate(data: dict[str, Any]) -> None:
+def _other_rate(data):
     report(data)["end"]["sum_received"]["bits_per_second"] *= 1.02
 
 
-def _more_received(data: dict[str, Any]) -> None:
+def _more_received(data):
     report(data)["end"]["sum_sent"]["bytes"] = 1
 
 
-def _no_turn(data: dict[str, Any]) -> None:
+def _no_turn(data):
     del data["turns"][-1]
 
 
-def _no_host(data: dict[str, Any]) -> None:
+def _no_host(data):
     data["hosts"].pop()
 
 

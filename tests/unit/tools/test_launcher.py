@@ -1,7 +1,5 @@
 """Why a launcher did not run a tool: what Open MPI 4.1 and 5.0, MPICH 5.0 and Slurm 22.05 really said."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -84,12 +82,12 @@ RAN = [name for name in SAID if "which" in name or "sh -c" in name]
 RUN = PhaseRun(1, "write", 1, 0.0, 1.0, "t")
 
 
-def reason(stage: Path, text: str) -> str:
+def reason(stage, text):
     (stage / complaints_file("write", 1)).write_text(text)
     return telling_line(stage, RUN)
 
 
-def said(name: str) -> str:
+def said(name):
     return re.sub(r"\[exit \d+\]\s*$", "", SAID[name])
 
 

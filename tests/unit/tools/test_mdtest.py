@@ -1,13 +1,10 @@
 """mdtest: options to arguments, and its outputs (recorded and real ones) to values."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +29,7 @@ GOOD = [
 EMPTY_READ = "WARNING: Read bytes is 0, thus, a read test will actually just open/close"
 
 
-def sample(name: str) -> str:
+def sample(name):
     return (SAMPLES / name).read_text()
 
 
@@ -69,7 +66,7 @@ def test_labels_of_a_launcher(label):
     output = parse_table(unlabelled(labelled))
     assert output.phases == parse_table(plain).phases
     # The agent counts what was printed, labels included.
-    begins: Any = output.parameters["begins_at"]
+    begins = output.parameters["begins_at"]
     assert labelled[:begins].endswith("2 tasks, 200000 files")
     assert unlabelled(plain) == plain
 
@@ -263,7 +260,7 @@ def test_damaged_rank_details(old, new, message):
 # --- options --------------------------------------------------------------------------------------
 
 
-def options(**changes: Any) -> MdtestOptions:
+def options(**changes):
     return MdtestOptions(**{"directory": "/t/d", "items": 100, **changes})
 
 
@@ -287,11 +284,10 @@ def test_arguments_say_what_the_options_say(
         **dict.fromkeys(phases, True),
     ).arguments()
 
-    def value(option: str, default: str) -> str:
+    def value(option, default):
         return words[words.index(option) + 1] if option in words else default
 
     size = re.fullmatch(r"(\d+)([kmgt]?)", value("-w", "0"))
-    assert size
     assert int(size[1]) * 1024 ** " kmgt".index(size[2] or " ") == write_bytes
     assert int(value("-n", "")) == items
     assert int(value("-N", "0")) == stride
@@ -306,7 +302,7 @@ def test_arguments_say_what_the_options_say(
 needs_mdtest = pytest.mark.skipif(shutil.which("mdtest") is None, reason="no mdtest on PATH")
 
 
-def run(made: MdtestOptions) -> ToolOutput:
+def run(made):
     done = completed(
         ["mdtest", *made.arguments()],
         env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},

@@ -1,7 +1,5 @@
 """md-workbench: recorded outputs of two versions to latencies."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from iogauge_extras.suites import md_workbench
 SAMPLES = Path(__file__).parents[2] / "data" / "samples"
 
 
-def sample(version: str) -> str:
+def sample(version):
     return (SAMPLES / f"mdworkbench_{version}.stdout").read_text()
 
 

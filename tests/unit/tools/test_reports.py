@@ -4,18 +4,14 @@ A report is named by its place: ``hpc/ior#528`` is issue 528 of github.com/hpc/i
 report means, or if the refusal names what is wrong.
 """
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from iogauge.core.measurement import ToolOutput, ToolOutputError
+from iogauge.core.measurement import ToolOutputError
 from iogauge.evidence import collect
 from iogauge.node.kinds import traits
 from iogauge.node.mounts import fsname_of, parse_mountinfo, upper_directory
@@ -32,11 +28,11 @@ from support import stage
 DATA = Path(__file__).parents[2] / "data"
 
 
-def sample(name: str) -> str:
+def sample(name):
     return (DATA / "samples" / name).read_text()
 
 
-def refusal(parse: Callable[..., ToolOutput], *given: Any) -> str:
+def refusal(parse, *given):
     """The words of a refusal, nothing if it is believed."""
     try:
         parse(*given)
@@ -69,7 +65,7 @@ WRONG = (66972.954, 126072.839, 140489.418, 123597.606, 2000.0, 41.003)
 IN_MEMORY = (845203.634, 1563488.352, 1064592.847, 1214044.210, 734333.981, 860568.843)
 
 
-def of_mdtest(version: str, rates: tuple[float, ...], tasks: int, files: int) -> str:
+def of_mdtest(version, rates, tasks, files):
     """The output of a run that prints rates alone."""
     rows = (
         f"   {n:<18}{r:17.3f}{r:15.3f}{r:15.3f}          0.000\n"

@@ -1,9 +1,6 @@
 """A cold walk: what a node does, for real, and its reports."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +12,11 @@ FILES = 45
 
 
 @pytest.fixture
-def walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def walk(tmp_path, monkeypatch, capsys):
     """Do a phase of two tasks, and return what they print."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
 
-    def phase(name: str, tree: str = "tree.1") -> str:
+    def phase(name, tree="tree.1"):
         for rank in range(2):
             monkeypatch.setenv("OMPI_COMM_WORLD_RANK", str(rank))
             assert walking.command([name, str(tmp_path), tree, str(FILES), "2"]) == 0

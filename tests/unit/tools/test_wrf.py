@@ -1,7 +1,5 @@
 """WRF-IO: a recorded report of PnetCDF 1.14.1's benchmark as values."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -58,5 +56,4 @@ def test_what_is_no_report_is_an_error(damage, reason):
 def test_seconds_of_a_write():
     rates = parse(REPORT, HEADER).phases[0].rates
     told = re.search(r"define metadata time: +(\S+) sec", REPORT)
-    assert told is not None
     assert rates["define"] == Quantity(float(told[1]), "s")

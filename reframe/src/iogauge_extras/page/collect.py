@@ -85,6 +85,11 @@ class Trouble:
         return ""
 
     @property
+    def gist(self) -> str:
+        """Return case and few words: ``mysite:scratch IorPosix shared direct: DRIFT read_bw -24.2% since 2027-01-31``."""
+        return f"{self.where} {self.case}: {self.brief}" if self.brief else self.headline
+
+    @property
     def facts(self) -> dict[str, str]:
         """Return what is known beside the headline, by name; a remedy that the reason has is left out."""
         told = all(
@@ -428,5 +433,5 @@ _CONCLUSIONS: Final = {
 
 def conclusion(alarm: Alarm) -> str:
     """Return what follows from the records, in sentences: the decision, and what weighs most."""
-    first = [f"First of all: {trouble.headline}" for trouble in alarm.troubles[:1]]
+    first = [f"First of all: {trouble.gist}" for trouble in alarm.troubles[:1]]
     return " ".join([_CONCLUSIONS[alarm.ending.word], *first])

@@ -269,7 +269,7 @@ def _systems(alarm: Alarm, found: SessionRecords) -> Iterator[tuple[str, str, st
         mine = SessionRecords(r for r in found if visible(r.system) == system)
         troubles = [t for t in alarm.troubles if t.where.partition(":")[0] == system]
         word = Word.FAILED if any(t.kind == DRIFT for t in troubles) else mine.ending(False).word
-        gravest = f"; first of all {troubles[0].headline}" if troubles else ""
+        gravest = f"; first of all {troubles[0].gist}" if troubles else ""
         yield system, word.value, f"{mine.ending(False).sentence}{gravest}"
 
 
