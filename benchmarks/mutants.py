@@ -1533,7 +1533,7 @@ WRITTEN = (
         "layer-forgets-those-below", "iogauge_extras/ceilings", "table.py",
         "            carries = _least((below, declared, usable))",
         "            carries = _least((declared, usable))",
-        "tests/unit/test_ceilings.py::test_each_layer_loses_what_it_takes_from_those_below",
+        "tests/unit/test_ceilings.py::test_a_contradicted_measurement_carries_nothing",
         "a layer carries more than those below it",
     ),
     Mutant(

@@ -384,7 +384,7 @@ def watch(
 
 def beside(work: Callable[[], object]) -> None:
     """Run ``work`` in a child process that ends with this one, takes only time that is left, and is not heard."""
-    _forked(lambda: os.nice(19) and work(), 2, (0, 1, 2))
+    _forked(lambda: (os.nice(19), work()), 2, (0, 1, 2))
 
 
 def attended(work: Callable[[], bool], heard: int, alive: Callable[[], None]) -> bool:
