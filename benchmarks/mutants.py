@@ -494,8 +494,8 @@ WRITTEN = (
     ),
     Mutant(
         "inodes-not-compared", "guards", "others.py",
-        "(share.most(saw, changed), share.least(saw, changed, shared=True))",
-        "(share.least(saw, changed, shared=True),)",
+        "words = (most, share.least(saw, changed, shared=True))",
+        "words = (share.least(saw, changed, shared=True),)",
         "tests/unit/test_guards.py::test_g19_holds_files_against_the_inodes_in_use",
         "a tool makes a hundred files on the target, and all others in memory",
         passes=True,

@@ -1369,7 +1369,9 @@ def test_g19_counts_requests_if_all_are_small(foreign, requests, outcome, monkey
         ([(20_000, 20_010), (20_000, 40_000)], Outcome.CONTAMINATED),
         ([(20_000, 10_000), (20_000, 20_000)], INVALID),
         ([(20_000, 0), (20_000, 20_000)], INVALID),
-        ([(1000, 500), (20_000, 20_000)], INVALID),
+        ([(1000, 500), (1000, 500)], Outcome.CONTAMINATED),
+        # Others removed some.
+        ([(1000, 500), (20_000, 20_000)], OK),
         # A few files beside few, and a tenth.
         ([(1000, 1900), (20_000, 22_000)], OK),
     ],

@@ -20,7 +20,7 @@ from iogauge.guards.rules import rule
 class Bounds:
     """What a source saw, and the least and the most of the claim that it leaves, in the claim's unit.
 
-    ``exact`` sources confirm. Of a ``shared`` source, what exceeds the claim is others'. A busy machine may delay what a
+    ``exact`` sources confirm. What differs in a ``shared`` source is others'. A busy machine may delay what a
     source saw ``often`` or never: it contradicts only if it does so in more than half of the executions. No load of a node
     explains a ``firm`` word.
     """
@@ -109,8 +109,7 @@ def settle(
                 return rule(name, "busy", **figures).found(
                     Outcome.CONTAMINATED, f"{saw}, while {busy}"
                 )
-            theirs = word.shared and claim.value < word.least
-            kind = Outcome.CONTAMINATED if theirs else Outcome.INVALID
+            kind = Outcome.CONTAMINATED if word.shared else Outcome.INVALID
             return rule(name, **figures).found(kind, saw)
     if lost := sum(claims is None for claims in executions):
         missing = f"{lost} of {len(executions)} executions have no witness{because(unheard)}"
