@@ -165,8 +165,8 @@ int unlink(const char *path)
 @pytest.mark.parametrize(
     ("way", "words", "cause"),
     [
-        ("O_RDONLY", IOR_DIRECT, r"read_bw: G1 client cache: O_DIRECT, but the page cache held"),
-        ("O_RDWR", IOR_DIRECT, r"write_bw: G2 write-back: O_DIRECT, but the page cache held"),
+        ("O_RDONLY", IOR_DIRECT, r"O_DIRECT, but the page cache held .* after the read"),
+        ("O_RDWR", IOR_DIRECT, r"O_DIRECT, but the page cache held .* after the write"),
         ("", ("-n", "MdtestEasy"), r"removed, as the tool says; the inodes in use changed"),
     ],
 )
@@ -180,7 +180,7 @@ def test_a_tool_that_does_something_easier(make_rig, devices, way, words, cause)
     rig.program("ior" if way else "mdtest", f'LD_PRELOAD={library} exec "$real" "$@"')
     ran = rig.run(*words)
     ran.shows_no_pass()
-    assert re.search(cause, ran.out), ran.out
+    assert re.search(cause, str(ran.records)), ran.out
     # Others could have made files while the tool removed its own.
     assert ran.records[0]["verdict"] == ("INVALID" if way else "CONTAMINATED")
 
