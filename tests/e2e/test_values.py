@@ -59,7 +59,7 @@ def check(run, check_name, expected, exact=0):
         assert metric["samples"] == pytest.approx(samples, rel=exact)
         assert metric["median"] == statistics.median(metric["samples"])
         value, *_, reported_unit, _result = case["perfvalues"][f"rig:default:{metric['name']}"]
-        assert (value, reported_unit) == (metric["median"], unit)
+        assert (value, reported_unit) == (float(f"{metric['median']:.6g}"), unit)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from iogauge.cases import judged
 from iogauge.core.measurement import Metric, Quantity, Reference, ToolOutputError
 from iogauge.evidence import collect, model
 from iogauge.judge import case
@@ -383,3 +384,17 @@ def test_parts_of_one_execution_are_judged_each_by_its_own_access(tmp_path):
     assert [len(m.samples) for m in decided.metrics] == [4, 4]
     assert "G1:" not in decided.metrics[0].reason
     assert "G1 client cache: buffered read on the node that wrote" in decided.metrics[1].reason
+
+
+@pytest.mark.parametrize(
+    ("median", "value", "handed"),
+    [
+        (27.874564170837402, 476.837158203125, (27.8746, 476.837)),
+        # 90.00000 would meet the bound, and 89.99999 does not.
+        (89.9999999, 100.0, (89.9999999, 100.0)),
+        (95.0000001, None, (95.0, None)),
+    ],
+)
+def test_reframe_gets_short_figures_that_decide_the_same(median, value, handed):
+    reference = Reference(value, -0.1, None, "MiB/s", "a test", None, None) if value else None
+    assert judged._rounded(median, reference) == handed

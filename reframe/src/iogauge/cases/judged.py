@@ -30,8 +30,9 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
-from typing import Any, cast, get_args
+from typing import Any, Final, cast, get_args
 
 import reframe as rfm
 import reframe.core.builtins as builtins
@@ -43,7 +44,7 @@ from reframe.core.logging import getperflogger
 from reframe.utility import nodelist_abbrev
 
 from iogauge.core import paths, words
-from iogauge.core.measurement import Metric
+from iogauge.core.measurement import Metric, Reference
 from iogauge.core.text import visible, visible_lines
 from iogauge.core.words import Fingerprint
 from iogauge.evidence import fingerprint, model
@@ -58,6 +59,24 @@ from iogauge.site import marks
 from iogauge.site.extras import PartitionExtras
 from iogauge.site.references import References
 from iogauge.site.topology import Ceiling
+
+#: Significant digits of what ReFrame gets: more say nothing, and are unpleasant to read.
+_DIGITS: Final = 6
+
+
+def _rounded(
+    median: float | None, reference: Reference | None
+) -> tuple[float | None, float | None]:
+    """Return a median and its reference's value for ReFrame, rounded if that decides the same."""
+    if median is None:
+        return None, reference.value if reference else None
+    short = float(f"{median:.{_DIGITS}g}")
+    if reference is None:
+        return short, None
+    rounded = replace(reference, value=float(f"{reference.value:.{_DIGITS}g}"))
+    same = rounded.met_by(short) == reference.met_by(median)
+    return (short, rounded.value) if same else (median, reference.value)
+
 
 # ReFrame reads its alias `variables` itself, for the log and for the report of each case. Each time it reads the sources of
 # the whole stack for a warning, which nobody sees: a sixth of the time of a session with many cases. Whoever sets the alias
@@ -228,11 +247,12 @@ class JudgedCheck(rfm.RunOnlyRegressionTest):
         scope: dict[str, Any] = {}
         for decided in self._judgement.metrics:
             metric, reference = decided.metric, decided.reference
+            median, value = _rounded(decided.median, reference)
             self.perf_variables[metric.name] = sn.make_performance_function(
-                sn.defer(decided.median), metric.unit
+                sn.defer(median), metric.unit
             )
             if reference is not None and decided.verdict in (Verdict.PASS, Verdict.FAIL):
-                bounds = (reference.value, reference.lower, reference.upper, reference.unit)
+                bounds = (value, reference.lower, reference.upper, reference.unit)
                 scope[metric.name] = (
                     builtins.xfail(reference.xfail, bounds) if reference.xfail else bounds
                 )
