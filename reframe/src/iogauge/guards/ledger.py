@@ -95,8 +95,8 @@ def settle(
 ) -> Finding:
     """Return what all words make of the claims of each execution: the first contradiction, else what is not confirmed.
 
-    An execution without all of its witnesses is None, and ``unheard`` names the nodes without. ``unseen`` says why no word confirms a claim; if it is empty, none
-    must. ``required`` comes from ``limits.witness``. ``busy`` says why healthy tools would be contradicted too.
+    An execution without all of its witnesses is None, and ``unheard`` names the nodes without. ``unseen`` says why no word
+    confirms a claim; if it is empty, none must. ``required`` comes from ``limits.witness``. ``busy`` says why healthy tools would be contradicted too.
     """
     told = [list(claims) for claims in executions if claims is not None]
     late = sum(any(w.often for claim in claims for w in claim.against) for claims in told)
